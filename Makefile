@@ -1,0 +1,67 @@
+# Needs only Python 3.11 to 3.13 and make: everything else goes into .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+DEMO := models/demo.onnx
+WORKERS ?= 2
+
+# The first usable interpreter, oldest first; a name on the PATH may be a shim or lack the venv parts, so each is tried.
+USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
+	"$$python" -c '$(USABLE)' >/dev/null 2>&1 && echo "$$python" && break; done)
+
+.PHONY: help setup demo test lint conformance bench clean distclean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp-run ## Make .venv and install eqfuse into it
+
+demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure and print the summary
+	$(BIN)/eqfuse optimize $(DEMO) -o models/demo.optimized.onnx
+
+test: $(VENV)/.stamp-test ## Run the tests
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p eqfuse
+
+conformance: $(VENV)/.stamp-test ## Optimise, run and compare every ONNX backend node test (minutes)
+	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance tests/conformance
+
+bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
+	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))
+
+clean: ## Remove what builds and tests made, but keep .venv
+	rm -rf build dist models *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv too
+	rm -rf $(VENV)
+
+$(DEMO): examples/demo_model.py | $(VENV)/.stamp-run
+	$(BIN)/python $< $@
+
+# A stamp holds while pyproject.toml does not change. The link gives mypy the package under its own name.
+$(VENV)/.stamp-venv:
+	@test -n "$(PYTHON)" || { echo "eqfuse needs Python 3.11, 3.12 or 3.13 with venv (Debian: apt install python3-venv);" \
+		"none found. Name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	mkdir -p $(VENV)/source && ln -sfn ../.. $(VENV)/source/eqfuse
+	touch $@
+
+$(VENV)/.stamp-run: pyproject.toml | $(VENV)/.stamp-venv
+	$(INSTALL) .
+	touch $@
+
+$(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
+	$(INSTALL) '.[test]'
+	touch $@ $(VENV)/.stamp-run
+
+$(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
+	$(INSTALL) '.[bench]'
+	touch $@ $(VENV)/.stamp-run

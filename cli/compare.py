@@ -1,0 +1,124 @@
+"""``eqfuse verify``, ``inspect`` and ``diff``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..costmodels.device import load_device
+from ..costmodels.model import cost_model
+from ..engine.inference import infer
+from ..engine.model import Model, read
+from ..engine.shapes import override_shapes
+from ..engine.summary import GraphSummary, summarize
+from ..errors import UsageError
+from . import render
+
+VERIFICATION_FAILED = 3
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Compare two models by running them."""
+    from ..engine.verification import verify as compare
+
+    original, candidate = read(arguments.model), read(arguments.candidate)
+    verification = compare(
+        arguments.model if original.path else original.ir,
+        arguments.candidate if candidate.path else candidate.ir,
+        atol=arguments.atol,
+        rtol=arguments.rtol,
+        seed=arguments.seed,
+        shapes=_numeric(dict(arguments.input_shapes)),
+    )
+    if arguments.json:
+        render.print_json(verification.as_dict())
+    elif not arguments.quiet:
+        rows = [
+            (o.name, "yes" if o.passed else "NO", f"{o.max_abs:.3g}", f"{o.max_rel:.3g}", _yes(o.depends_on_inputs))
+            for o in verification.outputs
+        ]
+        columns = ("output", "equal", "max abs", "max rel", "depends on inputs")
+        render.table(f"{arguments.model} and {arguments.candidate}", columns, list(rows))
+        print(verification.summary)
+    return VERIFICATION_FAILED if verification.status == "failed" else 0
+
+
+def _numeric(shapes: dict[str, tuple[int | str, ...]]) -> dict[str, tuple[int, ...]]:
+    for name, shape in shapes.items():
+        if any(isinstance(d, str) for d in shape):
+            raise UsageError(f"--input-shapes {name}: to run a model every dimension must be a number")
+    return {name: tuple(int(d) for d in shape) for name, shape in shapes.items()}
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Show inputs, outputs, operators and cost."""
+    model = override_shapes(read(arguments.model), dict(arguments.input_shapes))
+    summary = _summary(model, arguments)
+    if arguments.json:
+        render.print_json(_description(model, summary))
+    elif not arguments.quiet:
+        _print_description(arguments.model, model, summary)
+    return 0
+
+
+def _summary(model: Model, arguments: argparse.Namespace) -> GraphSummary:
+    return summarize(model, infer(model), cost_model(arguments.cost, load_device(arguments.device)))
+
+
+def _description(model: Model, summary: GraphSummary) -> dict[str, Any]:
+    return {
+        "opsets": dict(model.ir.opset_imports),
+        "ir_version": model.ir.ir_version,
+        "producer": model.ir.producer_name,
+        "inputs": {i.name: _type_text(i) for i in _real_inputs(model)},
+        "outputs": {o.name: _type_text(o) for o in model.graph.outputs},
+        **summary.as_dict(),
+    }
+
+
+def _real_inputs(model: Model) -> list[Any]:
+    constant = frozenset(model.graph.initializers) - model.overridable_initializers
+    return [i for i in model.graph.inputs if i.name not in constant]
+
+
+def _type_text(value: Any) -> str:
+    dtype = value.dtype.name.lower() if value.dtype is not None else str(value.type or "?")
+    return f"{dtype}{'?' if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]}"
+
+
+def _print_description(path: Path, model: Model, summary: GraphSummary) -> None:
+    content = _description(model, summary)
+    rows: list[tuple[str, ...]] = [
+        ("opsets", ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in content["opsets"].items())),
+        ("IR version, producer", f"{content['ir_version']}, {content['producer'] or '-'}"),
+        *((f"input {n}", t) for n, t in content["inputs"].items()),
+        *((f"output {n}", t) for n, t in content["outputs"].items()),
+        ("nodes, layers", f"{summary.nodes}, {summary.layers}"),
+        ("FLOPs", render.figure(summary.flops)),
+        ("intermediate, weight bytes", f"{render.figure(summary.intermediate_bytes, 'B')}, "
+                                       f"{render.figure(summary.weight_bytes, 'B')}"),
+        ("predicted", render.predicted(summary)),
+    ]  # fmt: skip
+    render.table(str(path), ("", ""), rows, left=2)
+    operators: list[tuple[str, ...]] = [(n, str(c)) for n, c in summary.operators.items()]
+    render.table("layers by operator", ("operator", "count"), operators)
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Show two models side by side."""
+    before = _summary(read(arguments.model), arguments)
+    after = _summary(read(arguments.candidate), arguments)
+    if arguments.json:
+        render.print_json({"before": before.as_dict(), "after": after.as_dict()})
+    elif not arguments.quiet:
+        names = (str(arguments.model), str(arguments.candidate))
+        render.table(" and ".join(names), ("", "first", "second", "change"), list(render.summary_rows(before, after)))
+        changed = [r for r in render.operator_rows(before.operators, after.operators) if r[3] != "="]
+        if changed:
+            render.table("layers by operator", ("operator", "first", "second", "change"), list(changed))
+    return 0

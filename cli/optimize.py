@@ -1,0 +1,111 @@
+"""``eqfuse optimize``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..api import Result, run
+from ..errors import UsageError
+from . import render
+from .options import options_of
+
+BUDGET_HIT = 5
+
+
+def optimize(arguments: argparse.Namespace) -> int:
+    """Optimise, report, and say by the exit code whether a budget was hit."""
+    output = _output(arguments)
+    progress = _Progress(quiet=arguments.quiet or arguments.json)
+    try:
+        result = run(arguments.model, output, options_of(arguments, verify=arguments.verify), progress)
+    finally:
+        progress.end()
+    if arguments.json:
+        render.print_json(as_dict(result))
+    elif not arguments.quiet:
+        report(arguments.model, result, everything=arguments.verbose > 0)
+    return BUDGET_HIT if result.budget_hit else 0
+
+
+def _output(arguments: argparse.Namespace) -> Path | None:
+    if arguments.out is not None and arguments.output is not None:
+        raise UsageError(f"two files to write: {arguments.out} and {arguments.output}; give one")
+    chosen: Path | None = arguments.output or arguments.out
+    return chosen
+
+
+class _Progress:
+    """One live line on a terminal; nothing elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.live = sys.stderr.isatty() and not quiet
+        self.started = time.monotonic()
+
+    def __call__(self, phase: str, detail: str) -> None:
+        if self.live:
+            text = f"{phase}: {detail}" if detail else phase
+            print(f"\r\x1b[K{time.monotonic() - self.started:5.1f} s  {text[:90]}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def report(model: Path, result: Result, *, everything: bool) -> None:
+    """The summary table."""
+    render.table(str(model), ("", "before", "after", "change"), list(render.summary_rows(result.before, result.after)))
+    rows = render.operator_rows(result.before.operators, result.after.operators)
+    shown = rows if everything else [r for r in rows if r[3] != "="]
+    if shown:
+        render.table("layers by operator", ("operator", "before", "after", "change"), list(shown))
+    fired = [r for r in result.saturation.rules if r.matches and not r.name.startswith(("analysis.", "("))]
+    top = fired if everything else fired[:10]
+    if top:
+        title = f"rules that matched ({len(top)} of {len(fired)})"
+        render.table(title, ("rule", "matches", "time"), [(r.name, str(r.matches), render.seconds(r.seconds)) for r in top])
+    for line in _closing(result):
+        print(line)
+
+
+def _closing(result: Result) -> list[str]:
+    saturation, extraction = result.saturation, result.extraction
+    proof = "proven optimal" if extraction.status == "optimal" else f"within {100 * extraction.gap:.2g} % of the optimum"
+    lines = [
+        f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
+        f"{result.classes} e-classes, {result.enodes} e-nodes",
+        f"extraction: {proof}",
+        f"verification: {result.verification.summary if result.verification else 'not asked for'}",
+        "time: " + ", ".join(f"{name} {render.seconds(s)}" for name, s in result.phases.items()),
+    ]
+    return [*lines, f"written: {result.path}"] if result.path else lines
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """The result as plain data."""
+    saturation, extraction = result.saturation, result.extraction
+    return {
+        "output": str(result.path) if result.path else None,
+        "before": result.before.as_dict(),
+        "after": result.after.as_dict(),
+        "saturation": {
+            "stop_reason": saturation.stop_reason,
+            "iterations": saturation.iterations,
+            "growth": list(saturation.growth),
+            "classes": result.classes,
+            "enodes": result.enodes,
+            "rules": [{"name": r.name, "matches": r.matches, "seconds": r.seconds} for r in saturation.rules if r.matches],
+        },
+        "extraction": {
+            "status": extraction.status,
+            "cost": extraction.cost,
+            "lower_bound": extraction.lower_bound,
+            "gap": extraction.gap,
+        },
+        "verification": result.verification.as_dict() if result.verification else None,
+        "seconds": dict(result.phases),
+        "budget_hit": result.budget_hit,
+    }

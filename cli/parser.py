@@ -1,0 +1,173 @@
+"""The options of every command. Imports nothing heavy, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import __version__
+
+Command = tuple[str, str]
+"""Module below `eqfuse.cli` and function in it."""
+
+EXIT_CODES = """\
+exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, 5 a budget was hit (the output is valid)"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line; the parsed arguments carry `command`, what to run."""
+    parser = argparse.ArgumentParser(
+        prog="eqfuse",
+        description="Rewrites ONNX models by equality saturation under algebraic rules kept as files.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in (_optimize, _verify, _inspect, _diff, _bisect, _rules):
+        add(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
+
+
+def _command(commands: Commands, name: str, help_: str, run: Command) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=EXIT_CODES
+    )
+    parser.set_defaults(command=run)
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv shows tracebacks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    return parser
+
+
+def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "optimize", "rewrite a model into a cheaper equivalent one", ("optimize", "optimize"))
+    _model(parser)
+    parser.add_argument("out", nargs="?", type=Path, help="the file to write (or -o)")
+    parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
+    _optimization(parser)
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
+    _tolerances(parser)
+
+
+def _verify(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "verify", "check that two models compute the same", ("compare", "verify"))
+    _model(parser)
+    parser.add_argument("candidate", type=Path, help="the model to compare with it")
+    _shapes(parser)
+    _tolerances(parser)
+
+
+def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "inspect", "show what a model consists of and what it costs", ("compare", "inspect"))
+    _model(parser)
+    _pricing(parser)
+    _shapes(parser)
+
+
+def _diff(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "diff", "show how two models differ, by operator and cost", ("compare", "diff"))
+    _model(parser)
+    parser.add_argument("candidate", type=Path, help="the model to compare with it")
+    _pricing(parser)
+
+
+def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "bisect", "find the rule that makes verification fail", ("bisect", "bisect"))
+    _model(parser)
+    _optimization(parser)
+    _tolerances(parser)
+
+
+def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
+    rules = commands.add_parser("rules", help="list, show and check rewrite rules", description="Rewrite rules.")
+    actions = rules.add_subparsers(title="actions", required=True, metavar="ACTION")
+    listing = _command(actions, "list", "list the rules", ("rules", "list_rules"))
+    listing.add_argument("--tag", help="only rules with this property, topic or name")
+    _rule_files(listing)
+    show = _command(actions, "show", "show one rule with its record", ("rules", "show_rule"))
+    show.add_argument("name", help="the rule's name")
+    _rule_files(show)
+    check = _command(actions, "check", "check rule files", ("rules", "check_rules"))
+    check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, help="an ONNX file")
+
+
+def _optimization(parser: argparse.ArgumentParser) -> None:
+    _rule_files(parser)
+    parser.add_argument("--only", action="append", default=[], metavar="TAG", help="only rules with this tag")
+    parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
+    parser.add_argument(
+        "--precision",
+        choices=("exact", "real", "fast"),
+        default="real",
+        help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
+    )
+    _pricing(parser)
+    _shapes(parser)
+    parser.add_argument("--opset", type=int, help="use operators up to this opset (default: the model's)")
+    parser.add_argument("--time-limit", type=positive(float), default=30.0, help="seconds of rewriting (default 30)")
+    parser.add_argument("--node-limit", type=positive(int), default=200_000, help="e-nodes (default 200000)")
+    parser.add_argument("--iterations", type=positive(int), default=30, help="rounds of rewriting (default 30)")
+    parser.add_argument("--extraction", choices=("exact", "greedy"), default="exact", help="how to choose the graph")
+
+
+def _pricing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cost", choices=("roofline", "flops"), default="roofline", help="what to minimise")
+    parser.add_argument("--device", default="host", help="device file for the roofline, by name or path (default host)")
+
+
+def _rule_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rules", action="append", default=[], type=Path, metavar="FILE|DIR", help="further rules; repeatable"
+    )
+
+
+def _shapes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input-shapes",
+        action="append",
+        default=[],
+        type=input_shape,
+        metavar="NAME:1,3,224,224",
+        help="fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224); repeatable",
+    )
+
+
+def _tolerances(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--atol", type=float, help="absolute tolerance (default: by element type)")
+    parser.add_argument("--rtol", type=float, help="relative tolerance (default: by element type)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default 0)")
+
+
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """A converter that accepts only numbers above zero."""
+
+    def convert(text: str) -> float:
+        number = kind(text)
+        if not number > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return number
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+def input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """``x:1,3,224,224`` and its variants; a dimension may be a name."""
+    name, colon, shape = text.rpartition(":")
+    if not colon or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:SHAPE, such as x:1,3,224,224")
+    body = shape.strip().removeprefix("[").removesuffix("]")
+    parts = body.split("x") if re.fullmatch(r"\d+(x\d+)+", body) else body.split(",")
+    dimensions = tuple(int(p) if p.strip().isdigit() else p.strip() for p in parts if p.strip())
+    if any(isinstance(d, str) and not re.fullmatch(r"[A-Za-z_]\w*", d) for d in dimensions):
+        raise argparse.ArgumentTypeError(f"{shape!r} is not a shape: a dimension is a number or a name")
+    return name, dimensions

@@ -1,0 +1,79 @@
+"""``eqfuse rules list``, ``show`` and ``check``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from difflib import get_close_matches
+from typing import Any
+
+from ..errors import RuleError, UsageError
+from ..rules.lint import lint_files
+from ..rules.loader import Rule, load_rules, rule_paths
+from . import render
+
+
+def list_rules(arguments: argparse.Namespace) -> int:
+    """All rules, or those with a tag."""
+    only = (arguments.tag,) if arguments.tag else ()
+    rules = [r for r in load_rules(arguments.rules, precision="fast", only=only).rules if r.name == r.base]
+    if arguments.json:
+        render.print_json([_record(r) for r in rules])
+        return 0
+    rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
+    render.table(f"{len(rules)} rules", ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
+    counts = Counter(p for r in rules for p in r.properties)
+    print(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+    return 0
+
+
+def _record(rule: Rule) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "topic": rule.topic,
+        "ruleset": rule.ruleset,
+        "formula": rule.formula,
+        "properties": rule.properties,
+        "sound": rule.sound,
+        "requires": rule.requires,
+        "source": rule.source,
+        "example": rule.example,
+        "file": f"{rule.path}:{rule.line}:{rule.column}",
+        "text": rule.text,
+    }
+
+
+def show_rule(arguments: argparse.Namespace) -> int:
+    """One rule with its record."""
+    rules = load_rules(arguments.rules, precision="fast").by_name
+    if arguments.name not in rules:
+        near = get_close_matches(arguments.name, list(rules), 1)
+        hint = f"; did you mean {near[0]}?" if near else "; `eqfuse rules list` names them all"
+        raise UsageError(f"no rule is called {arguments.name!r}{hint}")
+    record = _record(rules[arguments.name])
+    if arguments.json:
+        render.print_json(record)
+        return 0
+    text = record.pop("text")
+    for name, value in record.items():
+        print(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
+    print(f"\n{text}")
+    return 0
+
+
+def check_rules(arguments: argparse.Namespace) -> int:
+    """Lint files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
+    paths = rule_paths(arguments.paths)
+    missing = [p for p in paths if not p.exists()]
+    if missing:
+        raise RuleError(f"{missing[0]}: no such file")
+    problems = lint_files(paths)
+    if arguments.json:
+        render.print_json([{"path": str(p.path), "line": p.line, "column": p.column, "message": p.message} for p in problems])
+    else:
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if not problems and not arguments.quiet:
+            print(f"{len(paths)} files: no problem found")
+    return RuleError.exit_code if problems else 0

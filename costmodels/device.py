@@ -1,0 +1,162 @@
+"""Devices: what a processor can do, read from ``devices/NAME.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from ..errors import EqfuseError
+
+DIRECTORY = Path(__file__).parent / "devices"
+ORIGINS = ("documented", "measured", "assumed")
+
+
+class DeviceError(EqfuseError):
+    """A device that does not exist, or a device file that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One level: bytes (of one core's share unless `shared`) and the bytes/s that one core streams through it."""
+
+    level: int
+    size: int
+    bandwidth: float
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Device:
+    """A processor. Bandwidths are of one core, reads plus writes, bytes/s; overheads are seconds per node.
+
+    Invariants: every figure is positive (overheads may be 0), and caches go from the smallest to the largest.
+    """
+
+    name: str
+    cores: int
+    vector_bits: int
+    fma_ports: int
+    clock: float
+    caches: tuple[Cache, ...]
+    dram_bandwidth: float
+    launch_overhead: float
+    view_overhead: float
+
+    @cached_property
+    def lanes(self) -> int:
+        """Float32 elements in a vector."""
+        return max(1, self.vector_bits // 32)
+
+    @cached_property
+    def peak_flops(self) -> float:
+        """Float32 FLOP/s of one core: two per fused multiply-add."""
+        return 2.0 * self.fma_ports * self.lanes * self.clock
+
+    def bandwidth(self, footprint: int) -> float:
+        """Bytes/s of the smallest level that holds `footprint` bytes, for one core."""
+        for level in self.caches:
+            if footprint <= level.size:
+                return level.bandwidth
+        return self.dram_bandwidth
+
+
+def device_names() -> list[str]:
+    """The devices that come with the project, sorted."""
+    return sorted(p.stem for p in DIRECTORY.glob("*.toml"))
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        path = DIRECTORY / f"{path.name}.toml"
+    return _load(path, str(name_or_path))
+
+
+@cache
+def _load(path: Path, asked: str) -> Device:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        known = ", ".join(device_names())
+        raise DeviceError(f"device {asked!r}: not found; use one of {known}, or the path of a .toml file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DeviceError(f"{path}: not a TOML file: {error}") from None
+    return _device(_Reader(path, "", table), path.stem)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A table of a device file that knows where it stands, for the error messages."""
+
+    path: Path
+    where: str
+    table: Mapping[str, object]
+
+    def fail(self, field: str, problem: str) -> DeviceError:
+        return DeviceError(f"{self.path}: field {self.where}{field}: {problem}")
+
+    def get(self, field: str) -> object:
+        if field not in self.table:
+            raise self.fail(field, "missing")
+        return self.table[field]
+
+    def number(self, field: str, *, zero: bool = False) -> float:
+        entry = self.get(field)
+        if not isinstance(entry, dict) or entry.get("origin") not in ORIGINS:
+            raise self.fail(field, f"must be {{ value = NUMBER, origin = {' | '.join(map(repr, ORIGINS))} }}")
+        value = entry.get("value")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fail(field, f"value must be a number, not {value!r}")
+        if not (0 <= value < float("inf")) or (value == 0 and not zero):
+            raise self.fail(field, f"value must be finite and {'at least 0' if zero else 'positive'}, not {value!r}")
+        return float(value)
+
+    def integer(self, field: str) -> int:
+        value = self.number(field)
+        if value != int(value):
+            raise self.fail(field, f"value must be a whole number, not {value!r}")
+        return int(value)
+
+    def only(self, fields: tuple[str, ...]) -> None:
+        for field in self.table:
+            if field not in fields:
+                raise self.fail(field, f"unknown; the fields are {', '.join(fields)}")
+
+
+def _cache(reader: _Reader) -> Cache:
+    reader.only(("level", "size", "bandwidth", "shared"))
+    level, shared = reader.get("level"), reader.get("shared")
+    if isinstance(level, bool) or not isinstance(level, int):
+        raise reader.fail("level", f"must be a whole number, not {level!r}")
+    if not isinstance(shared, bool):
+        raise reader.fail("shared", f"must be true or false, not {shared!r}")
+    return Cache(level, reader.integer("size"), reader.number("bandwidth"), shared)
+
+
+def _caches(reader: _Reader) -> tuple[Cache, ...]:
+    tables = reader.get("caches")
+    if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        raise reader.fail("caches", "must be a list of [[caches]] tables")
+    caches = tuple(_cache(_Reader(reader.path, f"caches[{i}].", t)) for i, t in enumerate(tables))
+    if list(caches) != sorted(caches, key=lambda c: (c.size, -c.bandwidth)):
+        raise reader.fail("caches", "must go from the smallest to the largest, and not get faster")
+    return caches
+
+
+def _device(reader: _Reader, name: str) -> Device:
+    reader.only(("description", *(f for f in Device.__dataclass_fields__ if f != "name")))
+    return Device(
+        name=name,
+        cores=reader.integer("cores"),
+        vector_bits=reader.integer("vector_bits"),
+        fma_ports=reader.integer("fma_ports"),
+        clock=reader.number("clock"),
+        caches=_caches(reader),
+        dram_bandwidth=reader.number("dram_bandwidth"),
+        launch_overhead=reader.number("launch_overhead", zero=True),
+        view_overhead=reader.number("view_overhead", zero=True),
+    )

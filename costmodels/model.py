@@ -1,0 +1,112 @@
+"""Cost models: the price of one node of the e-graph.
+
+The cost of a graph is the sum of the prices of its nodes, each counted once. Every price is finite and at least 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from .device import Device
+from .flops import flops
+from .operation import Attributes, Operation
+from .roofline import seconds
+from .traffic import traffic
+from .types import TensorType
+
+LEAVES = frozenset(("Var", "Weight", "Full", "Absent", "Out", "Constant"))
+"""Nodes that run nothing."""
+
+NODE_FLOPS = 1.0
+BYTE_FLOPS = 2.0**-20
+"""FlopsCost's tie-break: what a node and a byte moved count, far below the FLOPs of any tensor operator."""
+
+_FOLDED_FLOPS = 2.0**-20
+_FOLDED_SECONDS = 1e-12
+
+
+class CostModel(Protocol):
+    """Something that prices operators."""
+
+    @property
+    def name(self) -> str:
+        """The word users choose it by."""
+
+    @property
+    def unit(self) -> str:
+        """What prices are in."""
+
+    def price(
+        self,
+        op: str,
+        attributes: Attributes,
+        operands: tuple[TensorType | None, ...],
+        output: TensorType | None,
+        *,
+        constant: tuple[bool, ...],
+    ) -> float:
+        """The cost of running `op` once.
+
+        `operands` are in ONNX's order, None where absent or unknown; `output` may be None. `constant` says which
+        operands are known before any run (flag an absent one too): when all are, the node is folded and costs next to
+        nothing, but not 0, so that fewer such nodes stay better. An operator of any name has a price.
+
+        A Concat whose operands are Concats of the same axis flags them in the attribute ``continued``, e.g. (1, 0):
+        such a chain of binary Concats costs as much as one Concat of all its operands.
+        """
+
+
+@dataclass(frozen=True)
+class FlopsCost:
+    """DNNFusion's metric. Of two graphs with as many FLOPs, that with fewer nodes and then fewer bytes moved wins."""
+
+    name: str = "flops"
+    unit: str = "FLOP"
+
+    def price(
+        self,
+        op: str,
+        attributes: Attributes,
+        operands: tuple[TensorType | None, ...],
+        output: TensorType | None,
+        *,
+        constant: tuple[bool, ...],
+    ) -> float:
+        """FLOPs, plus `NODE_FLOPS` per node and `BYTE_FLOPS` per byte."""
+        if op in LEAVES:
+            return 0.0
+        operation = Operation.of(op, attributes, operands, output, constant)
+        if operation.is_folded:
+            return _FOLDED_FLOPS
+        node = NODE_FLOPS if operation.starts_kernel else 0.0
+        return flops(operation) + node + traffic(operation).total * BYTE_FLOPS
+
+
+@dataclass(frozen=True)
+class RooflineCost:
+    """Seconds on one core of `device`."""
+
+    device: Device
+    name: str = "roofline"
+    unit: str = "s"
+
+    def price(
+        self,
+        op: str,
+        attributes: Attributes,
+        operands: tuple[TensorType | None, ...],
+        output: TensorType | None,
+        *,
+        constant: tuple[bool, ...],
+    ) -> float:
+        """The roofline's time, launch included."""
+        if op in LEAVES:
+            return 0.0
+        operation = Operation.of(op, attributes, operands, output, constant)
+        return _FOLDED_SECONDS if operation.is_folded else seconds(operation, self.device)
+
+
+def cost_model(name: Literal["flops", "roofline"], device: Device) -> CostModel:
+    """The cost model of that name; FLOPs are the same on every device."""
+    return FlopsCost() if name == "flops" else RooflineCost(device)

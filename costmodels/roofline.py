@@ -1,0 +1,213 @@
+"""Seconds of one operator on one core: the roofline of a device, with measured kernel efficiencies.
+
+After Williams, Waterman and Patterson, "Roofline" (CACM 2009): the longer of the time to compute and the time to move
+the bytes at the bandwidth of the smallest cache that holds them, plus the launch of a kernel. ``kernels.toml``
+says how near a kernel of each class comes to the device's peak.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import prod
+from pathlib import Path
+
+from .device import Device
+from .flops import depth, flops, window
+from .operation import Operation
+from .traffic import VIEWS, traffic
+
+KERNELS = Path(__file__).parent / "kernels.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One entry of ``kernels.toml``. `unit` is its section; `depth` counts for products only."""
+
+    unit: str
+    value: float
+    depth: float = 0.0
+
+
+@cache
+def kernels() -> dict[str, Kernel]:
+    """Every entry of the table, by operator or ``operator.variant``."""
+    sections = tomllib.loads(KERNELS.read_text(encoding="utf-8"))
+    products = sections.pop("product")
+    found = {name: Kernel("product", row["efficiency"], row["depth"]) for name, row in products.items()}
+    return found | {name: Kernel(unit, value) for unit, rows in sections.items() for name, value in rows.items()}
+
+
+def seconds(operation: Operation, device: Device) -> float:
+    """Time of one run of `operation` on one core of `device`, finite and at least 0.
+
+    A chain of binary Concats costs what one n-ary Concat does: each link pays the bytes and runs it adds.
+    """
+    if operation.op in VIEWS:
+        return device.view_overhead
+    kernel = _kernel(operation)
+    if kernel.unit == "run":
+        busy = _move(operation, device) + _RUNS[operation.op](operation) * kernel.value / device.clock
+    else:
+        busy = max(_compute(operation, kernel, device), _move(operation, device))
+    return busy + device.launch_overhead if operation.starts_kernel else busy
+
+
+def _kernel(operation: Operation) -> Kernel:
+    table, op = kernels(), operation.op
+    variant = _VARIANTS.get(op)
+    if variant is not None:
+        name = variant(operation)
+        if name and (found := table.get(f"{op}.{name}")):
+            return found
+    return table.get(op) or table["default"]
+
+
+def _move(operation: Operation, device: Device) -> float:
+    total = traffic(operation).total
+    if operation.starts_kernel:
+        return total / device.bandwidth(total)
+    links = [2 * o.bytes for o, more in zip(operation.operands, operation.continued, strict=False) if more]
+    total += sum(links)
+    return max(0.0, total / device.bandwidth(total) - sum([b / device.bandwidth(b) for b in links]))
+
+
+def _compute(operation: Operation, kernel: Kernel, device: Device) -> float:
+    if kernel.unit == "product":
+        return flops(operation) / (device.peak_flops * _efficiency(operation, kernel, device.lanes))
+    steps = _steps(operation) * kernel.value
+    return steps / device.clock if kernel.unit == "scalar" else 2.0 * steps / device.peak_flops
+
+
+def _steps(operation: Operation) -> int:
+    if operation.op in ("MaxPool", "AveragePool", "LpPool"):
+        return operation.output.elements * window(operation)
+    return operation.largest
+
+
+def _efficiency(operation: Operation, kernel: Kernel, lanes: int) -> float:
+    weight = operation.operand(1).dimensions
+    length = depth(operation) if kernel.depth else 1
+    reached = kernel.value * length / (length + kernel.depth)
+    if operation.op not in ("Conv", "ConvTranspose"):
+        columns = operation.output.dimensions
+        return reached * (max(0.25, _filled(columns[-1], lanes)) if columns else 1.0)
+    if len(weight) < 2 or (operation.group > 1 and weight[1] == 1):
+        return reached
+    outputs = weight[0] // operation.group if operation.op == "Conv" else weight[1]
+    inputs = weight[1] if operation.op == "Conv" else weight[0] // operation.group
+    return reached * max(0.25, _filled(outputs, lanes)) * max(0.5, _filled(inputs, lanes))
+
+
+def _filled(channels: int, lanes: int) -> float:
+    """Share of the vector lanes that `channels` fill."""
+    return channels / (-(-channels // lanes) * lanes) if channels > 0 else 1.0
+
+
+def _conv_variant(operation: Operation) -> str:
+    if operation.group == 1:
+        return ""
+    weight = operation.operand(1).dimensions
+    return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
+
+
+def _reduce_variant(operation: Operation) -> str:
+    rank = len(operation.operand(0).dimensions)
+    axes = operation.integers("axes")
+    last = rank - 1 in axes or -1 in axes
+    return "strided" if axes and rank and not last else ""
+
+
+def _softmax_variant(operation: Operation) -> str:
+    rank = len(operation.operand(0).dimensions)
+    return "strided" if operation.integer("axis", -1) not in (-1, rank - 1) else ""
+
+
+def _pow_variant(operation: Operation) -> str:
+    is_scalar = operation.operand(1).elements == 1
+    return "constant" if is_scalar and len(operation.constant) > 1 and operation.constant[1] else ""
+
+
+def _transpose_variant(operation: Operation) -> str:
+    length, single = _transposition(operation.operand(0).dimensions, operation.integers("perm"))
+    return "single" if single and length == 1 else ""
+
+
+def _mode_variant(operation: Operation) -> str:
+    return str(operation.attributes.get("mode", "nearest"))
+
+
+_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
+_VARIANTS: dict[str, Callable[[Operation], str]] = {
+    "Conv": _conv_variant,
+    "Transpose": _transpose_variant,
+    "Softmax": _softmax_variant,
+    "LogSoftmax": _softmax_variant,
+    "Pow": _pow_variant,
+    "Resize": _mode_variant,
+    **{f"Reduce{kind}": _reduce_variant for kind in _REDUCTIONS},
+}
+
+
+@lru_cache(maxsize=1 << 14)
+def _transposition(dimensions: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, bool]:
+    """Elements of a contiguous run, and whether moving one axis does it. Axes of size 1 do not count."""
+    if sorted(perm) != list(range(len(dimensions))):
+        perm = tuple(reversed(range(len(dimensions))))
+    order = [axis for axis in perm if dimensions[axis] != 1]
+    still = sorted(order)
+    length = 1
+    while order and order[-1] == still[-1]:
+        length *= dimensions[order.pop()]
+        still.pop()
+    return length, any([a for a in order if a != moved] == [a for a in still if a != moved] for moved in order)
+
+
+def _transpose_runs(operation: Operation) -> int:
+    length, _ = _transposition(operation.operand(0).dimensions, operation.integers("perm"))
+    return operation.output.elements // max(1, length)
+
+
+def _slice_runs(operation: Operation) -> int:
+    before, after = operation.operand(0).dimensions, operation.output.dimensions
+    length = 1
+    for axis in range(len(after) - 1, -1, -1):
+        if len(before) == len(after) and before[axis] != after[axis]:
+            steps = dict(zip(operation.integers("axes"), operation.integers("steps"), strict=False))
+            length *= after[axis] if steps.get(axis, 1) == 1 else 1
+            break
+        length *= after[axis]
+    return operation.output.elements // max(1, length)
+
+
+def _gather_runs(operation: Operation) -> int:
+    data = operation.operand(0).dimensions
+    axis = operation.integer("axis", 0) % max(1, len(data))
+    return operation.output.elements // max(1, prod(data[axis + 1 :]))
+
+
+def _joint_runs(operation: Operation) -> int:
+    """Rows of a Concat's new operands, or of what a Split cuts."""
+    rows = 0
+    continued = operation.continued + (0,) * len(operation.operands)
+    for operand, more in zip(operation.operands, continued, strict=False):
+        axis = operation.integer("axis", 0) % max(1, len(operand.dimensions))
+        rows += 0 if more else prod(operand.dimensions[:axis])
+    return rows * max(1, len(operation.integers("split")))
+
+
+def _pad_runs(operation: Operation) -> int:
+    dimensions = operation.output.dimensions
+    return operation.output.elements // max(1, dimensions[-1]) if dimensions else 1
+
+
+_RUNS: dict[str, Callable[[Operation], int]] = {
+    "Transpose": _transpose_runs,
+    "Slice": _slice_runs,
+    "Gather": _gather_runs,
+    "Concat": _joint_runs,
+    "Split": _joint_runs,
+    "Pad": _pad_runs,
+}

@@ -1,0 +1,57 @@
+"""Bytes that one operator reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .operation import Operation
+
+VIEWS = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"))
+"""Operators that give the same bytes another shape: they move nothing."""
+
+_SHAPES = frozenset(("Shape", "Size", "ConstantOfShape"))
+_PICKING = frozenset(("Slice", "Gather", "GatherElements", "GatherND"))
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes read and written once each, whatever the caches keep."""
+
+    read: int
+    written: int
+
+    @property
+    def total(self) -> int:
+        """Bytes read plus bytes written: the footprint."""
+        return self.read + self.written
+
+
+NOTHING = Traffic(0, 0)
+
+
+def traffic(operation: Operation) -> Traffic:
+    """Bytes moved by one run of `operation`.
+
+    Slice and Gather read of their data only what they give; a Split (whose output is a bundle) writes what it
+    reads; a Concat moves its operands, except those that are earlier links of the same chain.
+    """
+    op, operands, written = operation.op, operation.operands, operation.output.bytes
+    if op in VIEWS:
+        return NOTHING
+    if op in _SHAPES:
+        return Traffic(0, written)
+    if op == "Concat":
+        moved = sum([o.bytes for o in operands]) - continued_bytes(operation)
+        return Traffic(moved, moved)
+    if op == "Split":
+        read = operation.operand(0).bytes
+        return Traffic(read, read)
+    if op in _PICKING:
+        read = min(operation.operand(0).bytes, written)
+        return Traffic(read + sum([o.bytes for o in operands[1:]]), written)
+    return Traffic(sum([o.bytes for o in operands]), written)
+
+
+def continued_bytes(operation: Operation) -> int:
+    """Bytes of the operands of a Concat that are earlier links of its chain, already priced there."""
+    return sum([o.bytes for o, more in zip(operation.operands, operation.continued, strict=False) if more])

@@ -1,0 +1,293 @@
+"""From a selection back to an ONNX model: ``Selection -> Model``.
+
+Nodes of the model that were chosen again are kept as they are, with their names, doc strings and metadata; only
+what changed is made anew. Values keep the names they had wherever the new graph still computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ..costmodels.types import TensorType
+from ..errors import EqfuseError
+from .constants import Array, uniform_element
+from .egraph import EGraph, Selection
+from .emit import Emission, emission
+from .encode import OPAQUE, Encoding
+from .folding import FOLD, Folder, absent_class, new_tensor
+from .inference import Knowledge
+from .model import Model
+from .nodes import body_graphs, has_body
+from .plan import Step, is_value, origins, steps
+from .typing import dtype_of
+
+_FILL_FROM = 1024
+"""Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
+
+
+@dataclass
+class _Decoder:
+    """Builds the new graph inside `target`, a clone of the source."""
+
+    source: Model
+    target: ir.Model
+    egraph: EGraph
+    encoding: Encoding
+    constants: Mapping[int, Array]
+    known: Mapping[str, Array]
+    by_name: dict[str, ir.Value] = field(default_factory=dict)
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    outputs: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
+    nodes: list[ir.Node] = field(default_factory=list)
+    clones: list[ir.Node] = field(default_factory=list)
+    lists: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self.target.graph
+
+    @cached_property
+    def projections(self) -> dict[tuple[int, int], list[int]]:
+        """Classes of the outputs of each node with several, by class and number."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for owner, class_ in enumerate(self.egraph.classes):
+            for node in class_.nodes:
+                if node.op == "Out":
+                    found.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
+        return found
+
+    def prepare(self) -> None:
+        """Take the clone's nodes out; they go back in one by one."""
+        self.clones = list(self.graph)
+        for value in (*self.graph.inputs, *self.graph.initializers.values()):
+            self.by_name[value.name or ""] = value
+        for node in self.clones:
+            self.by_name |= {o.name: o for o in node.outputs if o.name}
+        self.taken = set(self.by_name)
+        self.graph.remove(self.clones)
+
+    # --- values
+
+    def make(self, step: Step) -> None:
+        if step.node == FOLD:
+            self.values[step.owner] = self.constant(step.owner)
+        elif step.node.op == "Var":
+            name = str(step.node.attributes[0])
+            if name != OPAQUE:
+                self.values[step.owner] = self.by_name[name]
+        elif step.node.op == "Out":
+            index = int(step.node.attributes[0])  # type: ignore[arg-type]
+            self.values[step.owner] = self.outputs[step.node.children[0]][index]
+        elif step.node.op != "Absent":
+            self.node(step)
+
+    def constant(self, owner: int) -> ir.Value:
+        """The initializer of a constant class: the model's own where it has one."""
+        stored = self.graph.initializers
+        for name in self.names.get(owner, ()):
+            if name in stored and name not in self.source.overridable_initializers:
+                return stored[name]
+        array = self.constants[owner]
+        outputs = {o.name for o in self.graph.outputs}
+        name = next((n for n in self.names.get(owner, ()) if n not in outputs), None) or self.fresh("folded")
+        element = uniform_element(array) if array.nbytes >= _FILL_FROM else None
+        return self.initializer(name, array) if element is None else self.fill(name, array, element)
+
+    def initializer(self, name: str, array: Array) -> ir.Value:
+        value = ir.Value(name=name)
+        value.const_value = new_tensor(array, name)
+        value.dtype, value.shape = value.const_value.dtype, value.const_value.shape
+        self.graph.register_initializer(value)
+        if self.target.ir_version < 4:
+            self.graph.inputs.append(value)
+        return value
+
+    def fill(self, name: str, array: Array, element: Any) -> ir.Value:
+        shape = self.integers(np.asarray(array.shape, np.int64))
+        attributes = {"value": ir.tensor(np.asarray([element], array.dtype))}
+        node = ir.node("ConstantOfShape", [shape], attributes=attributes, name=self.fresh("Fill"))
+        node.outputs[0].name = name
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def integers(self, array: Array) -> ir.Value:
+        """A constant list, one initializer for all equal ones."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self.lists:
+            self.lists[key] = self.initializer(self.fresh("list"), array)
+        return self.lists[key]
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing in the model has."""
+        number = len(self.taken)
+        while f"{stem}.{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{stem}.{number}")
+        return f"{stem}.{number}"
+
+    # --- nodes
+
+    def node(self, step: Step) -> None:
+        made = self.new(step) if step.original is None else self.kept(step, self.clones[step.original])
+        self.nodes.append(made)
+        self.outputs[step.owner] = tuple(made.outputs)
+        if is_value(step.node):
+            self.values[step.owner] = made.outputs[0]
+
+    def kept(self, step: Step, node: ir.Node) -> ir.Node:
+        for index, value in enumerate(node.inputs):
+            if value is not None:
+                node.replace_input_with(index, self.current(value))
+        if has_body(node):
+            self.rebind(node)
+        return node
+
+    def current(self, value: ir.Value) -> ir.Value:
+        """The value that now stands for a value of the original graph."""
+        name = value.name or ""
+        owner = self.egraph.terms[self.encoding.values[name]]
+        if owner not in self.values:  # a constant list that the e-node holds as a literal
+            stored = name in self.graph.initializers
+            self.values[owner] = value if stored else self.initializer(name, self.known[name])
+        return self.values[owner]
+
+    def rebind(self, node: ir.Node) -> None:
+        """Point what the bodies take from the outer scope at the new values."""
+        for body in body_graphs(node):
+            for inner in body.all_nodes():
+                for index, value in enumerate(inner.inputs):
+                    if value is not None and self.by_name.get(value.name or "") is value:
+                        inner.replace_input_with(index, self.current(value))
+            for index, value in enumerate(body.outputs):
+                if self.by_name.get(value.name or "") is value:
+                    body.outputs[index] = self.current(value)
+
+    def new(self, step: Step) -> ir.Node:
+        spec = self._emission(step)
+        inputs = [self._input(i, step) for i in spec.inputs]
+        name = self.fresh(spec.op_type)
+        node = ir.node(spec.op_type, inputs, attributes=spec.attributes, num_outputs=spec.outputs, name=name)
+        for index, output in enumerate(node.outputs):
+            output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
+            self._annotate(output, step, index)
+        return node
+
+    def _emission(self, step: Step) -> Emission:
+        if step.node.op == "Concat":
+            attributes = {"axis": step.node.attributes[0]}
+            return Emission("Concat", tuple(range(len(step.operands))), attributes)
+        types = tuple(self.egraph.classes[c].type for c in step.operands)
+        symbols = {number: name for name, number in self.encoding.symbols.items()}
+        output = self.egraph.classes[step.owner].type
+        spec = emission(step.node, types, output, self.source.opset, symbols, absent_class(self.egraph))
+        if spec is None:
+            raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
+        return spec
+
+    def _input(self, source: int | Array | None, step: Step) -> ir.Value | None:
+        if source is None or isinstance(source, int):
+            return None if source is None else self.values[step.operands[source]]
+        return self.integers(source)
+
+    def _output_name(self, step: Step, index: int | None) -> str:
+        """The first name that a value of this class had, or a new one."""
+        owners = [step.owner] if index is None else self._projections(step.owner, index)
+        names = [n for o in owners for n in self.names.get(o, ())]
+        return names[0] if names else self.fresh("value")
+
+    def _projections(self, owner: int, index: int) -> list[int]:
+        return self.projections.get((owner, index), [])
+
+    def _annotate(self, output: ir.Value, step: Step, index: int) -> None:
+        owners = [step.owner] if is_value(step.node) else self._projections(step.owner, index)
+        type_ = next((self.egraph.classes[o].type for o in owners), None)
+        if type_ is not None:
+            set_type(output, type_)
+
+    # --- the graph as a whole
+
+    def finish(self, roots: Iterable[int]) -> None:
+        kept = frozenset(self.nodes)
+        for node in self.clones:
+            if node not in kept:
+                detach(node)
+        self.graph.extend(self.nodes)
+        for index, root in enumerate(roots):
+            self._output(index, self.values[root])
+        self._drop_unused()
+
+    def _output(self, index: int, value: ir.Value) -> None:
+        old = self.graph.outputs[index]
+        if value is old:
+            return
+        free = value.producer() is not None and not value.is_graph_output()
+        if not free:
+            copy = ir.node("Identity", [value], name=self.fresh("Identity"))
+            self.graph.append(copy)
+            value = copy.outputs[0]
+        name, type_, shape, doc = old.name, old.type, old.shape, old.doc_string
+        old.name = self.fresh("replaced")
+        value.name, value.type, value.shape, value.doc_string = name, type_, shape, doc
+        self.graph.outputs[index] = value
+
+    def _drop_unused(self) -> None:
+        outputs = set(self.graph.outputs)
+        overridable = self.source.overridable_initializers
+        for name, value in list(self.graph.initializers.items()):
+            if value.uses() or value in outputs or name in overridable:
+                continue
+            del self.graph.initializers[name]
+            if self.target.ir_version < 4 and value in self.graph.inputs:
+                self.graph.inputs.remove(value)
+
+
+def detach(node: ir.Node) -> None:
+    """Let go of everything that a dropped node used."""
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for body in body_graphs(node):
+        for inner in body.all_nodes():
+            for index in range(len(inner.inputs)):
+                inner.replace_input_with(index, None)
+
+
+def set_type(value: ir.Value, type_: TensorType) -> None:
+    """Annotate a value."""
+    value.dtype = dtype_of(type_.dtype)
+    if type_.shape is not None:
+        value.shape = ir.Shape(type_.shape)
+
+
+def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: Selection) -> Model:
+    """Write the selected graph as a model. The given one stays unchanged.
+
+    Raises EqfuseError where a chosen constant cannot be evaluated.
+    """
+    origin = origins(model.graph, encoding, egraph)
+    plan = steps(egraph, selection, origin)
+    folded = [s.owner for s in plan if s.node == FOLD]
+    folder = Folder(model, egraph, encoding, origin, knowledge.constants)
+    stored = set(model.graph.initializers) - model.overridable_initializers
+    missing = [c for c in folded if not stored & set(origin.names.get(c, ()))]
+    constants = folder.values(missing)
+    unknown = [c for c in missing if c not in constants]
+    if unknown:
+        ops = sorted({n.op for n in egraph.classes[unknown[0]].nodes})
+        raise EqfuseError(f"internal error: a constant made by {', '.join(ops)} cannot be evaluated")
+    decoder = _Decoder(
+        model, model.ir.clone(), egraph, encoding, constants, knowledge.constants, names=origin.names
+    )
+    decoder.prepare()
+    for step in plan:
+        decoder.make(step)
+    decoder.finish(egraph.roots)
+    return Model(decoder.target)
+

@@ -1,0 +1,215 @@
+"""From e-nodes back to ONNX nodes, at the opset of the model: the reverse of the canonical forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from ..costmodels.types import TensorType
+from ..rules.signatures import Attribute, Operand, Operator, operators
+from .egraph import ENode
+from .typing import dtype_of
+
+Array = np.ndarray[Any, Any]
+Types = Sequence[TensorType | None]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """An ONNX node to be: each input is the index of an operand, a constant list, or None (absent)."""
+
+    op_type: str
+    inputs: tuple[int | Array | None, ...]
+    attributes: Mapping[str, Any]
+    outputs: int = 1
+
+
+class _Inexpressible(Exception):
+    pass
+
+
+def emission(
+    node: ENode, operands: Types, output: TensorType | None, opset: int, symbols: Mapping[int, str], absent: int = -1
+) -> Emission | None:
+    """How to write `node` in ONNX; None where this opset cannot say it.
+
+    `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions.
+    """
+    operator = operators().get(node.op)
+    if operator is None or _schema(node.op, opset) is None:
+        return None
+    literals = dict(zip((a.name for a in operator.attributes), node.attributes, strict=True))
+    try:
+        inputs = _inputs(operator, node, literals, opset, absent)
+        attributes = _attributes(operator, literals, opset)
+        if node.op in _FORMS:
+            inputs, attributes = _FORMS[node.op](_Context(literals, operands, output, opset, symbols), inputs, attributes)
+    except _Inexpressible:
+        return None
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    outputs = len(literals["split"]) if node.op == "Split" else 1  # type: ignore[arg-type]
+    result = Emission(node.op, tuple(inputs), attributes, outputs)
+    return result if _is_allowed(result, operands, opset) else None
+
+
+@dataclass(frozen=True)
+class _Context:
+    literals: Mapping[str, Any]
+    operands: Types
+    output: TensorType | None
+    opset: int
+    symbols: Mapping[int, str]
+
+
+Inputs = list[int | Array | None]
+Attributes = dict[str, Any]
+
+
+def _inputs(
+    operator: Operator, node: ENode, literals: Mapping[str, Any], opset: int, absent: int
+) -> Inputs:
+    inputs: Inputs = []
+    position = 0
+    for argument in operator.arguments:
+        if isinstance(argument, Operand):
+            inputs.append(None if node.children[position] == absent else position)
+            position += 1
+        elif _is_input(argument, opset):
+            inputs.append(np.asarray(literals[argument.name], np.int64))
+    return inputs
+
+
+def _is_input(attribute: Attribute, opset: int) -> bool:
+    return attribute.input_since is not None and opset >= attribute.input_since
+
+
+def _attributes(operator: Operator, literals: Mapping[str, Any], opset: int) -> Attributes:
+    return {
+        a.name: list(literals[a.name]) if a.kind == "Ints" else literals[a.name]
+        for a in operator.attributes
+        if not _is_input(a, opset) and not _is_default(a, literals[a.name])
+    }
+
+
+def _is_default(attribute: Attribute, value: Any) -> bool:
+    if isinstance(attribute.default, float):
+        return bool(np.float32(attribute.default) == value)
+    return attribute.default is not None and attribute.default == value and attribute.name != "axis"
+
+
+# --- operators whose canonical form differs from ONNX's
+
+
+def _reshape(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    source = context.operands[0].shape if context.operands[0] else None
+    target, free = [], 0
+    for axis, size in enumerate(context.literals["shape"]):
+        symbol = context.symbols.get(size)
+        if symbol is None:
+            target.append(size)
+        elif source is not None and axis < len(source) and source[axis] == symbol:
+            target.append(0)
+        else:
+            target.append(-1)
+            free += 1
+    if free > 1 or (0 in context.literals["shape"]):
+        raise _Inexpressible
+    return [0, np.asarray(target, np.int64)], attributes
+
+
+def _expand(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    source = context.operands[0].shape if context.operands[0] else None
+    target = context.literals["shape"]
+    if any(size in context.symbols for size in target) and source is None:
+        raise _Inexpressible
+    sizes = []
+    for axis, size in enumerate(target):
+        symbol = context.symbols.get(size)
+        aligned = axis - len(target) + len(source or ())
+        if symbol is not None and not (source and aligned >= 0 and source[aligned] == symbol):
+            raise _Inexpressible
+        sizes.append(1 if symbol else size)
+    return [0, np.asarray(sizes, np.int64)], attributes
+
+
+def _cast(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    return inputs, {"to": int(dtype_of(context.literals["to"]))}
+
+
+def _cumulative(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    return [0, np.asarray(context.literals["axis"][0], np.int64)], attributes
+
+
+def _softmax(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    shape = context.output.shape if context.output else None
+    if context.opset < 13 and (shape is None or context.literals["axis"] != len(shape) - 1):
+        raise _Inexpressible
+    return inputs, {"axis": context.literals["axis"]}
+
+
+def _group_normalization(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    if context.opset < 21:
+        raise _Inexpressible
+    return inputs, attributes
+
+
+def _resize(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    config = json.loads(context.literals["config"])
+    arrays = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
+    extra = [np.asarray(config.pop(n), d) if n in config else None for n, d in arrays.items()]
+    return [0, *extra], {"mode": context.literals["mode"], **config}
+
+
+_FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attributes]]] = {
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Cast": _cast,
+    "CumSum": _cumulative,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "Hardmax": _softmax,
+    "GroupNormalization": _group_normalization,
+    "Resize": _resize,
+}
+
+
+# --- what the opset allows
+
+
+@cache
+def _schema(op_type: str, opset: int) -> onnx.defs.OpSchema | None:
+    try:
+        schema = onnx.defs.get_schema(op_type, opset)
+    except onnx.defs.SchemaError:
+        return None
+    return None if schema.deprecated else schema
+
+
+@cache
+def _allowed_types(op_type: str, opset: int) -> frozenset[str]:
+    schema = _schema(op_type, opset)
+    return frozenset(schema.inputs[0].types) if schema and schema.inputs else frozenset()
+
+
+def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
+    schema = _schema(node.op_type, opset)
+    if schema is None or len(node.inputs) > schema.max_input or len(node.inputs) < schema.min_input:
+        return False
+    if any(name not in schema.attributes for name in node.attributes):
+        return False
+    first = operands[0] if operands else None
+    return first is None or _onnx_type(first.dtype) in _allowed_types(node.op_type, opset)
+
+
+@cache
+def _onnx_type(dtype: str) -> str:
+    name = {ir.DataType.FLOAT: "float", ir.DataType.DOUBLE: "double"}.get(dtype_of(dtype), dtype)
+    return f"tensor({name.replace('float8_', 'float8')})"

@@ -1,0 +1,186 @@
+"""ONNX files in and out.
+
+A `Model` is read by path and never loads what it does not need: weights in external data stay memory-mapped,
+and a result is written to a temporary file beside its destination and moved there when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError, EncodeError
+from onnx_ir import external_data, serde
+
+from ..errors import EqfuseError
+
+ONNX_DOMAINS = ("", "ai.onnx")
+_PROTOBUF_LIMIT = 1_900_000_000
+"""Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
+
+
+class ModelError(EqfuseError):
+    """A model that cannot be read, used or written."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
+
+    `path` is where it was read from (None: made in memory).
+    """
+
+    ir: ir.Model
+    path: Path | None = None
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The main graph."""
+        return self.ir.graph
+
+    @property
+    def opset(self) -> int:
+        """Version of the standard domain; 1 where the model imports none."""
+        imports = self.ir.opset_imports
+        return next((imports[d] for d in ONNX_DOMAINS if d in imports), 1)
+
+    @property
+    def label(self) -> str:
+        """How messages call this model."""
+        return str(self.path) if self.path else (self.graph.name or "model")
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all initializers of the main graph."""
+        tensors = (v.const_value for v in self.graph.initializers.values())
+        return sum(t.nbytes for t in tensors if t is not None)
+
+    @property
+    def has_external_data(self) -> bool:
+        """Whether any weight lies outside the ONNX file."""
+        return any(isinstance(v.const_value, ir.ExternalTensor) for v in self.graph.initializers.values())
+
+    @property
+    def overridable_initializers(self) -> frozenset[str]:
+        """Initializers that are also graph inputs: defaults that a caller may replace.
+
+        Before IR version 4 every initializer had to be listed as an input; there they are constants.
+        """
+        if self.ir.ir_version < 4:
+            return frozenset()
+        return frozenset(i.name or "" for i in self.graph.inputs) & frozenset(self.graph.initializers)
+
+
+def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:
+    """Read a model by path, or take one from memory (which is left unchanged).
+
+    Raises ModelError where the file is missing, a folder, empty or not ONNX.
+    """
+    return _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+
+
+def _from_memory(source: onnx.ModelProto | ir.Model) -> Model:
+    if isinstance(source, ir.Model):
+        return Model(source.clone())
+    return Model(_deserialize(source, source.graph.name or "model"))
+
+
+def _from_file(path: Path) -> Model:
+    if not path.exists():
+        raise ModelError(f"{path}: no such file")
+    if path.is_dir():
+        raise ModelError(f"{path}: is a folder, not an ONNX file")
+    if path.stat().st_size == 0:
+        raise ModelError(f"{path}: the file is empty")
+    try:
+        proto = onnx.load(path, load_external_data=False)
+    except DecodeError:
+        raise ModelError(f"{path}: not an ONNX file, or cut short (protobuf cannot decode it)") from None
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from None
+    model = _deserialize(proto, str(path))
+    external_data.set_base_dir(model.graph, path.parent)
+    _check_external_files(model, path)
+    return Model(model, path)
+
+
+def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
+    if not proto.HasField("graph") or not proto.ir_version or not (proto.graph.node or proto.graph.output):
+        raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+    try:
+        return serde.deserialize_model(proto)
+    except Exception as error:  # onnx-ir raises many kinds on malformed graphs
+        raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
+
+
+def _check_external_files(model: ir.Model, path: Path) -> None:
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if not isinstance(tensor, ir.ExternalTensor):
+            continue
+        file = Path(tensor.path)
+        if not file.exists():
+            raise ModelError(f"{path}: external data file {file} of weight {value.name} is missing")
+        end = (tensor.offset or 0) + (tensor.length or 0)
+        if file.stat().st_size < end:
+            raise ModelError(f"{path}: external data file {file} is cut short: weight {value.name} ends at {end}")
+
+
+def first_line(error: BaseException) -> str:
+    """The innermost message of an exception, on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def external_name(path: Path) -> str:
+    """Name of the external data file beside the model at `path`."""
+    return f"{path.name}.data"
+
+
+def write(model: Model, path: str | os.PathLike[str]) -> Model:
+    """Write a model so that `path` holds either the whole result or what it held before.
+
+    Weights go to ``<name>.data`` beside it where the source had external data or one file cannot hold them.
+    Returns the same model with its new path. Raises ModelError on an unusable destination or a full disk.
+    """
+    path = Path(path)
+    check_destination(path)
+    with _staging(path) as folder:
+        external = model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
+        staged = Path(folder) / path.name
+        try:
+            ir.save(model.ir, staged, external_data=external_name(path) if external else None)
+            _publish(staged, path, external)
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
+        except (EncodeError, ValueError) as error:
+            raise ModelError(f"{path}: cannot be written: {first_line(error)}") from error
+    return replace(model, path=path)
+
+
+def _staging(path: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _publish(staged: Path, path: Path, external: bool) -> None:
+    data = staged.with_name(external_name(path))
+    if external and data.exists():
+        os.replace(data, path.with_name(data.name))
+    os.replace(staged, path)
+
+
+def check_destination(path: Path) -> None:
+    """Raise ModelError where `path` cannot be a file to write."""
+    if path.is_dir():
+        raise ModelError(f"{path}: is a folder; name the file to write, such as {path / 'out.onnx'}")
+    if not path.parent.exists():
+        raise ModelError(f"{path}: the folder {path.parent} does not exist")

@@ -1,0 +1,270 @@
+"""Equality saturation under budgets: ``Encoding -> EGraph``.
+
+The work happens in a process of its own (`saturation_worker`); this side enforces the time limit, keeps the last
+snapshot, and turns what comes back into an `EGraph`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..costmodels.types import TensorType
+from ..errors import EqfuseError, RuleError
+from .egraph import EClass, EGraph, ENode, RuleStatistics, Saturation
+from .encode import Encoding
+from .facts import write_facts
+from .messages import Job, Progress, Snapshot
+
+ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) explore)"
+"""One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
+CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
+_GRACE = 1.0
+"""Seconds a worker that is over its time limit gets to end its iteration by itself."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a saturation: e-nodes, seconds, iterations."""
+
+    nodes: int = 200_000
+    seconds: float = 30.0
+    iterations: int = 30
+
+
+class UnsoundRuleError(RuleError):
+    """Two terms of different shape or element type were proven equal: a rule (or an analysis) is wrong."""
+
+
+def saturate(
+    encoding: Encoding,
+    rules: str,
+    budget: Budget,
+    *,
+    worker: Worker | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> EGraph:
+    """Rewrite the encoding under `rules` (an egglog program) until nothing changes or a limit is hit.
+
+    Raises UnsoundRuleError where a rule contradicts the shape or dtype analysis, RuleError where egglog refuses
+    the rules.
+    """
+    started = time.monotonic()
+    with worker or Worker() as process:
+        facts, labels = write_facts(encoding, process.folder)
+        job = Job(facts, rules, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
+        outcome = _Conversation(process, job, progress).run()
+    statistics = _statistics(outcome.progress, time.monotonic() - started)
+    return _egraph(outcome.snapshot, encoding, labels.originals, statistics)
+
+
+class Worker:
+    """A process that has egglog's declarations loaded, or is at it; usable once, as a context."""
+
+    def __init__(self) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
+        self.folder = Path(self._temporary.name)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.saturation_worker", self._temporary.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process and remove its folder; harmless when it is gone already."""
+        self._process.kill()
+        self._process.wait()
+        self._temporary.cleanup()
+
+    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
+        """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
+        process = self._process
+        assert process.stdin and process.stdout and process.stderr
+        try:
+            pickle.dump(job, process.stdin)
+            process.stdin.close()
+            while True:
+                yield pickle.load(process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            yield "died", process.stderr.read().decode(errors="replace")
+
+
+@dataclass
+class _Outcome:
+    snapshot: Snapshot
+    progress: Progress
+
+
+class _Conversation:
+    """Talks to one worker until it is done, dead or out of time."""
+
+    def __init__(self, worker: Worker, job: Job, progress: Callable[[Progress], None] | None) -> None:
+        self.worker, self.job, self.report = worker, job, progress
+        self.messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.snapshot: Snapshot | None = None
+        self.progress = Progress()
+        self.stage = "start"
+        self.deadline: float | None = None
+
+    def run(self) -> _Outcome:
+        threading.Thread(target=self._receive, daemon=True).start()
+        self._listen()
+        if self.snapshot is None:
+            raise EqfuseError(
+                "saturation: the time limit ended before one iteration did; give a larger --time-limit"
+            )
+        return _Outcome(self.snapshot, self.progress)
+
+    def _receive(self) -> None:
+        for message in self.worker.messages(self.job):
+            self.messages.put(message)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                kind, content = self.messages.get(timeout=self._patience())
+            except queue.Empty:
+                self.progress.stop_reason = "time limit"
+                return
+            if self._handle(kind, content):
+                return
+
+    def _patience(self) -> float | None:
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+
+    def _handle(self, kind: str, content: Any) -> bool:
+        if kind == "stage":
+            self.stage = content
+            if content == "saturation":
+                self.deadline = time.monotonic() + self.job.time_limit + _GRACE
+        elif kind == "progress":
+            self.progress = content
+            if self.report:
+                self.report(content)
+        elif kind == "snapshot":
+            self.snapshot = content
+        elif kind == "done":
+            self.progress = content
+            return True
+        else:
+            self._fail(content)
+        return False
+
+    def _fail(self, message: str) -> None:
+        text = " ".join(message.split())
+        if "Illegal merge" in text:
+            raise UnsoundRuleError(f"a rule united two terms of different shape or dtype: {text}")
+        if self.stage == "rules":
+            raise RuleError(f"egglog refuses the rules: {text}")
+        raise EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")
+
+
+def _statistics(progress: Progress, seconds: float) -> Saturation:
+    rules = [
+        RuleStatistics(name, matches, progress.seconds.get(name, 0.0)) for name, matches in progress.matches.items()
+    ]
+    return Saturation(
+        stop_reason=progress.stop_reason,
+        iterations=progress.iterations,
+        growth=tuple(progress.growth),
+        seconds=seconds,
+        rules=tuple(sorted(rules, key=lambda r: (-r.matches, r.name))),
+    )
+
+
+def _egraph(
+    snapshot: Snapshot, encoding: Encoding, originals: Mapping[str, str], statistics: Saturation
+) -> EGraph:
+    """Number the classes by the first term they hold, so that results do not depend on egglog's numbering."""
+    nodes: dict[int, list[ENode]] = {}
+    for op, arguments, owner in snapshot.rows:
+        nodes.setdefault(owner, []).append(_enode(op, arguments, originals))
+    order = _class_order(snapshot, encoding, nodes)
+    rank = {c: i for i, c in enumerate(order)}
+    terms = {term: rank[c] for term, c in snapshot.terms.items()}
+    original = _original_nodes(encoding, terms)
+    symbols = {number: name for name, number in encoding.symbols.items()}
+    classes = []
+    for owner in order:
+        members = [_renumber(n, rank) for n in nodes[owner]]
+        members.sort(key=lambda n: (original.get(n, len(encoding.terms)), n.op, _sortable(n)))
+        classes.append(_eclass(tuple(members), snapshot, owner, symbols))
+    return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)
+
+
+def _enode(op: str, arguments: tuple[Any, ...], originals: Mapping[str, str]) -> ENode:
+    children = tuple(c for a in arguments if isinstance(a, list) for c in a)
+    literals = tuple(originals.get(a, a) if isinstance(a, str) else a for a in arguments if not isinstance(a, list))
+    return ENode(op, literals, children)
+
+
+def _renumber(node: ENode, rank: Mapping[int, int]) -> ENode:
+    return ENode(node.op, node.attributes, tuple(rank[c] for c in node.children))
+
+
+def _sortable(node: ENode) -> tuple[str, tuple[int, ...]]:
+    return (repr(node.attributes), node.children)
+
+
+def _original_nodes(encoding: Encoding, terms: Mapping[int, int]) -> dict[ENode, int]:
+    """E-nodes that the model itself has, with the first term they come from."""
+    found: dict[ENode, int] = {}
+    for index, term in enumerate(encoding.terms):
+        found.setdefault(ENode(term.op, term.attributes, tuple(terms[c] for c in term.children)), index)
+    return found
+
+
+def _class_order(snapshot: Snapshot, encoding: Encoding, nodes: Mapping[int, list[ENode]]) -> list[int]:
+    """Classes of the model's own terms first, in its order; then the others by structure, children first."""
+    order = list(dict.fromkeys(snapshot.terms[i] for i in range(len(encoding.terms)) if i in snapshot.terms))
+    rank = {c: i for i, c in enumerate(order)}
+    pending = [c for c in nodes if c not in rank]
+    while pending:
+        ready = sorted((_key(c, nodes, rank), c) for c in pending if _best(c, nodes, rank) is not None)
+        if not ready:
+            break
+        for _, owner in ready:
+            rank[owner] = len(order)
+            order.append(owner)
+        pending = [c for c in pending if c not in rank]
+    return order
+
+
+def _best(owner: int, nodes: Mapping[int, list[ENode]], rank: Mapping[int, int]) -> tuple[Any, ...] | None:
+    keys = [
+        (n.op, repr(n.attributes), tuple(rank[c] for c in n.children))
+        for n in nodes[owner]
+        if all(c in rank for c in n.children)
+    ]
+    return min(keys, default=None)
+
+
+def _key(owner: int, nodes: Mapping[int, list[ENode]], rank: Mapping[int, int]) -> tuple[Any, ...]:
+    return _best(owner, nodes, rank) or ()
+
+
+def _eclass(members: tuple[ENode, ...], snapshot: Snapshot, owner: int, symbols: Mapping[int, str]) -> EClass:
+    dtype = snapshot.analyses["dtype"].get(owner)
+    shape = snapshot.analyses["shape"].get(owner)
+    type_ = None
+    if dtype is not None:
+        type_ = TensorType(dtype, None if shape is None else tuple(symbols.get(d, d) for d in shape))
+    return EClass(members, type_, owner in snapshot.analyses["const"], snapshot.analyses["value"].get(owner))

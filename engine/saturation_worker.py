@@ -1,0 +1,200 @@
+"""The process that runs egglog.
+
+A run of egglog cannot be interrupted and a panic in it ends the process, so it has a process of its own: the parent
+can stop it at any moment and keep the last snapshot. It starts before there is a job, so that loading the declarations
+overlaps with reading the model. A job comes in and messages go out as pickles.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ..rules.egglog_bindings import load
+from ..rules.loader import prelude
+from ..rules.sexpr import TOKEN
+from .messages import Progress, Snapshot
+
+if TYPE_CHECKING:
+    from .messages import Job
+
+_ANALYSES = ("shape", "dtype", "value", "const")
+_SORTS = ("T", "N")
+_SNAPSHOT_EVERY = 1.0
+"""Seconds between snapshots sent in the middle of a run; taking one costs about 10 ms per 10,000 e-nodes."""
+
+
+def commands(text: str) -> Iterator[str]:
+    """The top-level commands of a program, one by one: egglog's parser takes time quadratic in the length of a text."""
+    depth = start = 0
+    for token in TOKEN.finditer(text):
+        if token.group() == "(":
+            start = token.start() if depth == 0 else start
+            depth += 1
+        elif token.group() == ")":
+            depth -= 1
+            if depth == 0:
+                yield text[start : token.end()]
+
+
+class _Run:
+    def __init__(self, folder: str, send: Callable[[str, Any], None]) -> None:
+        self.send = send
+        self.bindings = load()
+        self.egraph = self.bindings.EGraph(fact_directory=folder)
+        self.progress = Progress()
+
+    def execute(self, text: str) -> list[Any]:
+        return list(self.egraph.run_program(*self.egraph.parse_program(text)))
+
+    def load(self, stage: str, program: str) -> None:
+        self.send("stage", stage)
+        for command in commands(program):
+            self.execute(command)
+
+    def saturate(self, job: Job) -> None:
+        """Load one job and run it to its end."""
+        self.job = job
+        self.load("facts", job.facts)
+        self.load("rules", job.rules)
+        self.send("stage", "saturation")
+        self.started = self.sent = time.monotonic()
+        self.loop()
+        self.execute(job.closing)
+        self.send("snapshot", self.snapshot())
+        self.send("done", self.progress)
+
+    def loop(self) -> None:
+        while self.progress.iterations < self.job.iteration_limit:
+            updated = self.iterate()
+            size = self.size()
+            self.progress.growth.append(size)
+            self.send("progress", self.progress)
+            if not updated:
+                self.progress.stop_reason = "saturated"
+                return
+            if size > self.job.node_limit:
+                self.progress.stop_reason = "node limit"
+                return
+            if time.monotonic() - self.started > self.job.time_limit:
+                return
+            self.offer_snapshot()
+        self.progress.stop_reason = "iteration limit"
+
+    def iterate(self) -> bool:
+        report = self.execute(self.job.schedule)[0].report
+        self.progress.iterations += 1
+        for rule, matches in report.num_matches_per_rule.items():
+            self.progress.matches[rule] = self.progress.matches.get(rule, 0) + matches
+        for rule, delta in report.search_and_apply_time_per_rule.items():
+            # egglog's bindings give microseconds where they say milliseconds
+            self.progress.seconds[rule] = self.progress.seconds.get(rule, 0.0) + delta.total_seconds() * 1000
+        return bool(report.updated)
+
+    def size(self) -> int:
+        sizes = dict(self.execute("(print-size)")[0].sizes)
+        return sum(n for name, n in sizes.items() if name[:1].isupper())
+
+    def offer_snapshot(self) -> None:
+        if time.monotonic() - self.sent > _SNAPSHOT_EVERY:
+            self.send("snapshot", self.snapshot())
+            self.sent = time.monotonic()
+
+    def snapshot(self) -> Snapshot:
+        return _Reader(self.egraph).read()
+
+
+class _Reader:
+    """Reads a frozen e-graph into plain Python."""
+
+    def __init__(self, egraph: Any) -> None:
+        self.egraph = egraph
+        self.frozen = egraph.freeze().functions
+        self.ids: dict[Any, int] = {}
+        self.lists: dict[Any, tuple[Any, ...]] = {}
+        self.literals: dict[tuple[str, Any], Any] = {}
+        self.converters: dict[str, Callable[[Any], Any]] = {
+            "i64": egraph.value_to_i64,
+            "f64": egraph.value_to_f64,
+            "String": egraph.value_to_string,
+            "Ints": lambda v: tuple(map(egraph.value_to_i64, egraph.value_to_vec(v))),
+        }
+
+    def number(self, value: Any) -> int:
+        return self.ids.setdefault(value, len(self.ids))
+
+    def literal(self, sort: str, value: Any) -> Any:
+        key = (sort, value)
+        if key not in self.literals:
+            self.literals[key] = self.converters[sort](value)
+        return self.literals[key]
+
+    def read(self) -> Snapshot:
+        self._read_lists()
+        rows = [row for name, f in self.frozen.items() if self._is_constructor(name, f) for row in self._rows(name, f)]
+        terms = {}
+        for name in ("term", "node"):
+            for row in self.frozen[name].rows:
+                terms[self.egraph.value_to_i64(row.inputs[0])] = self.number(row.output)
+        return Snapshot(rows, {name: self._analysis(name) for name in _ANALYSES}, terms)
+
+    @staticmethod
+    def _is_constructor(name: str, function: Any) -> bool:
+        return function.output_sort in _SORTS and name not in ("term", "node")
+
+    def _rows(self, name: str, function: Any) -> list[tuple[str, tuple[Any, ...], int]]:
+        sorts = function.input_sorts
+        return [
+            (name, tuple(self._argument(s, v) for s, v in zip(sorts, row.inputs, strict=True)), self.number(row.output))
+            for row in function.rows
+        ]
+
+    def _argument(self, sort: str, value: Any) -> Any:
+        if sort in _SORTS:
+            return [self.number(value)]
+        if sort == "Ts":
+            return [self.number(v) for v in self.lists.get(value, ())]
+        return self.literal(sort, value)
+
+    def _read_lists(self) -> None:
+        """Operand lists, flattened: a list is only ever built, never rewritten, so each has one form."""
+        conses = {row.output: tuple(row.inputs) for row in self.frozen["Cons"].rows}
+        for value in conses:
+            items, rest = [], value
+            while rest in conses:
+                item, rest = conses[rest]
+                items.append(item)
+            self.lists[value] = tuple(items)
+
+    def _analysis(self, name: str) -> dict[int, Any]:
+        function = self.frozen[name]
+        sort = function.output_sort
+        known = {}
+        for row in function.rows:
+            value = self.literal(sort, row.output) if sort in self.converters else True
+            known[self.number(row.inputs[0])] = value
+        return known
+
+
+def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Load the declarations, wait for a job whose tables are in `folder`, and serve it."""
+
+    def send(kind: str, content: Any) -> None:
+        pickle.dump((kind, content), stdout, protocol=pickle.HIGHEST_PROTOCOL)
+        stdout.flush()
+
+    run = _Run(folder, send)
+    try:
+        run.load("declarations", prelude())
+        run.saturate(pickle.load(stdin))
+    except run.bindings.EggSmolError as error:
+        send("error", str(error))
+    except EOFError:
+        return  # the parent had no job after all
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

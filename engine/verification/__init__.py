@@ -1,0 +1,12 @@
+"""Verification that two ONNX models compute the same: run both, compare, and name where they part.
+
+The package stands alone: it reads ONNX models and knows nothing of rules, e-graphs or extraction.
+"""
+
+from __future__ import annotations
+
+from .report import OutputReport, Status, Verification
+from .source import ModelLike
+from .verify import verify
+
+__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "verify"]

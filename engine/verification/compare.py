@@ -1,0 +1,216 @@
+"""Comparing two results: tolerances by element type, NaN equal to NaN, an infinity equal to itself.
+
+The tolerance of a float tensor is ``atol + rtol * |expected|`` per element, with ``atol`` in proportion to the largest
+magnitude of the tensor (rounding errors of sums are relative to the terms, not to a result that happens to cancel).
+It never exceeds 1 % of how far the output moved between two sets of inputs (its ``spread``), but stays above eight
+units in the last place of the largest element: an output that hardly reacts to its inputs, such as a nearly uniform
+softmax, is thus compared on the part that does react. Integers, booleans, strings and types below 16 bits compare
+exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from .values import Value, leaves
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What rounding may do to a type: ``atol_scale`` is a fraction of the largest magnitude of a tensor."""
+
+    rtol: float
+    atol_scale: float
+    epsilon: float
+
+    def noise(self, magnitude: float) -> float:
+        """What any other order of operations may change in a tensor of this largest magnitude."""
+        return _NOISE_UNITS * self.epsilon * magnitude
+
+
+_PRECISIONS = {
+    "float64": Precision(1e-9, 1e-12, 2.0**-52),
+    "float32": Precision(1e-3, 1e-5, 2.0**-23),
+    "float16": Precision(1e-2, 2e-3, 2.0**-10),
+    "bfloat16": Precision(5e-2, 1.6e-2, 2.0**-7),
+}
+_COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
+_SPREAD_FRACTION = 1e-2
+_NOISE_UNITS = 8
+_SMALL_ELEMENT = 1e-3
+"""Elements below this fraction of the largest do not blow up the relative difference that is reported."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The rule of a comparison. A given ``atol`` (absolute) or ``rtol`` replaces the default and lifts the spread cap.
+
+    ``coarsest`` is the TensorProto code of a 16-bit float type that the model computes in, whatever its outputs are.
+    """
+
+    atol: float | None = None
+    rtol: float | None = None
+    coarsest: int | None = None
+
+    def precision(self, dtype: np.dtype[Any]) -> Precision | None:
+        """The default figures for a type; None when it compares exactly."""
+        name = _COMPLEX_PARTS.get(dtype.name, dtype.name)
+        if name == "float32" and self.coarsest is not None:
+            name = "float16" if self.coarsest == onnx.TensorProto.FLOAT16 else "bfloat16"
+        return _PRECISIONS.get(name)
+
+    def allowed(self, expected: NDArray[Any], precision: Precision, spread: float | None) -> NDArray[Any]:
+        """The largest difference accepted per element of ``expected`` (wide floats)."""
+        magnitude = _magnitude(expected)
+        atol = precision.atol_scale * magnitude if self.atol is None else self.atol
+        rtol = precision.rtol if self.rtol is None else self.rtol
+        with np.errstate(all="ignore"):
+            allowed = atol + rtol * np.abs(expected)
+        if spread is None or self.atol is not None or self.rtol is not None:
+            return np.asarray(allowed)
+        return np.asarray(np.minimum(allowed, max(_SPREAD_FRACTION * spread, precision.noise(magnitude))))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a value is from the expected one.
+
+    ``equal``: within tolerance. ``negligible``: within a few units in the last place of the largest element besides.
+    ``mismatch`` says why the values cannot be subtracted, if so.
+    """
+
+    equal: bool
+    negligible: bool
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    mismatch: str = ""
+
+    def __str__(self) -> str:
+        return self.mismatch or f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}"
+
+    def worst(self, other: Difference) -> Difference:
+        """Both taken together."""
+        return Difference(
+            self.equal and other.equal,
+            self.negligible and other.negligible,
+            max(self.max_abs, other.max_abs),
+            max(self.max_rel, other.max_rel),
+            self.mismatch or other.mismatch,
+        )
+
+
+EQUAL = Difference(True, True)
+
+
+def compare(expected: Value, actual: Value, tolerance: Tolerance, spread: float | None = None) -> Difference:
+    """Compare two values of any kind; ``spread`` is the root mean square move of the expected one between inputs."""
+    wanted, found = leaves(expected), leaves(actual)
+    if len(wanted) != len(found):
+        return _mismatch(f"{len(found)} item(s) instead of {len(wanted)}")
+    total = EQUAL
+    for left, right in zip(wanted, found, strict=True):
+        total = total.worst(_compare_arrays(left, right, tolerance, spread))
+    return total
+
+
+def _mismatch(reason: str) -> Difference:
+    return Difference(False, False, math.inf, math.inf, reason)
+
+
+def _compare_arrays(
+    expected: NDArray[Any], actual: NDArray[Any], tolerance: Tolerance, spread: float | None
+) -> Difference:
+    text = expected.dtype.kind in "OUS" and actual.dtype.kind in "OUS"
+    if expected.dtype != actual.dtype and not text:
+        return _mismatch(f"type {actual.dtype} instead of {expected.dtype}")
+    if expected.shape != actual.shape:
+        return _mismatch(f"shape {list(actual.shape)} instead of {list(expected.shape)}")
+    if text:
+        return EQUAL if bool(np.all(expected == actual)) else _mismatch("other text")
+    if expected.tobytes() == actual.tobytes():
+        return EQUAL
+    return _compare_numbers(expected, actual, tolerance, spread)
+
+
+def _compare_numbers(
+    expected: NDArray[Any], actual: NDArray[Any], tolerance: Tolerance, spread: float | None
+) -> Difference:
+    precision = tolerance.precision(expected.dtype)
+    wanted, found = widened(expected), widened(actual)
+    distance = distances(wanted, found)
+    scale = np.maximum(np.abs(wanted), _SMALL_ELEMENT * _magnitude(wanted))
+    relative = np.divide(distance, scale, out=np.where(distance > 0, np.inf, 0.0), where=(scale > 0) & (distance > 0))
+    allowed = tolerance.allowed(wanted, precision, spread) if precision else np.zeros(())
+    finite = np.isfinite(distance)
+    # Large integers may coincide once widened, so exact types are compared as they are.
+    equal = bool(np.all(finite & (distance <= allowed))) if precision else bool(np.array_equal(expected, actual))
+    floor = precision.noise(_magnitude(wanted)) if precision else 0.0
+    negligible = equal and bool(np.all(distance <= floor))
+    strange = "" if finite.all() else "NaN or infinity on one side only"
+    return Difference(equal, negligible, float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), strange)
+
+
+def widened(array: NDArray[Any]) -> NDArray[Any]:
+    """The numbers as float64 or complex128, to subtract them."""
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array.astype(np.float64)
+
+
+def distances(expected: NDArray[Any], actual: NDArray[Any]) -> NDArray[Any]:
+    """Elementwise |expected - actual|; 0 for the same NaN or infinity, infinite where only one side is such."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(expected - actual)
+    same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
+    distance[...] = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+    return np.asarray(distance)
+
+
+def _magnitude(array: NDArray[Any]) -> float:
+    """The largest finite magnitude."""
+    sizes = np.abs(array)
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
+
+
+def spread_of(first: Value, second: Value) -> float | None:
+    """Root mean square distance of two float results; None for other shapes and for types that are no floats."""
+    total, count = 0.0, 0
+    ones, others = leaves(first), leaves(second)
+    if len(ones) != len(others):
+        return None
+    for one, other in zip(ones, others, strict=True):
+        if one.shape != other.shape or not _is_float(one.dtype) or not _is_float(other.dtype):
+            return None
+        distance = distances(widened(one), widened(other))
+        distance = distance[np.isfinite(distance)]
+        total, count = total + float(np.sum(distance**2)), count + distance.size
+    return math.sqrt(total / count) if count else None
+
+
+def differs(first: Value, second: Value, tolerance: Tolerance) -> bool:
+    """Whether two results differ by more than rounding: what a dependence on the inputs looks like."""
+    ones, others = leaves(first), leaves(second)
+    if [leaf.shape for leaf in ones] != [leaf.shape for leaf in others]:
+        return True
+    return any(_arrays_differ(one, other, tolerance) for one, other in zip(ones, others, strict=True))
+
+
+def _arrays_differ(first: NDArray[Any], second: NDArray[Any], tolerance: Tolerance) -> bool:
+    if not _is_float(first.dtype):
+        return not bool(np.array_equal(first, second))
+    precision = tolerance.precision(first.dtype)
+    one, other = widened(first), widened(second)
+    floor = precision.atol_scale * _magnitude(one) if precision else 0.0
+    return bool(np.any(distances(one, other) > floor))
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    if dtype.kind in "fc":
+        return True
+    return dtype.name in _PRECISIONS

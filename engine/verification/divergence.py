@@ -1,0 +1,86 @@
+"""Where two models part: the earliest value, in topological order, that both name and that differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .compare import Difference, Tolerance, compare
+from .run import Backend, OnnxRuntime, Reference
+from .source import Source
+from .structure import Structure, TensorShape
+from .values import Feeds, RunError
+
+_BATCH_BYTES = 256 << 20
+_BATCH_VALUES = 512
+_UNKNOWN_DIM = 16
+_UNKNOWN_BYTES = 1 << 20
+_ELEMENT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A value of both models that differs beyond tolerance, and the operator that produces it in the original."""
+
+    name: str
+    operator: str
+    difference: Difference
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.operator}: {self.difference})"
+
+
+def first_divergence(
+    original: Source, candidate: Source, structure: Structure, feeds: Feeds, tolerance: Tolerance, on_reference: bool
+) -> Divergence | None:
+    """Run both with their common values as outputs, in batches that bound the memory, and stop at the first difference.
+
+    ``structure`` is the original's. None when no common value differs or the models cannot be run this way.
+    """
+    operators = {name: node.op_type for node in original.graph.node for name in node.output}
+    for batch in _batches(_common_values(original, candidate, structure), structure.shapes):
+        try:
+            expected = _load(original, batch, on_reference).run(feeds)
+            found = _load(candidate, batch, on_reference).run(feeds)
+        except RunError:
+            return None
+        for name in batch:
+            if name not in expected or name not in found:
+                continue
+            difference = compare(expected[name], found[name], tolerance)
+            if not difference.equal:
+                return Divergence(name, operators[name], difference)
+    return None
+
+
+def _load(source: Source, extra: Sequence[str], on_reference: bool) -> Backend:
+    return Reference(source, extra) if on_reference else OnnxRuntime(source, extra)
+
+
+def _common_values(original: Source, candidate: Source, structure: Structure) -> list[str]:
+    """Names that nodes of both models give to a value, in the topological order of the original."""
+    shared = {name for node in candidate.graph.node for name in node.output if name}
+    names = (name for node in original.graph.node for name in node.output)
+    return [name for name in names if name in shared and name not in structure.random]
+
+
+def _batches(names: Sequence[str], shapes: dict[str, TensorShape]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    total = 0
+    for name in names:
+        size = _bytes_of(shapes.get(name))
+        if batch and (total + size > _BATCH_BYTES or len(batch) >= _BATCH_VALUES):
+            yield batch
+            batch, total = [], 0
+        batch.append(name)
+        total += size
+    if batch:
+        yield batch
+
+
+def _bytes_of(shape: TensorShape | None) -> int:
+    """An estimate; symbolic sizes are small in the inputs that are generated."""
+    if shape is None or shape.dims is None:
+        return _UNKNOWN_BYTES
+    return _ELEMENT_BYTES * math.prod(dim if dim is not None else _UNKNOWN_DIM for dim in shape.dims)

@@ -1,0 +1,183 @@
+"""Operators for the float64 oracle.
+
+They stand in for reference implementations that loop in Python (pooling), need much memory (Conv), compute in single
+(Erf) or take old operator versions for the current ones (BatchNormalization, Softmax). Semantics: ONNX Operators.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx.reference.op_run import OpRun
+
+Array = NDArray[Any]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows along one spatial axis of ``size`` elements: window i starts at ``i * stride - before``."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    behind: int
+    count: int
+
+    def inside(self, index: int) -> slice:
+        """The elements of a window that lie on the data."""
+        start = index * self.stride - self.before
+        stop = start + (self.kernel - 1) * self.dilation + 1
+        if start < 0:
+            start %= self.dilation
+        return slice(start, max(start, min(stop, self.size)), self.dilation)
+
+    def counted(self, with_padding: bool) -> Array:
+        """How many elements of each window count in an average."""
+        low, high = (-self.before, self.size + self.behind) if with_padding else (0, self.size)
+        starts = np.arange(self.count) * self.stride - self.before
+        places = starts[:, None] + np.arange(self.kernel) * self.dilation
+        return np.asarray(((places >= low) & (places < high)).sum(axis=1))
+
+
+def windows_of(spatial: Sequence[int], kernel: Sequence[int], attributes: dict[str, Any]) -> list[Windows]:
+    """The windows that the attributes of Conv, MaxPool or AveragePool give on an image, one per spatial axis."""
+    rank = len(spatial)
+    strides = attributes.get("strides") or [1] * rank
+    dilations = attributes.get("dilations") or [1] * rank
+    pads = attributes.get("pads") or [0] * (2 * rank)
+    automatic = attributes.get("auto_pad") or "NOTSET"
+    ceil = bool(attributes.get("ceil_mode"))
+    axes = zip(spatial, kernel, strides, dilations, zip(pads[:rank], pads[rank:], strict=True), strict=True)
+    return [_windows(*axis, automatic, ceil) for axis in axes]
+
+
+def _windows(
+    size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], automatic: str, ceil: bool
+) -> Windows:
+    extent = (kernel - 1) * dilation + 1
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        count = -(-size // stride)
+        total = max(0, (count - 1) * stride + extent - size)
+        before = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+        return Windows(size, kernel, stride, dilation, before, total - before, count)
+    before, behind = (0, 0) if automatic == "VALID" else pads
+    room = size + before + behind - extent
+    count = (-(-room // stride) if ceil else room // stride) + 1
+    if ceil and (count - 1) * stride >= size + before:
+        count -= 1
+    return Windows(size, kernel, stride, dilation, before, behind, count)
+
+
+def _pool(data: Array, windows: Sequence[Windows], reduce: Callable[[Array, int], Array]) -> Array:
+    """Maximum and sum over a box are those over its first axis, then its second, and so on."""
+    for axis, along in enumerate(windows, start=2):
+        before = (slice(None),) * axis
+        parts = [reduce(data[(*before, along.inside(index))], axis) for index in range(along.count)]
+        data = np.stack(parts, axis=axis)
+    return data
+
+
+class MaxPool(OpRun):
+    """MaxPool without its optional second output."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
+        if len(self.onnx_node.output) > 1:
+            raise NotImplementedError("MaxPool with indices has no float64 kernel")
+        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        return (_pool(x, windows, lambda part, axis: np.asarray(part.max(axis=axis, initial=-np.inf))),)
+
+
+class AveragePool(OpRun):
+    """AveragePool: elements behind the declared padding (``ceil_mode``) never count."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
+        windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
+        total = _pool(x, windows, lambda part, axis: np.asarray(part.sum(axis=axis)))
+        for axis, along in enumerate(windows, start=2):
+            counts = along.counted(bool(attributes.get("count_include_pad")))
+            total = total / counts.reshape((-1,) + (1,) * (x.ndim - axis - 1))
+        return (total.astype(x.dtype),)
+
+
+class Conv(OpRun):
+    """Convolution: one product per kernel element if depthwise, else one matrix product (im2col by slices)."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:
+        windows = windows_of(x.shape[2:], w.shape[2:], attributes)
+        groups = int(attributes.get("group") or 1)
+        padded = np.pad(x, [(0, 0), (0, 0), *((along.before, along.behind) for along in windows)])
+        weights = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+        weights = weights.reshape(*weights.shape[:3], -1)
+        parts = (_tap(padded, windows, offset) for offset in np.ndindex(*w.shape[2:]))
+        grouped = (part.reshape(x.shape[0], groups, w.shape[1], -1) for part in parts)
+        if w.shape[1] == 1:
+            result = sum(weights[..., tap] * part for tap, part in enumerate(grouped))
+        else:
+            columns = np.concatenate(list(grouped), axis=2)
+            result = weights.swapaxes(2, 3).reshape(*weights.shape[:2], -1) @ columns
+        result = np.asarray(result).reshape(x.shape[0], w.shape[0], *(along.count for along in windows))
+        return (result if b is None else result + b.reshape(-1, *(1 for _ in windows)),)
+
+
+def _tap(padded: Array, windows: Sequence[Windows], offset: Sequence[int]) -> Array:
+    """The data under one kernel element of every window."""
+    starts = [at * along.dilation for at, along in zip(offset, windows, strict=True)]
+    spans = [along.stride * (along.count - 1) + 1 for along in windows]
+    steps = zip(starts, spans, windows, strict=True)
+    return np.asarray(padded[(..., *(slice(start, start + span, along.stride) for start, span, along in steps))])
+
+
+class BatchNormalization(OpRun):
+    """BatchNormalization for inference, in every operator version."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, scale: Array, b: Array, mean: Array, var: Array, **attributes: Any) -> tuple[Array]:
+        if attributes.get("training_mode") or len(self.onnx_node.output) > 1:
+            raise NotImplementedError("BatchNormalization for training has no float64 kernel")
+        epsilon = attributes.get("epsilon")
+        factor = scale / np.sqrt(var + (1e-5 if epsilon is None else epsilon))
+        shape = (-1, *(1 for _ in x.shape[2:]))
+        return ((x - mean.reshape(shape)) * factor.reshape(shape) + b.reshape(shape),)
+
+
+class Softmax(OpRun):
+    """Softmax; before opset 13 over all the axes from the given one on."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
+        flattens = self.run_params["opsets"].get("", 13) < 13
+        # The evaluator fills in the default of the current version.
+        given = any(attribute.name == "axis" for attribute in self.onnx_node.attribute)
+        axis = attributes["axis"] if given else (1 if flattens else -1)
+        axes = tuple(range(axis % x.ndim, x.ndim)) if flattens else (axis,)
+        powers = np.exp(x - x.max(axis=axes, keepdims=True))
+        return ((powers / powers.sum(axis=axes, keepdims=True)).astype(x.dtype),)
+
+
+class Erf(OpRun):
+    """The error function in double."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **_: Any) -> tuple[Array]:
+        return (np.asarray(_erf(x)).astype(x.dtype).reshape(x.shape),)
+
+
+ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Softmax)

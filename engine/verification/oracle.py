@@ -1,0 +1,200 @@
+"""The float64 oracle: is a difference rounding, or another computation?
+
+The original is widened to float64 (weights exactly, computation in double) and run in the reference evaluator; its
+result stands in for the exact one, and the original's own distance from it measures what rounding does in this model.
+
+- Beyond the tolerance, the candidate is acquitted when its distance is at most ``ACQUITTAL_FACTOR`` times the
+  original's, both at the worst element and in the root mean square, plus a few units in the last place.
+- Within the tolerance but beyond a few units in the last place, it is convicted when its distance is more than
+  ``CONVICTION_FACTOR`` times the original's: a tolerance wide enough for deep networks would let an epsilon that is
+  ten times too large pass.
+
+Both only while the original's own error is small against how far the output moves between inputs: an original that is
+itself noise, or an oracle that computes something else, proves nothing. Where the oracle cannot run, the tolerance decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+
+from .compare import distances, spread_of, widened
+from .kernels import ORACLE_OPERATORS
+from .run import Reference
+from .source import Source
+from .values import Feeds, RunError, Value, leaves, one_line
+
+ACQUITTAL_FACTOR = 4.0
+"""A reordered sum may round worse than the original order by a small factor; a wrong weight does so by far more."""
+
+CONVICTION_FACTOR = 10.0
+"""Larger, since the tolerance speaks for the candidate."""
+
+LARGEST_WEIGHTS_BYTES = 1 << 30
+"""Beyond this the weights as float64 would need too much memory: the tolerance alone decides."""
+
+_MAX_ORIGINAL_ERROR = 1e-2
+"""Largest error of the original at which it may serve as the measure: a fraction of the spread of a float output, or
+the share of wrong elements of an exact one."""
+
+_SLACK_UNITS = 8
+_NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Root mean square errors of both against the oracle, and what follows; neither verdict when in doubt."""
+
+    acquitted: bool
+    convicted: bool
+    original_error: float
+    candidate_error: float
+
+
+class Oracle:
+    """The original in float64."""
+
+    def __init__(self, source: Source) -> None:
+        """Widen the model. Raises RunError when it is too large or cannot be loaded by the reference evaluator."""
+        if _weights_bytes(source.graph) > LARGEST_WEIGHTS_BYTES:
+            raise RunError("the weights are too large for a float64 copy")
+        try:
+            model = onnx.load(source.path)
+        except Exception as error:  # missing external data, in several exception types
+            raise RunError(one_line(error)) from error
+        widen(model)
+        self._model = model
+
+    def run(self, feeds: Feeds, extra: Sequence[str] = ()) -> dict[str, Value]:
+        """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
+        reference = Reference(self._model, extra, ORACLE_OPERATORS)
+        return reference.run({name: _widened_value(value) for name, value in feeds.items()})
+
+
+def judge(exact: Value, original: Value, candidate: Value, spread: float | None) -> Judgement:
+    """Apply the rule of this module to one value; without a ``spread``, its root mean square takes that place."""
+    truths, firsts, seconds = leaves(exact), leaves(original), leaves(candidate)
+    if not _comparable(truths, firsts, seconds):
+        return Judgement(False, False, math.inf, math.inf)
+    errors = [_errors(*triple) for triple in zip(truths, firsts, seconds, strict=True)]
+    trusted = all(error.trusted(spread) for error in errors)
+    return Judgement(
+        trusted and all(error.no_worse(ACQUITTAL_FACTOR) for error in errors),
+        trusted and not all(error.no_worse(CONVICTION_FACTOR) for error in errors),
+        max((_rms(error.original) for error in errors), default=0.0),
+        max((_rms(error.candidate) for error in errors), default=0.0),
+    )
+
+
+def may_acquit(original: Value, candidate: Value, spread: float | None) -> bool:
+    """Whether the rule leaves room for a difference of this size: the oracle is slow, gross errors need none."""
+    distance = spread_of(original, candidate)
+    return spread is None or distance is None or distance <= (1 + ACQUITTAL_FACTOR) * _MAX_ORIGINAL_ERROR * spread
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Elementwise distances from the truth, where the original is in the finite range (elsewhere all is forgiven)."""
+
+    original: NDArray[Any]
+    candidate: NDArray[Any]
+    truth: NDArray[Any]
+    dtype: np.dtype[Any]
+
+    def trusted(self, spread: float | None) -> bool:
+        """Whether the original is near enough to the truth to measure by."""
+        if not self.original.size:
+            return False
+        if self.dtype.kind != "f":
+            return float(np.mean(self.original > 0)) <= _MAX_ORIGINAL_ERROR
+        return _rms(self.original) <= _MAX_ORIGINAL_ERROR * (_rms(self.truth) if spread is None else spread)
+
+    def no_worse(self, factor: float) -> bool:
+        slack = self._slack()
+        worst = bool(self.candidate.max(initial=0.0) <= factor * self.original.max(initial=0.0) + slack)
+        return worst and _rms(self.candidate) <= factor * _rms(self.original) + slack
+
+    def _slack(self) -> float:
+        """A few units in the last place of the largest element; none for exact types, where every flip counts."""
+        if self.dtype.kind != "f":
+            return 0.0
+        return _SLACK_UNITS * float(np.finfo(self.dtype).eps) * float(np.abs(self.truth).max(initial=0.0))
+
+
+def _errors(truth: NDArray[Any], original: NDArray[Any], candidate: NDArray[Any]) -> _Errors:
+    exact = widened(truth)
+    own = distances(exact, widened(original))
+    known = np.isfinite(own) & np.isfinite(exact)
+    other = distances(exact, widened(candidate))
+    return _Errors(own[known], other[known], exact[known], original.dtype)
+
+
+def _comparable(truths: list[NDArray[Any]], firsts: list[NDArray[Any]], seconds: list[NDArray[Any]]) -> bool:
+    shapes = [leaf.shape for leaf in truths]
+    same = shapes == [leaf.shape for leaf in firsts] == [leaf.shape for leaf in seconds]
+    return same and all(leaf.dtype.kind not in "OUS" for leaf in (*truths, *firsts, *seconds))
+
+
+def _rms(errors: NDArray[Any]) -> float:
+    return math.sqrt(float(np.mean(np.square(errors)))) if errors.size else 0.0
+
+
+def _weights_bytes(graph: onnx.GraphProto) -> int:
+    return sum(4 * math.prod(tensor.dims) for tensor in graph.initializer)
+
+
+def _widened_value(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_widened_value(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype.name in ("float32", "float16", "bfloat16"):
+        return value.astype(np.float64)
+    return value
+
+
+def widen(model: onnx.ModelProto) -> None:
+    """Turn every float32, float16 and bfloat16 of a model into float64, in place: weights, constants and casts."""
+    _widen_graph(model.graph)
+    for function in model.functions:
+        _widen_nodes(function.node)
+
+
+def _widen_graph(graph: onnx.GraphProto) -> None:
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.elem_type in _NARROW:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    _widen_nodes(graph.node)
+
+
+def _widen_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
+    for node in nodes:
+        for attribute in node.attribute:
+            _widen_attribute(attribute)
+
+
+def _widen_attribute(attribute: onnx.AttributeProto) -> None:
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        _widen_tensor(attribute.t)
+    elif attribute.type == onnx.AttributeProto.GRAPH:
+        _widen_graph(attribute.g)
+    elif attribute.type == onnx.AttributeProto.INT and attribute.name in _TYPE_ATTRIBUTES:
+        attribute.i = TensorProto.DOUBLE if attribute.i in _NARROW else attribute.i
+    elif attribute.name in ("value_float", "value_floats"):
+        values: Any = attribute.f if attribute.name == "value_float" else list(attribute.floats)
+        constant = numpy_helper.from_array(np.asarray(values, dtype=np.float64))
+        attribute.CopyFrom(onnx.helper.make_attribute("value", constant))
+
+
+def _widen_tensor(tensor: TensorProto) -> None:
+    if tensor.data_type in _NARROW:
+        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+        tensor.CopyFrom(wide)

@@ -1,0 +1,172 @@
+"""What an input is for, read off the operators that consume it: so that random values are realistic ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import onnx
+
+from .structure import TRANSPARENT_OPERATORS, Structure, Use
+
+
+class Role(Enum):
+    """The kind of values an input wants."""
+
+    FREE = auto()
+    MASK = auto()
+    INDEX = auto()
+    POSITIVE = auto()
+    UNIT_INTERVAL = auto()
+    ABOVE_ONE = auto()
+    COUNT = auto()
+    AXES = auto()
+    NEW_SHAPE = auto()
+
+
+STRUCTURAL_ROLES = frozenset({Role.COUNT, Role.AXES, Role.NEW_SHAPE})
+"""Operands that steer shapes: other values would make another computation, so they are not varied."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """A role; ``bound`` is the exclusive upper bound of an INDEX, where the graph says it."""
+
+    role: Role
+    bound: int | None = None
+
+
+FREE = Purpose(Role.FREE)
+
+_INTEGERS = frozenset(
+    {onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.INT16, onnx.TensorProto.UINT16}
+    | {onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
+)
+_INDEX_OPERANDS = {
+    ("Gather", 1): 0,
+    ("GatherElements", 1): 0,
+    ("GatherND", 1): 0,
+    ("ScatterElements", 1): 0,
+    ("Scatter", 1): 0,
+    ("ScatterND", 1): 0,
+    ("TensorScatter", 2): 0,
+}
+"""Operand position of indices, and of the tensor they point into."""
+
+_FLOAT_ROLES = {
+    ("Sqrt", 0): Role.POSITIVE,
+    ("Log", 0): Role.POSITIVE,
+    ("Pow", 0): Role.POSITIVE,
+    ("Reciprocal", 0): Role.POSITIVE,
+    ("BatchNormalization", 4): Role.POSITIVE,
+    ("QuantizeLinear", 1): Role.POSITIVE,
+    ("DequantizeLinear", 1): Role.POSITIVE,
+    ("Resize", 2): Role.POSITIVE,
+    ("Upsample", 1): Role.POSITIVE,
+    ("Acos", 0): Role.UNIT_INTERVAL,
+    ("Asin", 0): Role.UNIT_INTERVAL,
+    ("Atanh", 0): Role.UNIT_INTERVAL,
+    ("Bernoulli", 0): Role.UNIT_INTERVAL,
+    ("Acosh", 0): Role.ABOVE_ONE,
+}
+_INTEGER_ROLES = {
+    ("Div", 1): Role.POSITIVE,
+    ("Mod", 1): Role.POSITIVE,
+    ("Reshape", 1): Role.NEW_SHAPE,
+    ("Squeeze", 1): Role.AXES,
+    ("Unsqueeze", 1): Role.AXES,
+    ("Slice", 1): Role.AXES,
+    ("Slice", 3): Role.AXES,
+    ("CumSum", 1): Role.AXES,
+    ("Range", 0): Role.AXES,
+    ("DFT", 2): Role.AXES,
+    ("Pad", 3): Role.AXES,
+    **{((f"Reduce{kind}"), 1): Role.AXES for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum")},
+    **{((f"Reduce{kind}"), 1): Role.AXES for kind in ("LogSumExp", "SumSquare")},
+    **{(operator, 1): Role.COUNT for operator in ("Expand", "Tile", "TopK", "Pad", "Range", "CenterCropPad", "Trilu")},
+    **{(operator, 4): Role.COUNT for operator in ("RNN", "GRU", "LSTM", "Slice")},
+    ("ConstantOfShape", 0): Role.COUNT,
+    ("Loop", 0): Role.COUNT,
+    ("Slice", 2): Role.COUNT,
+    ("Range", 2): Role.COUNT,
+    ("Resize", 3): Role.COUNT,
+}
+_MASKING_OPERATORS = frozenset({"Mul", "Sub", "Where", "Not", "And", "Or"})
+
+
+def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
+    """What values the input ``name`` wants: the first use that says something decides, then the name."""
+    integer = element_type in _INTEGERS
+    if element_type == onnx.TensorProto.BOOL:
+        return Purpose(Role.MASK)
+    for use, converted in _uses_through(structure, name):
+        purpose = _index_purpose(structure, use) if integer else None
+        purpose = purpose or _direct_purpose(use, integer)
+        if purpose is None and integer and converted and use.node.op_type in _MASKING_OPERATORS:
+            purpose = Purpose(Role.MASK)
+        if purpose is not None:
+            return purpose
+    if "mask" in name.lower() and element_type not in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8):
+        return Purpose(Role.MASK)
+    return FREE
+
+
+def _direct_purpose(use: Use, integer: bool) -> Purpose | None:
+    table = _INTEGER_ROLES if integer else _FLOAT_ROLES
+    role = table.get((use.node.op_type, use.index))
+    return Purpose(role) if role else None
+
+
+def _uses_through(structure: Structure, name: str) -> Iterator[tuple[Use, bool]]:
+    """The uses of a value, looking through transparent operators; the flag tells whether a Cast lay between."""
+    pending = [(name, False)]
+    seen = {name}
+    while pending:
+        value, converted = pending.pop(0)
+        for use in structure.uses.get(value, ()):
+            yield use, converted
+            chosen = use.node.op_type == "Where" and use.index > 0
+            if not chosen and (use.node.op_type not in TRANSPARENT_OPERATORS or _is_shape_operand(use)):
+                continue
+            fresh = [output for output in use.node.output if output and output not in seen]
+            seen.update(fresh)
+            pending.extend((output, converted or use.node.op_type == "Cast") for output in fresh)
+
+
+def _is_shape_operand(use: Use) -> bool:
+    return use.index > 0 and use.node.op_type != "Concat"
+
+
+def _index_purpose(structure: Structure, use: Use) -> Purpose | None:
+    operator = use.node.op_type
+    if operator == "OneHot" and use.index == 0:
+        depth = structure.constant(use.node.input[1])
+        return Purpose(Role.INDEX, None if depth is None else int(depth.reshape(-1)[0]))
+    if operator == "EmbedLayerNormalization" and use.index in (0, 1):
+        return Purpose(Role.INDEX, _axis_size(structure, use.node.input[use.index + 2], 0))
+    target = _INDEX_OPERANDS.get((operator, use.index))
+    if target is None:
+        return None
+    return Purpose(Role.INDEX, _indexed_size(structure, use.node, use.node.input[target]))
+
+
+def _indexed_size(structure: Structure, node: onnx.NodeProto, target: str) -> int | None:
+    """Size of the axis that is indexed; the smallest leading axis where an index names several axes at once."""
+    if not node.op_type.endswith("ND"):
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        return _axis_size(structure, target, axis)
+    shape = structure.shapes.get(target)
+    sizes = [size for size in (shape.dims or ()) if size] if shape else []
+    return min(sizes, default=None)
+
+
+def _axis_size(structure: Structure, name: str, axis: int) -> int | None:
+    tensor = structure.initializers.get(name)
+    dims: tuple[int | None, ...] | None
+    if tensor is not None:
+        dims = tuple(tensor.dims)
+    else:
+        shape = structure.shapes.get(name)
+        dims = shape.dims if shape else None
+    return dims[axis] if dims and -len(dims) <= axis < len(dims) else None

@@ -1,0 +1,144 @@
+"""Running a model: ONNX Runtime with its optimisations off, or the reference evaluator of the onnx package."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from .source import Source
+from .structure import fed_inputs
+from .values import Feeds, RunError, Value, one_line
+
+_FATAL_ONLY = 4
+_THREADS = min(2, os.cpu_count() or 1)
+
+
+class Backend(Protocol):
+    """A loaded model."""
+
+    def run(self, feeds: Feeds) -> dict[str, Value]:
+        """Every output by name (and the extra values asked for at loading). Raises RunError."""
+        ...
+
+
+class OnnxRuntime:
+    """The model in ONNX Runtime on the CPU, as written: no graph optimisation may hide what the model says."""
+
+    def __init__(self, source: Source, extra: Sequence[str] = ()) -> None:
+        """Load the model; ``extra`` names intermediate values to give as outputs too. Raises RunError."""
+        options = _session_options()
+        model: str | bytes = str(source.path)
+        if extra:
+            # Folder of the external data, since the model itself comes from memory.
+            folder = str(source.path.resolve().parent)
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+            model = _with_outputs(source, extra)
+        try:
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # the runtime's exceptions share no base class of their own
+            raise RunError(one_line(error)) from error
+        self._input_types = {value.name: value.type for value in self._session.get_inputs()}
+        self._outputs = [value.name for value in self._session.get_outputs()]
+        self._element_types = _element_types(source.graph)
+        kinds = [*self._input_types.values(), *(value.type for value in self._session.get_outputs())]
+        self._needs_views = any(_lacks_numpy(kind) for kind in kinds)
+
+    def run(self, feeds: Feeds) -> dict[str, Value]:
+        """Run once; only the inputs that the model declares are fed."""
+        fed = {name: value for name, value in feeds.items() if name in self._input_types}
+        try:
+            if self._needs_views:
+                return self._run_with_views(fed)
+            return dict(zip(self._outputs, self._session.run(self._outputs, fed), strict=True))
+        except Exception as error:  # as above
+            raise RunError(one_line(error)) from error
+
+    def _run_with_views(self, feeds: Feeds) -> dict[str, Value]:
+        """Types that the numpy bridge of the runtime lacks pass as raw bytes."""
+        values = {name: _to_runtime(value, self._element_types[name]) for name, value in feeds.items()}
+        results = self._session.run_with_ort_values(self._outputs, values)
+        return {name: _from_runtime(value) for name, value in zip(self._outputs, results, strict=True)}
+
+
+def _session_options() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = _FATAL_ONLY
+    options.intra_op_num_threads = _THREADS
+    options.inter_op_num_threads = 1
+    # Each session runs a handful of times: packed weights and an arena would cost memory and time and not pay back.
+    options.enable_cpu_mem_arena = False
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def _with_outputs(source: Source, extra: Sequence[str]) -> bytes:
+    """The model file with more outputs: concatenated protobuf messages merge, so the weights are not decoded."""
+    present = {value.name for value in source.graph.output}
+    outputs = [onnx.ValueInfoProto(name=name) for name in extra if name not in present]
+    addition = onnx.ModelProto(graph=onnx.GraphProto(output=outputs))
+    return source.path.read_bytes() + bytes(addition.SerializeToString())
+
+
+def _element_types(graph: onnx.GraphProto) -> dict[str, int]:
+    return {value.name: value.type.tensor_type.elem_type for value in fed_inputs(graph)}
+
+
+def _lacks_numpy(kind: str) -> bool:
+    return kind.startswith(("tensor(bfloat16", "tensor(float8", "tensor(float4"))
+
+
+def _to_runtime(value: Value, element_type: int) -> onnxruntime.OrtValue:
+    array = np.ascontiguousarray(value)
+    if array.dtype.isbuiltin == 1:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    raw = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, element_type)
+
+
+def _from_runtime(value: onnxruntime.OrtValue) -> Value:
+    kind = value.data_type()
+    if not _lacks_numpy(kind):
+        return value.numpy()
+    code = value.element_type()
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
+    shape = tuple(value.shape())
+    size = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype=dtype).reshape(shape)
+
+
+class Reference:
+    """The model in the reference evaluator: slow, but it knows every standard operator and type."""
+
+    def __init__(
+        self, model: Source | onnx.ModelProto, extra: Sequence[str] = (), operators: Sequence[type[OpRun]] = ()
+    ) -> None:
+        """Load the model; ``operators`` replace implementations of the onnx package. Raises RunError."""
+        self._extra = list(extra)
+        proto = str(model.path) if isinstance(model, Source) else model
+        try:
+            self._evaluator = ReferenceEvaluator(proto, new_ops=list(operators) or None)
+        except Exception as error:  # whatever the evaluator stumbles over
+            raise RunError(one_line(error)) from error
+
+    def run(self, feeds: Feeds) -> dict[str, Value]:
+        """Run once; only the inputs that the model declares are fed."""
+        names = self._evaluator.input_names
+        fed = {name: value for name, value in feeds.items() if name in names}
+        try:
+            with np.errstate(all="ignore"):
+                if not self._extra:
+                    outputs = self._evaluator.run(None, fed)
+                    return dict(zip(self._evaluator.output_names, outputs, strict=True))
+                found: Value = self._evaluator.run(None, fed, intermediate=True)
+        except Exception as error:  # as above
+            raise RunError(one_line(error)) from error
+        return {name: found[name] for name in {*self._extra, *self._evaluator.output_names} if name in found}

@@ -1,0 +1,71 @@
+"""A model as a file on disk plus its structure without the large weights.
+
+ONNX Runtime reads weights from the file itself, so a model given as a path is never copied, whatever its size.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir
+from google.protobuf.message import Error as ProtobufError
+
+from ...errors import UsageError
+from .skim import read_structure
+
+ModelLike = Path | str | onnx.ModelProto | onnx_ir.Model
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model file and its structure. ``structure`` is read only; large initializers have type and dims but no data."""
+
+    path: Path
+    structure: onnx.ModelProto
+
+    @property
+    def graph(self) -> onnx.GraphProto:
+        return self.structure.graph
+
+
+@contextmanager
+def open_source(model: ModelLike, role: str) -> Iterator[Source]:
+    """Give the model as a file; a model in memory is written to a temporary directory for as long as the context lives.
+
+    ``role`` ("original", "candidate") is used in messages. Raises UsageError when the file is missing or no ONNX model.
+    """
+    if isinstance(model, (str, Path)):
+        yield Source(Path(model), _structure(Path(model), role))
+        return
+    with tempfile.TemporaryDirectory(prefix="eqfuse-verify-") as directory:
+        path = Path(directory) / "model.onnx"
+        _write(model, path)
+        yield Source(path, _structure(path, role))
+
+
+def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
+    if isinstance(model, onnx.ModelProto):
+        try:
+            path.write_bytes(model.SerializeToString())
+            return
+        except (ValueError, ProtobufError):
+            # Protobuf messages end at 2 GB; beyond, the weights must go to a file of their own.
+            model = onnx_ir.from_proto(model)
+    onnx_ir.save(model, path, external_data="weights.data")
+
+
+def _structure(path: Path, role: str) -> onnx.ModelProto:
+    if not path.is_file():
+        raise UsageError(f"the {role} model {path} does not exist; check the path")
+    try:
+        model = read_structure(path)
+    except (ProtobufError, ValueError, OSError) as error:
+        raise UsageError(f"the {role} model {path} is not a readable ONNX model ({error}); check the file") from error
+    if not model.HasField("graph"):
+        raise UsageError(f"the {role} model {path} holds no graph; check that it is an ONNX model")
+    return model

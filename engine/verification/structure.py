@@ -1,0 +1,212 @@
+"""Structural facts of a graph: who uses a value, what depends on the inputs, what is random."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import inliner, numpy_helper, shape_inference
+
+from .skim import has_data
+
+RANDOM_OPERATORS = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size"})
+TRANSPARENT_OPERATORS = frozenset(
+    {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
+    | {"Transpose", "Expand", "Slice", "Concat", "Split"}
+)
+"""Operators that hand on elements of their first operand unchanged, up to type and place."""
+
+_LOW_PRECISION = (onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16)
+
+
+@dataclass(frozen=True)
+class Use:
+    """An operand position: ``node.input[index]``."""
+
+    node: onnx.NodeProto
+    index: int
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """Element type (TensorProto code) and dims of a value; an unknown dim is None."""
+
+    element_type: int
+    dims: tuple[int | None, ...] | None
+
+
+class Structure:
+    """Facts about one model, with its local functions inlined. Everything costly is computed on first use."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = _inlined(model)
+        self.graph = self.model.graph
+
+    @cached_property
+    def initializers(self) -> dict[str, onnx.TensorProto]:
+        return {tensor.name: tensor for tensor in self.graph.initializer}
+
+    @cached_property
+    def inputs(self) -> tuple[onnx.ValueInfoProto, ...]:
+        """The inputs that must be fed: before IR version 4 the initializers are listed as inputs too."""
+        return fed_inputs(self.graph)
+
+    @cached_property
+    def uses(self) -> dict[str, list[Use]]:
+        table: dict[str, list[Use]] = defaultdict(list)
+        for node in self.graph.node:
+            for index, name in enumerate(node.input):
+                if name:
+                    table[name].append(Use(node, index))
+        return table
+
+    @cached_property
+    def producers(self) -> dict[str, onnx.NodeProto]:
+        return {name: node for node in self.graph.node for name in node.output if name}
+
+    @cached_property
+    def input_dependent(self) -> frozenset[str]:
+        """Values that depend on the values (not merely the shapes) of the inputs."""
+        sources = {value.name for value in self.inputs}
+        return _reached(self.graph.node, sources, lambda node: False)
+
+    @cached_property
+    def random(self) -> frozenset[str]:
+        """Values that depend on a random operator."""
+        return _reached(self.graph.node, set(), self._is_random)
+
+    @cached_property
+    def shapes(self) -> dict[str, TensorShape]:
+        """Types of the tensor values, as far as ONNX shape inference knows them."""
+        graph = _infer(self.model).graph
+        values = [*graph.input, *graph.value_info, *graph.output]
+        found = {value.name: _tensor_shape(value) for value in values if value.type.HasField("tensor_type")}
+        for tensor in self.graph.initializer:
+            found[tensor.name] = TensorShape(tensor.data_type, tuple(tensor.dims))
+        return found
+
+    @cached_property
+    def lowest_precision(self) -> int | None:
+        """BFLOAT16 or FLOAT16 when values that depend on the inputs are computed in it, else None."""
+        if not self._mentions_low_precision():
+            return None
+        types = {self.shapes[name].element_type for name in self.input_dependent if name in self.shapes}
+        return next((code for code in _LOW_PRECISION if code in types), None)
+
+    def constant(self, name: str) -> NDArray[Any] | None:
+        """The value of a small initializer or Constant node, or None."""
+        tensor = self.initializers.get(name)
+        if tensor is None:
+            tensor = _constant_tensor(self.producers.get(name))
+        if tensor is None or not has_data(tensor):
+            return None
+        return np.asarray(numpy_helper.to_array(tensor))
+
+    def origin(self, name: str) -> onnx.NodeProto | None:
+        """The node whose elements a value holds, looking through transparent operators."""
+        node = self.producers.get(name)
+        while node is not None and node.op_type in TRANSPARENT_OPERATORS and node.input:
+            node = self.producers.get(node.input[0])
+        return node
+
+    def _is_random(self, node: onnx.NodeProto) -> bool:
+        if node.op_type in RANDOM_OPERATORS or (node.op_type == "Dropout" and self._trains(node)):
+            return True
+        return any(self._is_random(inner) for inner in _inner_nodes(node))
+
+    def _trains(self, node: onnx.NodeProto) -> bool:
+        """Dropout drops only when its third operand (opset 12 on) says so; a computed flag counts as set."""
+        if len(node.input) < 3 or not node.input[2]:
+            return False
+        flag = self.constant(node.input[2])
+        return flag is None or bool(flag)
+
+    def _mentions_low_precision(self) -> bool:
+        declared = [*self.graph.input, *self.graph.output, *self.graph.value_info]
+        codes = {value.type.tensor_type.elem_type for value in declared}
+        codes.update(tensor.data_type for tensor in self.graph.initializer)
+        codes.update(item.i for node in self.graph.node if node.op_type == "Cast" for item in node.attribute)
+        return any(code in codes for code in _LOW_PRECISION)
+
+
+def fed_inputs(graph: onnx.GraphProto) -> tuple[onnx.ValueInfoProto, ...]:
+    """The graph inputs that have no initializer."""
+    initialized = {tensor.name for tensor in graph.initializer}
+    initialized.update(tensor.values.name for tensor in graph.sparse_initializer)
+    return tuple(value for value in graph.input if value.name not in initialized)
+
+
+def _reached(
+    nodes: Iterable[onnx.NodeProto], sources: set[str], starts: Callable[[onnx.NodeProto], bool]
+) -> frozenset[str]:
+    reached = set(sources)
+    for node in nodes:
+        flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(_operands(node))
+        if flows or starts(node):
+            reached.update(name for name in node.output if name)
+    return frozenset(reached)
+
+
+def _operands(node: onnx.NodeProto) -> Iterator[str]:
+    """Every name a node reads, also from inside its subgraphs."""
+    yield from node.input
+    for inner in _inner_nodes(node):
+        yield from _operands(inner)
+    for graph in _subgraphs(node):
+        yield from (value.name for value in graph.output)
+
+
+def _inner_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    for graph in _subgraphs(node):
+        yield from graph.node
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def _constant_tensor(node: onnx.NodeProto | None) -> Any:
+    if node is None or node.op_type != "Constant" or len(node.attribute) != 1:
+        return None
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        return attribute.t
+    if attribute.name in ("value_int", "value_ints"):
+        values = np.asarray(attribute.i if attribute.name == "value_int" else list(attribute.ints), dtype=np.int64)
+        return numpy_helper.from_array(values)
+    return None
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return inliner.inline_local_functions(model) if model.functions else model
+    except Exception:  # raised from C++ in several types; calls then count as opaque operators
+        return model
+
+
+def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return shape_inference.infer_shapes(model)
+    except Exception:  # the inference raises several unrelated types; without it, only the declared types are known
+        return model
+
+
+def _tensor_shape(value: onnx.ValueInfoProto) -> TensorShape:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return TensorShape(tensor.elem_type, None)
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return TensorShape(tensor.elem_type, dims)

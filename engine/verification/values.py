@@ -1,0 +1,36 @@
+"""What runtimes take and give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = Any
+"""An array, a list of values (sequence), a dict (map), or None (empty optional)."""
+
+Feeds = dict[str, Value]
+
+_LONGEST_MESSAGE = 240
+
+
+class RunError(Exception):
+    """A model that cannot be loaded, fed or run; the message is one line."""
+
+
+def one_line(error: BaseException) -> str:
+    """The message of a foreign exception as one short line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 3] + "..."
+
+
+def leaves(value: Value) -> list[NDArray[Any]]:
+    """The arrays inside a value: itself, the items of a sequence, or the keys and values of a map."""
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in leaves(item)]
+    if isinstance(value, dict):
+        return [np.asarray(list(value)), *leaves([np.asarray(item) for item in value.values()])]
+    return [np.asarray(value)]

@@ -1,0 +1,27 @@
+"""Errors meant for the user: one line each, with the exit code of the command line."""
+
+from __future__ import annotations
+
+
+class EqfuseError(Exception):
+    """Something the user can act on. The message is one line: what, where, what to do."""
+
+    exit_code = 1
+
+
+class UsageError(EqfuseError):
+    """Options that do not fit together or do not fit the model."""
+
+    exit_code = 2
+
+
+class VerificationError(EqfuseError):
+    """The result computes something else than the original; nothing was written."""
+
+    exit_code = 3
+
+
+class RuleError(EqfuseError):
+    """A rule file that cannot be used; the message starts with file:line:column."""
+
+    exit_code = 4

@@ -1,0 +1,62 @@
+"""Device files: every shipped one loads, and a bad one names its file and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eqfuse.costmodels.device import DIRECTORY, Device, DeviceError, device_names, load_device
+
+HOST = (DIRECTORY / "host.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_shipped_device_loads(name: str) -> None:
+    assert load_device(name).name == name
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_bandwidth_never_grows_with_the_footprint(name: str) -> None:
+    device = load_device(name)
+    rates = [device.bandwidth(2**n) for n in range(34)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_peak_counts_two_flops_per_fused_multiply_add() -> None:
+    device = Device("d", 1, 256, 2, 1e9, (), 1e9, 0.0, 0.0)
+    assert device.peak_flops == 2 * 2 * 8 * 1e9
+
+
+def test_a_file_elsewhere_loads_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(HOST, encoding="utf-8")
+    assert load_device(path).cores == load_device("host").cores
+
+
+def test_unknown_name_lists_those_that_exist() -> None:
+    with pytest.raises(DeviceError, match=r"'no-such': not found; use one of arm-cortex-a76, host, snapdragon865"):
+        load_device("no-such")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("cores  ", "core_s ", "field core_s: unknown"),
+        ("vector_bits = { value = 512", "vector_bits = { value = 0", "field vector_bits: value must be .* positive"),
+        ("clock       = { value = 3.0e9", 'clock = { value = "3 GHz"', "field clock: value must be a number"),
+        ("clock       = { value = 3.0e9", "clock = { value = nan", "field clock: value must be finite"),
+        ("value = 2,", "value = 2.5,", "field cores: value must be a whole number"),
+        ('origin = "measured"', 'origin = "guessed"', "field clock: must be { value = NUMBER, origin ="),
+        ("size      = { value = 49152", "size = { value = 99999999", "field caches: must go from the smallest"),
+        ("shared    = false", 'shared = "no"', r"field caches\[0\].shared: must be true or false"),
+        ("level     = 1", "", r"field caches\[0\].level: missing"),
+        ("[[caches]]", "[[caches", "not a TOML file"),
+    ],
+)
+def test_malformed_file_is_named_with_its_field(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "bad.toml"
+    assert old in HOST
+    path.write_text(HOST.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(DeviceError, match=rf"bad\.toml: {message}"):
+        load_device(path)

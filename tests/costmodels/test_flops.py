@@ -1,0 +1,68 @@
+"""FLOPs against counts made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from eqfuse.costmodels.flops import flops, is_counted
+from eqfuse.costmodels.operation import Attributes, Operation
+from eqfuse.costmodels.types import TensorType
+from eqfuse.rules.signatures import operators
+
+Shape = tuple[int, ...]
+
+
+def count(op: str, attributes: Attributes, operands: list[Shape], output: Shape) -> float:
+    types = tuple(TensorType("float32", o) for o in operands)
+    return flops(Operation.of(op, attributes, types, TensorType("float32", output)))
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "operands", "output", "expected"),
+    [
+        ("MatMul", {}, [(2, 3, 4), (4, 5)], (2, 3, 5), 2 * 2 * 3 * 4 * 5),
+        ("MatMul", {}, [(4,), (4,)], (), 2 * 4),
+        ("Gemm", {"transA": 1}, [(4, 3), (4, 5), (5,)], (3, 5), 2 * 3 * 4 * 5 + 15),
+        ("Gemm", {"alpha": 0.5}, [(3, 4), (4, 5)], (3, 5), 2 * 3 * 4 * 5 + 15),
+        ("Conv", {"group": 1}, [(1, 8, 10, 10), (16, 8, 3, 3)], (1, 16, 8, 8), 2 * 16 * 64 * 8 * 9),
+        ("Conv", {"group": 8}, [(1, 8, 10, 10), (8, 1, 3, 3), (8,)], (1, 8, 8, 8), 8 * 64 * (2 * 9 + 1)),
+        ("ConvTranspose", {"group": 1}, [(1, 4, 5, 5), (4, 6, 2, 2)], (1, 6, 10, 10), 2 * 4 * 25 * 6 * 4),
+        ("Add", {}, [(3, 4), (4,)], (3, 4), 12),
+        ("Tanh", {}, [(3, 4)], (3, 4), 12),
+        ("ReduceSum", {"axes": (1,)}, [(3, 4)], (3, 1), 12),
+        ("MaxPool", {"kernel_shape": (3, 3)}, [(1, 2, 8, 8)], (1, 2, 4, 4), 9 * 32),
+        ("AveragePool", {"kernel_shape": (99, 99)}, [(1, 2, 8, 8)], (1, 2, 1, 1), 128),
+        ("Sum", {}, [(4,), (4,), (4,)], (4,), 8),
+        ("GlobalAveragePool", {}, [(1, 2, 8, 8)], (1, 2, 1, 1), 128),
+        ("Softmax", {"axis": -1}, [(3, 4)], (3, 4), 60),
+        ("Gelu", {"approximate": "tanh"}, [(3, 4)], (3, 4), 96),
+        ("Resize", {"mode": "linear"}, [(1, 2, 4, 4)], (1, 2, 8, 8), 2 * 4 * 128),
+        ("Resize", {"mode": "nearest"}, [(1, 2, 4, 4)], (1, 2, 8, 8), 0),
+        ("Transpose", {"perm": (1, 0)}, [(3, 4)], (4, 3), 0),
+        ("NoSuchOp", {}, [(3, 4), (5,)], (2,), 19),
+    ],
+)
+def test_count(op: str, attributes: Attributes, operands: list[Shape], output: Shape, expected: int) -> None:
+    assert count(op, attributes, operands, output) == expected
+
+
+@pytest.mark.parametrize("op", operators())
+def test_every_operator_of_the_rules_has_its_own_count(op: str) -> None:
+    assert is_counted(op)
+
+
+def test_an_idiom_counts_as_its_formula() -> None:
+    x, row, channel, one = (8, 16), (8, 1), (16,), ()
+    steps: list[tuple[str, list[Shape], Shape]] = [
+        ("ReduceMean", [x], row),
+        ("Sub", [x, row], x),
+        ("Mul", [x, x], x),
+        ("ReduceMean", [x], row),
+        ("Add", [row, one], row),
+        ("Sqrt", [row], row),
+        ("Div", [x, row], x),
+        ("Mul", [x, channel], x),
+        ("Add", [x, channel], x),
+    ]
+    formula = sum(count(op, {"axes": (1,)}, operands, output) for op, operands, output in steps)
+    assert formula - 2 * 8 == count("LayerNormalization", {}, [x, channel, channel], x)

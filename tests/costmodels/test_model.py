@@ -1,0 +1,142 @@
+"""What every cost model keeps to."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
+from eqfuse.costmodels.operation import Attributes
+from eqfuse.costmodels.types import TensorType
+from eqfuse.rules.signatures import operators
+
+MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device("host"))]
+each_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+
+dimensions = st.one_of(st.integers(0, 300), st.sampled_from(["batch", "length"]), st.just(2**50), st.just(-1))
+types = st.one_of(
+    st.none(),
+    st.builds(
+        TensorType,
+        st.sampled_from(["float32", "int64", "bool", "string", "int4", "unheard-of"]),
+        st.one_of(st.none(), st.lists(dimensions, max_size=5).map(tuple)),
+    ),
+)
+values = st.one_of(
+    st.integers(-3, 9),
+    st.floats(),
+    st.sampled_from(["", "linear", "tanh"]),
+    st.lists(st.integers(-9, 99), max_size=5).map(tuple),
+)
+names = ["axis", "axes", "perm", "group", "kernel_shape", "steps", "split", "mode", "alpha", "transA", "continued"]
+attributes_of_any_kind = st.dictionaries(st.sampled_from(names), values)
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType("float32", shape)
+
+
+def price(
+    model: CostModel, op: str, *operands: TensorType, output: TensorType, attributes: Attributes | None = None
+) -> float:
+    return model.price(op, attributes or {}, operands, output, constant=(False,) * len(operands))
+
+
+@given(
+    model=st.sampled_from(MODELS),
+    op=st.sampled_from([*operators(), "LSTM", "Einsum", "TopK", "If"]),
+    attributes=attributes_of_any_kind,
+    operands=st.lists(types, max_size=5).map(tuple),
+    output=types,
+    constant=st.lists(st.booleans(), max_size=5).map(tuple),
+)
+def test_every_price_is_finite_and_not_negative(
+    model: CostModel,
+    op: str,
+    attributes: Attributes,
+    operands: tuple[TensorType | None, ...],
+    output: TensorType | None,
+    constant: tuple[bool, ...],
+) -> None:
+    found = model.price(op, attributes, operands, output, constant=constant)
+    assert isfinite(found)
+    assert found >= 0
+
+
+@given(
+    model=st.sampled_from(MODELS),
+    rows=st.lists(st.integers(1, 4000), min_size=2, max_size=6),
+    width=st.integers(1, 300),
+)
+def test_a_chain_of_binary_concats_costs_one_concat(model: CostModel, rows: list[int], width: int) -> None:
+    parts = [f32(width, r) for r in rows]
+    whole = price(model, "Concat", *parts, output=f32(width, sum(rows)), attributes={"axis": 1})
+    ends = [sum(rows[: i + 1]) for i in range(len(rows))]
+    chain = sum(
+        price(
+            model,
+            "Concat",
+            f32(width, before),
+            part,
+            output=f32(width, after),
+            attributes={"axis": 1, "continued": (0 if before == rows[0] else 1, 0)},
+        )
+        for (before, after), part in zip(pairwise(ends), parts[1:], strict=True)
+    )
+    assert chain == pytest.approx(whole)
+
+
+@given(model=st.sampled_from(MODELS), rows=st.integers(1, 512), more=st.integers(1, 512), columns=st.integers(1, 512))
+def test_a_larger_matmul_never_costs_less(model: CostModel, rows: int, more: int, columns: int) -> None:
+    weight = f32(64, columns)
+    small = price(model, "MatMul", f32(rows, 64), weight, output=f32(rows, columns))
+    assert small <= price(model, "MatMul", f32(rows + more, 64), weight, output=f32(rows + more, columns))
+
+
+@each_model
+@pytest.mark.parametrize("leaf", sorted(LEAVES))
+def test_leaves_are_free(model: CostModel, leaf: str) -> None:
+    assert price(model, leaf, output=f32(1000)) == 0
+
+
+@each_model
+def test_a_node_on_constants_costs_next_to_nothing_but_something(model: CostModel) -> None:
+    weight = f32(1000, 1000)
+    folded = model.price("Mul", {}, (weight, weight), weight, constant=(True, True))
+    assert 0 < folded < 1e-5 * price(model, "Mul", weight, weight, output=weight)
+
+
+@each_model
+def test_a_bias_in_the_gemm_beats_a_separate_add(model: CostModel) -> None:
+    x, weight, bias = f32(128, 768), f32(768, 768), f32(768)
+    separate = price(model, "MatMul", x, weight, output=x) + price(model, "Add", x, bias, output=x)
+    assert price(model, "Gemm", x, weight, bias, output=x) < separate
+
+
+@each_model
+def test_factoring_out_a_product_is_cheaper(model: CostModel) -> None:
+    x = f32(128, 768)
+    add, mul = price(model, "Add", x, x, output=x), price(model, "Mul", x, x, output=x)
+    assert add + mul < mul + mul + add
+
+
+def test_of_equal_flops_fewer_bytes_win() -> None:
+    model, x = FlopsCost(), f32(128, 768)
+    assert price(model, "Reshape", x, output=x) < price(model, "Transpose", x, output=x)
+
+
+def test_the_tie_break_stays_below_the_flops() -> None:
+    x = f32(128, 768)
+    assert price(FlopsCost(), "Add", x, x, output=x) == pytest.approx(128 * 768, rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("flops", "FLOP"), ("roofline", "s")])
+def test_cost_model_by_name(name: str, unit: str) -> None:
+    assert name in ("flops", "roofline")
+    model = cost_model("flops" if name == "flops" else "roofline", load_device("host"))
+    assert (model.name, model.unit) == (name, unit)
