@@ -46,7 +46,7 @@ def execute(egraph: Any, program: str, name: str = "program") -> list[Any]:
     return outputs
 
 
-def _chunks(program: str, size: int = 2000) -> Iterator[str]:
+def _chunks(program: str, size: int = 800) -> Iterator[str]:
     chunk = ""
     for command in re.split(r"\n(?=\()", program):
         if chunk and len(chunk) + len(command) > size:

@@ -1,0 +1,257 @@
+"""What can be wrong inside one rule: its expressions, its variables, its record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .commute import is_variable, swappable, swaps, variables
+from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, option, record
+from .sexpr import Atom, Form, Node, walk
+from .vocabulary import ACTIONS, PRIMITIVES, Vocabulary, nearest
+
+Finding = tuple[int, str]
+"""The offset a message is about, and the message."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+OPTIONS = {
+    "rewrite": (":when", ":ruleset", ":name", ":subsume"),
+    "birewrite": (":when", ":ruleset", ":name"),
+    "rule": (":ruleset", ":name", ":naive", ":no-decomp"),
+}
+REQUIRED = ("property", "sound", "requires", "source", "example")
+MAX_SWAPS = 6
+
+
+def check_rule(form: Form, comment: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
+    """All findings about a ``rewrite``, ``birewrite`` or ``rule``."""
+    malformed = list(_structure(form))
+    if malformed:
+        yield from malformed
+        return
+    yield from _name_and_ruleset(form, vocabulary)
+    if option(form, ":ruleset") != DERIVING:
+        yield from _record(form, comment, vocabulary)
+        yield from _aborting(form)
+    expressions = list(_expressions(form, vocabulary))
+    yield from expressions
+    if not expressions:
+        yield from _variables(form, vocabulary)
+
+
+def _structure(form: Form) -> Iterator[Finding]:
+    parts = form.items[1:3]
+    if len(parts) < 2 or any(isinstance(p, Atom) and p.text.startswith(":") for p in parts):
+        yield form.start, f"a {form.head} needs two parts before its options"
+        return
+    if form.head == "rule" and not all(isinstance(p, Form) and _is_list(p) for p in parts):
+        yield form.start, "a rule is (rule (facts...) (actions...) options...)"
+        return
+    for item in form.items[3:]:
+        if isinstance(item, Atom) and item.text.startswith(":") and item.text not in OPTIONS[form.head]:
+            yield item.start, f"{form.head} has no option {item.text}{nearest(item.text, OPTIONS[form.head])}"
+
+
+def _is_list(form: Form) -> bool:
+    return all(isinstance(item, Form) for item in form.items)
+
+
+def _name_and_ruleset(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
+    name, ruleset = option(form, ":name"), option(form, ":ruleset")
+    if not name:
+        yield form.start, 'the rule has no :name "..."'
+    elif not NAME.fullmatch(name):
+        yield form.start, f"the name {name!r} may hold letters, digits, dots, hyphens and underscores only"
+    if not ruleset:
+        yield form.start, "the rule has no :ruleset"
+    elif ruleset not in vocabulary.rulesets:
+        yield form.start, f"there is no ruleset {ruleset}{nearest(ruleset, vocabulary.rulesets)}"
+
+
+def _record(form: Form, comment: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
+    formula, fields = record(comment)
+    if not formula:
+        yield form.start, "the rule has no comment above it that begins with a line of maths"
+    missing = [f"@{field}" for field in REQUIRED if not fields.get(field)]
+    if missing:
+        yield form.start, f"the record lacks {', '.join(missing)}"
+    for field in fields:
+        if field not in FIELDS:
+            yield form.start, f"unknown field @{field}{nearest(field, FIELDS)}"
+    for value in fields.get("property", "").replace(",", " ").split():
+        if value not in PROPERTIES:
+            yield form.start, f"unknown property {value}{nearest(value, PROPERTIES) or _choices(PROPERTIES)}"
+    sound = fields.get("sound", "")
+    if sound and sound not in SOUNDNESS:
+        yield form.start, f"unknown soundness {sound}{_choices(SOUNDNESS)}"
+    if "commutes" in fields:
+        yield from _commutes(form, fields["commutes"].replace(",", " ").split(), vocabulary)
+
+
+def _choices(names: tuple[str, ...]) -> str:
+    return f"; one of {', '.join(names)}"
+
+
+def _commutes(form: Form, names: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
+    if form.head != "rewrite":
+        yield form.start, f"@commutes mirrors the left side of a rewrite, and this is a {form.head}"
+        return
+    left = form.items[1]
+    for name in names:
+        if vocabulary.tables.get(name, 2) != 2:
+            yield form.start, f"@commutes {name}: it does not take two operands"
+        elif not any(swappable(node, frozenset({name})) for node in walk(left)):
+            yield form.start, f"@commutes {name}: the left side has none"
+    if swaps(left, frozenset(names)) > MAX_SWAPS:
+        yield form.start, f"@commutes would make more than {2**MAX_SWAPS} variants"
+
+
+# --- expressions
+
+
+def _facts(form: Form) -> list[Node]:
+    """What has to hold: the facts of a rule; the left side of a rewrite, then its conditions."""
+    if form.head == "rule":
+        return list(_items(form.items[1]))
+    conditions = [value for key, value in zip(form.items, form.items[1:], strict=False) if str(key) == ":when"]
+    return [form.items[1], *(fact for c in conditions for fact in _items(c))]
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    return node.items if isinstance(node, Form) else ()
+
+
+def _made(form: Form) -> list[Node]:
+    """What a match adds: the actions of a rule, the right side of a rewrite."""
+    return list(_items(form.items[2])) if form.head == "rule" else [form.items[2]]
+
+
+def _expressions(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
+    for fact in _facts(form):
+        yield from _calls(fact, vocabulary, frozenset())
+    for made in _made(form):
+        yield from _calls(made, vocabulary, ACTIONS if form.head == "rule" else frozenset())
+        yield from _looked_up(made, vocabulary)
+
+
+def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Iterator[Finding]:
+    if isinstance(node, Atom):
+        return
+    head = node.head
+    arity = vocabulary.tables.get(head)
+    if not head:
+        yield node.start, "a name must follow the parenthesis"
+    elif head not in actions and head not in PRIMITIVES and arity is None:
+        known = {*vocabulary.tables, *PRIMITIVES, *actions}
+        yield node.start, f"there is no constructor or function {head}{nearest(head, known)}"
+    elif arity is not None and arity != len(node.items) - 1:
+        yield node.start, f"{head} takes {arity} argument{'s' * (arity != 1)}, not {len(node.items) - 1}"
+    for item in node.items[1:]:
+        yield from _calls(item, vocabulary, frozenset())
+
+
+def _looked_up(made: Node, vocabulary: Vocabulary) -> Iterator[Finding]:
+    target = made.items[1] if isinstance(made, Form) and made.head == "set" and len(made.items) == 3 else None
+    for node in walk(made):
+        if isinstance(node, Form) and node.head in vocabulary.functions and node is not target:
+            yield node.start, f"{node.head} cannot be looked up on the right: bind it on the left, (= v {node})"
+
+
+# --- variables
+
+
+def _variables(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
+    taken = [v for v in variables(form) if vocabulary.takes(v.text) and not _is_option_value(form, v)]
+    for variable in taken:
+        yield variable.start, f"the variable {variable.text} has the name of a declaration; call it something else"
+    bare = [side for side in form.items[1 : 3 if form.head == "birewrite" else 2] if isinstance(side, Atom)]
+    if form.head != "rule" and bare:
+        yield bare[0].start, f"the bare variable {bare[0]} as a left side would match everything"
+        return
+    if taken:
+        return
+    yield from _bound(form, _facts(form), _made(form), vocabulary)
+    if form.head == "birewrite":
+        mirrored = [form.items[2], *_facts(form)[1:]]
+        yield from _bound(form, mirrored, [form.items[1]], vocabulary)
+
+
+def _is_option_value(form: Form, variable: Atom) -> bool:
+    return any(item is variable for item in form.items[3:])
+
+
+def _bound(form: Form, facts: list[Node], made: list[Node], vocabulary: Vocabulary) -> Iterator[Finding]:
+    bound = {name for fact in facts for name in _matched(fact, vocabulary)}
+    findings = [finding for fact in facts for finding in _computed(fact, bound)]
+    yield from _first_of_each(findings)
+    if findings:
+        return
+    for node in made:
+        if isinstance(node, Form) and node.head == "let" and len(node.items) == 3 and form.head == "rule":
+            yield from _unbound(node.items[2], bound)
+            bound.add(str(node.items[1]))
+        else:
+            yield from _unbound(node, bound)
+
+
+def _first_of_each(findings: list[Finding]) -> Iterator[Finding]:
+    first: dict[str, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding[1], finding)
+    yield from first.values()
+
+
+def _unbound(node: Node, bound: set[str]) -> Iterator[Finding]:
+    for variable in variables(node):
+        if variable.text not in bound:
+            yield variable.start, f"the variable {variable.text} is not bound on the left"
+
+
+def _matched(node: Node, vocabulary: Vocabulary) -> Iterator[str]:
+    """Variables that looking up tables gives a value: the arguments of constructors, functions and relations, and
+    what is equal to one."""
+    if isinstance(node, Atom):
+        return
+    is_table = node.head in vocabulary.tables
+    equals_table = node.head == "=" and any(isinstance(i, Form) and i.head in vocabulary.tables for i in node.items)
+    for item in node.items[1:]:
+        if isinstance(item, Form):
+            yield from _matched(item, vocabulary)
+        elif (is_table or equals_table) and is_variable(item):
+            yield item.text
+
+
+def _computed(fact: Node, bound: set[str]) -> Iterator[Finding]:
+    """Conditions are computed in the order they are written, each from what is bound so far; adds what it binds.
+
+    egglog accepts some of the rules that break this, and then aborts the process at the first match.
+    """
+    if isinstance(fact, Form) and fact.head == "=":
+        sides = [i for i in fact.items[1:] if isinstance(i, Atom) and is_variable(i)]
+        others = [i for i in fact.items[1:] if i not in sides]
+        unknown = [f for item in others for f in _unknown(item, bound)]
+        yield from unknown
+        known = not unknown if others else any(side.text in bound for side in sides)
+        bound.update(side.text for side in sides if known)
+        return
+    yield from _unknown(fact, bound)
+
+
+def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
+    for variable in variables(node):
+        if variable.text not in bound and variable.text != "_":
+            yield variable.start, f"the variable {variable.text} is used before a condition binds it"
+
+
+def _aborting(form: Form) -> Iterator[Finding]:
+    """vec-set and vec-remove end the whole process where the index is out of range; they need a look before."""
+    seen = ""
+    for node in walk(form):
+        if not isinstance(node, Form) or len(node.items) < 3:
+            continue
+        vector, index = node.items[1], node.items[2]
+        looked = f"(vec-get {vector} {index})" in seen or f"(vec-length {vector})" in seen
+        if node.head in ("vec-set", "vec-remove") and not looked:
+            yield node.start, f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
+        elif node.head == "vec-get" or "vec-length" in str(node):
+            seen += str(node)

@@ -1,0 +1,115 @@
+"""The rule catalogue: the shipped .egg files and the user's, selected and joined into one egglog program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal
+
+from ..errors import UsageError
+from .records import PROPERTIES, Rule, RuleFile, read_file
+from .signatures import sorts
+
+__all__ = ["Precision", "Rule", "RuleFile", "RuleSet", "analysis_files", "load_rules", "prelude", "shipped_files"]
+
+DIRECTORY = Path(__file__).parent
+ANALYSIS = DIRECTORY / "analysis"
+
+Precision = Literal["exact", "real", "fast"]
+ADMITTED: dict[Precision, tuple[str, ...]] = {
+    "exact": ("exact",),
+    "real": ("exact", "real"),
+    "fast": ("exact", "real", "approx"),
+}
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules of a run in a fixed order, and the files they come from."""
+
+    files: tuple[RuleFile, ...]
+    rules: tuple[Rule, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Rule]:
+        """Each rule by its ``:name``, and by the two names that egglog reports a birewrite under."""
+        return {name: rule for rule in self.rules for name in (rule.name, f"{rule.name}=>", f"{rule.name}<=")}
+
+    @cached_property
+    def program(self) -> str:
+        """What egglog reads after `prelude()`: the declarations of all files, then the selected rules."""
+        declared = [d.text for file in self.files for d in file.declarations]
+        return "\n".join((*declared, *(rule.text for rule in self.rules), ""))
+
+
+@cache
+def analysis_files() -> tuple[RuleFile, ...]:
+    """The files that derive shapes, dtypes and the like, the declarations first."""
+    paths = sorted(ANALYSIS.glob("*.egg"), key=lambda path: (path.stem != "declarations", path.name))
+    return tuple(read_file(path) for path in paths)
+
+
+@cache
+def prelude() -> str:
+    """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
+    files = analysis_files()
+    declared = [d.text for file in files for d in file.declarations]
+    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), ""))
+
+
+def _paths(paths: Iterable[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(path.rglob("*.egg")) if path.is_dir() else [path]
+    return found
+
+
+@cache
+def shipped_files() -> tuple[RuleFile, ...]:
+    """The files of the catalogue by path, the analyses apart."""
+    return tuple(read_file(p) for p in _paths((DIRECTORY,)) if ANALYSIS not in p.parents)
+
+
+def _user_files(paths: Sequence[Path]) -> tuple[RuleFile, ...]:
+    from .lint import require_clean  # lint needs this module
+
+    found = _paths(paths)
+    require_clean(found)
+    return tuple(read_file(path) for path in found)
+
+
+def _check_tags(tags: Iterable[str], rules: Iterable[Rule]) -> None:
+    known = {*PROPERTIES, *(tag for rule in rules for tag in rule.tags)}
+    for tag in tags:
+        if tag not in known:
+            near = get_close_matches(tag, sorted(known), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"no rule, topic or property is called {tag!r}{hint}")
+
+
+def load_rules(
+    paths: Sequence[Path] = (),
+    *,
+    precision: Precision = "real",
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+) -> RuleSet:
+    """The shipped catalogue and the user's files or folders.
+
+    `precision` admits rules by soundness: ``exact`` the exact ones, ``real`` also those that hold over the reals,
+    ``fast`` all. `only` keeps and `skip` drops rules by tag: a property, a topic (the name of the file) or a rule.
+    Rules that only derive facts stay in any case.
+    Raises RuleError for a file with problems, UsageError for a tag that does not exist.
+    """
+    files = (*shipped_files(), *_user_files(paths))
+    rules = [rule for file in files for rule in file.rules]
+    _check_tags((*only, *skip), rules)
+    return RuleSet(files, tuple(r for r in rules if r.derives or _chosen(r, precision, set(only), set(skip))))
+
+
+def _chosen(rule: Rule, precision: Precision, only: set[str], skip: set[str]) -> bool:
+    wanted = not only or not only.isdisjoint(rule.tags)
+    return rule.sound in ADMITTED[precision] and wanted and skip.isdisjoint(rule.tags)

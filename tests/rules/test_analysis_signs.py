@@ -1,0 +1,123 @@
+"""Derived signs hold for the numbers that ONNX's reference evaluator computes from operands of known signs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
+
+from eqfuse.rules.signatures import operators
+
+from .onnx_cases import Case, cases, egglog_term, onnx_model
+
+Array = np.ndarray[Any, Any]
+NOT_EVALUATED = {"Resize", "Swish", "Softsign", "MaxPool", "AveragePool", "ConvTranspose"}
+"""Opaque sizes; what the evaluator lacks, or refuses for scalars; windows that it computes otherwise than the text."""
+SIGNS: dict[str, tuple[str, ...]] = {
+    "any": (),
+    "nonneg": ("nonneg",),
+    "nonzero": ("nonzero",),
+    "positive": ("nonneg", "nonzero"),
+}
+
+
+def numbers(shape: tuple[int, ...], dtype: str, sign: str, generator: np.random.Generator) -> Array:
+    """Random small numbers of a sign, with zeros among those that may be zero."""
+    values = generator.uniform(0.25, 3, shape)
+    if sign in ("any", "nonzero"):
+        values = values * generator.choice((-1, 1), shape)
+    if sign in ("any", "nonneg"):
+        values = values * generator.integers(0, 2, shape)
+    return np.asarray(np.ceil(values) if dtype.startswith("int") else values).astype(dtype)
+
+
+def holds(fact: str, values: Array) -> bool:
+    """Whether a sign holds for every element that is a number."""
+    valid = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    return bool((valid >= 0).all() if fact == "nonneg" else (valid != 0).all())
+
+
+def evaluated(case: Case, signs: tuple[str, ...], seed: int) -> Array:
+    """The first output for random operands."""
+    generator = np.random.default_rng(seed)
+    feeds = {
+        f"x{i}": numbers(shape, case.dtype(i), signs[i], generator)
+        for i, shape in enumerate(case.shapes)
+        if shape is not None
+    }
+    if case.op == "Gather":
+        feeds["x1"] = np.zeros_like(feeds["x1"])
+    with np.errstate(all="ignore"):
+        return np.asarray(ReferenceEvaluator(onnx_model(case)).run(None, feeds)[0])
+
+
+def derives_only_what_holds(op: str, analyses: Any) -> Callable[[], None]:
+    serial = count()
+
+    @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @given(cases(op), st.tuples(*[st.sampled_from(sorted(SIGNS))] * 5))
+    def check(case: Case, signs: tuple[str, ...]) -> None:
+        prefix = f"{op}{next(serial)}."
+        for i, shape in enumerate(case.shapes):
+            if shape is not None:
+                variable = analyses.variable(f"{prefix}{i}", shape, case.dtype(i))
+                analyses.run(" ".join(f"({fact} {variable})" for fact in SIGNS[signs[i]]))
+        term = egglog_term(case, prefix)
+        output = f"(Out {term} 0)" if operators()[op].sort == "N" else term
+        analyses.run(output)
+        derived = [fact for fact in ("nonneg", "nonzero") if analyses.holds(f"({fact} {output})")]
+        if derived:
+            values = evaluated(case, signs, zlib.crc32(prefix.encode()))
+            assert all(holds(fact, values) for fact in derived), (derived, signs)
+
+    return check
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op not in NOT_EVALUATED])
+def test_derived_signs_hold(op: str, analyses: Any) -> None:
+    derives_only_what_holds(op, analyses)()
+
+
+@pytest.mark.parametrize(
+    ("fact", "term"),
+    [
+        ("nonneg", "(Mul {x} {x})"),
+        ("nonneg", "(Exp {x})"),
+        ("nonzero", "(Exp {x})"),
+        ("nonneg", "(ReduceSum (Relu {x}) (vec-of 0) 1)"),
+        ("nonzero", "(ReduceSum (Exp {x}) (vec-of 0) 1)"),
+        ("nonzero", '(Sqrt (Add (Mul {x} {x}) (Full (vec-empty) 0.5 "float32")))'),
+        ("nonneg", "(Transpose (Abs {x}) (vec-of 1 0))"),
+        ("nonneg", '(Clip {x} (Full (vec-empty) 0.0 "float32") (Absent))'),
+        ("nonneg", "(Concat (Relu {x}) (Sigmoid {x}) 0)"),
+        ("nonneg", '(Pow {x} (Full (vec-empty) 2.0 "float32"))'),
+    ],
+)
+def test_derives(fact: str, term: str, analyses: Any) -> None:
+    written = term.format(x=analyses.variable("x", (2, 3)))
+    analyses.run(written)
+    assert analyses.holds(f"({fact} {written})")
+
+
+@pytest.mark.parametrize(
+    ("fact", "term"),
+    [
+        ("nonneg", "(Add {x} {x})"),
+        ("nonzero", "(Relu {x})"),
+        ("nonneg", "(Mul {x} (Relu {x}))"),
+        ("nonneg", "(Mul {i} {i})"),  # integers wrap around
+        ("nonneg", '(Clip {x} (Absent) (Full (vec-empty) 6.0 "float32"))'),
+        ("nonneg", '(Resize (Relu {x}) "cubic" "{{}}")'),  # overshoots
+    ],
+)
+def test_does_not_derive(fact: str, term: str, analyses: Any) -> None:
+    written = term.format(x=analyses.variable("x", (2, 3)), i=analyses.variable("i", (2,), "int32"))
+    analyses.run(written)
+    assert not analyses.holds(f"({fact} {written})")
