@@ -24,7 +24,7 @@ from .engine.shapes import override_shapes
 from .engine.summary import GraphSummary, knowledge_of_result, summarize
 from .errors import UsageError, VerificationError
 from .extract.select import Pricing, select
-from .rules.loader import Precision, RuleSet, load_rules
+from .rules.loader import Precision, load_rules
 
 if TYPE_CHECKING:
     import onnx
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from .engine.verification import Verification
 
 GROWTH = 1.01
-"""How much larger than the original's the weights of a result may be before rewriting pays more for every byte."""
-_SLACK = 4096
-_STRICTER = 8
+"""How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Options:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     time_limit: float = 30.0
-    node_limit: int = 200_000
+    node_limit: int = 50_000
     iterations: int = 30
     extraction: Literal["exact", "greedy"] = "exact"
     extraction_limit: float = 10.0
@@ -127,15 +126,16 @@ def run(
 
 def _run(source: Any, output: Path | None, options: Options, clock: _Clock, worker: Worker) -> Result:
     with clock.phase("read"):
-        model = _read(source, output, options)
         rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+        worker.load(rules.program)
+        model = _read(source, output, options)
         model_price = cost_model(options.cost, load_device(options.device))
     with clock.phase("infer"):
         knowledge = infer(model)
     with clock.phase("encode"):
         encoding = encode(model, knowledge)
     with clock.phase("saturate"):
-        egraph = _saturate(encoding, rules, options, clock, worker)
+        egraph = _saturate(encoding, worker, options, clock)
     origin = origins(model.graph, encoding, egraph)
     result, selection = _extract(model, knowledge, encoding, egraph, origin, Pricing.of(model_price), options, clock)
     with clock.phase("summarize"):
@@ -171,13 +171,12 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
     return override_shapes(model, options.input_shapes)
 
 
-def _saturate(encoding: Encoding, rules: RuleSet, options: Options, clock: _Clock, worker: Worker) -> EGraph:
+def _saturate(encoding: Encoding, worker: Worker, options: Options, clock: _Clock) -> EGraph:
     budget = Budget(options.node_limit, options.time_limit, options.iterations)
     return saturate(
         encoding,
-        rules.program,
+        worker,
         budget,
-        worker=worker,
         progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
     )
 
@@ -194,8 +193,8 @@ def _extract(
 ) -> tuple[Model, Selection]:
     """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
     opset = options.opset or model.opset
-    allowed = GROWTH * model.weight_bytes + _SLACK
-    for attempt in range(_STRICTER):
+    allowed = GROWTH * model.file_bytes
+    for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
             selection = select(
                 egraph, encoding, origin, opset, pricing,
@@ -203,7 +202,7 @@ def _extract(
             )  # fmt: skip
         with clock.phase("decode"):
             result = decode(model, knowledge, encoding, egraph, selection)
-        if result.weight_bytes <= allowed or attempt == _STRICTER - 1:
+        if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         pricing = pricing.stricter()
     return replace(result, path=None), selection

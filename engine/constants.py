@@ -6,7 +6,7 @@ a runtime would have computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,18 @@ _MOVEMENT = frozenset(
 class Step:
     """One constant to compute: a node over earlier values, with the constant lists it needs.
 
-    `native`: compute in the element type of the operands rather than in float64.
+    `native`: compute in the element type of the operands rather than in float64. `opsets` are those the node is
+    written for.
     """
 
     node: onnx.NodeProto
     lists: Mapping[str, Array]
     native: bool
+    opsets: Mapping[str, int]
 
 
 def compute(
-    leaves: Mapping[str, Array], steps: Sequence[Step], wanted: Mapping[str, np.dtype[Any]], opsets: Mapping[str, int]
+    leaves: Mapping[str, Array], steps: Sequence[Step], wanted: Mapping[str, np.dtype[Any]]
 ) -> dict[str, Array]:
     """The wanted values, cast to the given element types; one that cannot be evaluated is left out."""
     known: dict[str, Array] = dict(leaves)
@@ -43,19 +45,19 @@ def compute(
         inputs = {i: known.get(i, step.lists.get(i)) for i in step.node.input if i}
         if any(a is None for a in inputs.values()):
             continue
-        known.update(_run(step, {i: a for i, a in inputs.items() if a is not None}, opsets))
+        known.update(_run(step, {i: a for i, a in inputs.items() if a is not None}))
     return {n: known[n].astype(d, copy=False) for n, d in wanted.items() if n in known}
 
 
-def _run(step: Step, inputs: Mapping[str, Array], opsets: Mapping[str, int]) -> dict[str, Array]:
+def _run(step: Step, inputs: Mapping[str, Array]) -> dict[str, Array]:
     outputs = [o for o in step.node.output if o]
     if step.node.op_type in _MOVEMENT:
-        found = evaluate_by_reference([step.node], inputs, outputs, opsets)
+        found = evaluate_by_reference([step.node], inputs, outputs, step.opsets)
     elif step.native:
         found = {}
     else:
-        found = evaluate_by_reference([step.node], _widened(inputs), outputs, opsets)
-    return found if len(found) == len(outputs) else evaluate([step.node], _narrowed(inputs), outputs, opsets)
+        found = evaluate_by_reference([step.node], _widened(inputs), outputs, step.opsets)
+    return found if len(found) == len(outputs) else evaluate([step.node], _narrowed(inputs), outputs, step.opsets)
 
 
 def _widened(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -77,9 +79,7 @@ def uniform_element(array: Array) -> Any | None:
     if array.size < 1024 or array.dtype.kind not in "fiub":
         return None
     first = array.flat[0]
+    if not any(array.strides):
+        return first  # broadcast from one element
     return first if bool((array == first).all()) else None
 
-
-def total_bytes(arrays: Iterable[Array]) -> int:
-    """Bytes that these constants take in a file."""
-    return sum(a.nbytes for a in arrays)

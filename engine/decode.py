@@ -91,19 +91,18 @@ class _Decoder:
 
     def constant(self, owner: int) -> ir.Value:
         """The initializer of a constant class: the model's own where it has one."""
-        stored = self.graph.initializers
         for name in self.names.get(owner, ()):
-            if name in stored and name not in self.source.overridable_initializers:
-                return stored[name]
+            if name in self.source.stored:
+                return self.graph.initializers.get(name) or self.initializer(name, self.source.stored[name])
         array = self.constants[owner]
         outputs = {o.name for o in self.graph.outputs}
         name = next((n for n in self.names.get(owner, ()) if n not in outputs), None) or self.fresh("folded")
         element = uniform_element(array) if array.nbytes >= _FILL_FROM else None
         return self.initializer(name, array) if element is None else self.fill(name, array, element)
 
-    def initializer(self, name: str, array: Array) -> ir.Value:
+    def initializer(self, name: str, content: Array | ir.TensorProtocol) -> ir.Value:
         value = ir.Value(name=name)
-        value.const_value = new_tensor(array, name)
+        value.const_value = new_tensor(content, name) if isinstance(content, np.ndarray) else content
         value.dtype, value.shape = value.const_value.dtype, value.const_value.shape
         self.graph.register_initializer(value)
         if self.target.ir_version < 4:
@@ -275,8 +274,7 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     plan = steps(egraph, selection, origin)
     folded = [s.owner for s in plan if s.node == FOLD]
     folder = Folder(model, egraph, encoding, origin, knowledge.constants)
-    stored = set(model.graph.initializers) - model.overridable_initializers
-    missing = [c for c in folded if not stored & set(origin.names.get(c, ()))]
+    missing = [c for c in folded if not model.stored.keys() & set(origin.names.get(c, ()))]
     constants = folder.values(missing)
     unknown = [c for c in missing if c not in constants]
     if unknown:

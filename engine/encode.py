@@ -17,7 +17,7 @@ from ..costmodels.types import TensorType
 from ..rules.signatures import operators
 from .canonical import Call, canonical
 from .egraph import ENode, Literal
-from .inference import SMALL, Knowledge, stored_tensors
+from .inference import SMALL, Knowledge
 from .model import Model
 from .nodes import fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
 from .typing import constant_type
@@ -85,7 +85,7 @@ class _Encoder:
             self.bind(name, self.term("Var", (name,)))
 
     def constants(self) -> None:
-        stored = stored_tensors(self.model)
+        stored = self.model.stored
         for name, tensor in stored.items():
             array = self.knowledge.constants.get(name)
             self.bind(name, self.weight(name, tensor) if array is None else self.constant(name, array))

@@ -5,6 +5,7 @@ Loading text with ``let`` takes seconds for a large graph (its parser is quadrat
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -102,6 +103,12 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
         shape = _numbered(type_, encoding)
         if shape is not None:
             tables.add("known-shape", term, tables.key(shape))
+    for index, term in enumerate(encoding.terms):
+        if term.op == "Weight":
+            tables.add("known-token", index, *tokens(f"weight {term.attributes[0]}"))
+    for number in sorted({a for t in encoding.terms for a in t.attributes if isinstance(a, float)}):
+        if number not in (0.0, 1.0, 2.0, -1.0):
+            tables.add("known-number", repr(number), *tokens(f"number {number!r}"))
     for term in sorted(encoding.nonneg):
         tables.add("known-nonneg", term)
     for term in sorted(encoding.nonzero):
@@ -114,12 +121,23 @@ def _numbered(type_: TensorType, encoding: Encoding) -> tuple[int, ...] | None:
     return tuple(d if isinstance(d, int) else encoding.symbols[d] for d in type_.shape)
 
 
-_ANALYSES = {
-    "known-dtype": ("String", "(set (dtype (term o)) x0)"),
-    "known-shape": ("String", "(set (shape (term o)) (integers x0))"),
-    "known-nonneg": ("", "(nonneg (term o))"),
-    "known-nonzero": ("", "(nonzero (term o))"),
+def tokens(identity: str) -> tuple[int, int]:
+    """The two numbers that stand for a stored constant in rules/analysis/tokens.egg: random, but the same every run."""
+    digest = hashlib.sha256(identity.encode()).digest()
+    return tuple(int.from_bytes(digest[8 * i : 8 * i + 8], "little") % p for i, p in enumerate(_PRIMES))  # type: ignore[return-value]
+
+
+_PRIMES = (2147483647, 2147483629)
+
+_ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "known-dtype": (("i64", "String"), "", "(set (dtype (term x0)) x1)"),
+    "known-shape": (("i64", "String"), "(= v (integers x1))", "(set (shape (term x0)) v)"),
+    "known-nonneg": (("i64",), "", "(nonneg (term x0))"),
+    "known-nonzero": (("i64",), "", "(nonzero (term x0))"),
+    "known-token": (("i64", "i64", "i64"), "", "(set (token1 (term x0)) x1) (set (token2 (term x0)) x2)"),
+    "known-number": (("f64", "i64", "i64"), "", "(set (number1 x0) x1) (set (number2 x0) x2)"),
 }
+"""Tables of what is known: columns, condition and action of the rule that loads a row."""
 
 
 def _program(encoding: Encoding, tables: Tables, arities: list[int]) -> str:
@@ -169,8 +187,9 @@ def _load_opaque(arity: int) -> str:
     return f"{table}\n(rule ((table-Op{arity} {row})) ((union (node o) (Op k {operands}))) :ruleset load)"
 
 
-def _load_analysis(table: str, column: str, action: str) -> str:
-    name = "x0" if column else ""
-    known = "(= v (integers x0))" if "integers" in action else ""
-    action = action.replace("(integers x0)", "v")
-    return f"{_table(table, [column] if column else [])}\n(rule ((table-{table} o {name}) {known}) ({action}) :ruleset load)"
+def _load_analysis(table: str, columns: tuple[str, ...], condition: str, actions: str) -> str:
+    row = " ".join(f"x{i}" for i in range(len(columns)))
+    return (
+        f'(relation table-{table} ({" ".join(columns)}))(input table-{table} "{table}.tsv")\n'
+        f"(rule ((table-{table} {row}) {condition}) ({actions}) :ruleset load)"
+    )

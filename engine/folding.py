@@ -15,7 +15,6 @@ from .constants import Array, Step, compute
 from .egraph import EGraph, ENode
 from .emit import Emission, emission
 from .encode import Encoding, multiple_outputs
-from .inference import stored_tensors
 from .model import Model
 from .plan import Origins
 from .typing import dtype_of
@@ -24,6 +23,8 @@ FOLD = ENode("Constant", (), ())
 """The e-node that stands for "evaluate this constant at compile time" in a selection."""
 
 _LEAVES = frozenset({"Weight", "Full"})
+_OPSET = 18
+"""What new constant expressions are written for, whatever the model's opset: they never leave this process."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Folder:
         steps: list[Step] = []
         for owner in self._postorder(reachable, chosen):
             node = chosen[owner]
-            if node.op in _LEAVES:
+            uniform = self.uniform(owner)
+            if uniform is not None:
+                leaves[_name(owner)] = uniform
+            elif node.op in _LEAVES:
                 leaves[_name(owner)] = self._leaf(node)
             else:
                 steps.append(self._step(owner, node))
         dtypes = {_name(c): self._dtype(c) for c in reachable}
-        found = compute(leaves, steps, dtypes, self.model.ir.opset_imports)
+        found = compute(leaves, steps, dtypes)
         return {c: found[_name(c)] for c in reachable if _name(c) in found}
 
     def expressions(self) -> dict[int, ENode]:
@@ -107,7 +111,7 @@ class Folder:
 
     def _emission(self, owner: int, node: ENode) -> Emission | None:
         types = tuple(self.egraph.classes[c].type for c in node.children)
-        return emission(node, types, self.egraph.classes[owner].type, self.model.opset, {}, self.absent)
+        return emission(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.absent)
 
     def _postorder(self, wanted: Iterable[int], chosen: Mapping[int, ENode]) -> list[int]:
         done: dict[int, None] = {}
@@ -120,20 +124,29 @@ class Folder:
                 done[owner] = None
                 continue
             stack.append((owner, True))
-            stack += [(c, False) for c in chosen[owner].children if c in chosen]
+            if self.uniform(owner) is None:
+                stack += [(c, False) for c in chosen[owner].children if c in chosen]
         return list(done)
+
+    def uniform(self, owner: int) -> Array | None:
+        """A constant of one value throughout, without the memory for it."""
+        class_ = self.egraph.classes[owner]
+        if class_.uniform is None or class_.type is None or class_.type.shape is None:
+            return None
+        value = np.asarray(class_.uniform, dtype_of(class_.type.dtype).numpy())
+        return np.broadcast_to(value, class_.type.shape)  # type: ignore[arg-type]
 
     def _leaf(self, node: ENode) -> Array:
         if node.op == "Full":
             shape, value, dtype = node.attributes
             return np.broadcast_to(np.asarray(value, dtype_of(str(dtype)).numpy()), shape)  # type: ignore[arg-type]
         name = str(node.attributes[0])
-        return self.known[name] if name in self.known else stored_tensors(self.model)[name].numpy()
+        return self.known[name] if name in self.known else self.model.stored[name].numpy()
 
     def _step(self, owner: int, node: ENode) -> Step:
         if node.op == "Out":
             index = int(node.attributes[0])  # type: ignore[arg-type]
-            return Step(_proto("Identity", [_output(node.children[0], index)], [_name(owner)], {}), {}, True)
+            return Step(_proto("Identity", [_output(node.children[0], index)], [_name(owner)], {}), {}, True, {"": _OPSET})
         position = self.origin.find(owner, node, node.children)
         if position is not None and node.op != "Concat":
             return self._original(owner, node, position)
@@ -145,7 +158,7 @@ class Folder:
             for i, a in enumerate(spec.inputs)
         ]
         outputs = [_output(owner, i) for i in range(spec.outputs)] if multiple_outputs(node.op) else [_name(owner)]
-        return Step(_proto(spec.op_type, inputs, outputs, spec.attributes), lists, False)
+        return Step(_proto(spec.op_type, inputs, outputs, spec.attributes), lists, False, {"": _OPSET})
 
     def _original(self, owner: int, node: ENode, position: int) -> Step:
         """A node that the model itself has, with all its inputs as they are."""
@@ -163,7 +176,7 @@ class Folder:
         for index, output in enumerate(source.outputs):
             if output.name:
                 proto.output[index] = _output(owner, index) if several else _name(owner)
-        return Step(proto, lists, True)
+        return Step(proto, lists, True, self.model.ir.opset_imports)
 
     def _dtype(self, owner: int) -> np.dtype[Any]:
         type_ = self.egraph.classes[owner].type
@@ -191,9 +204,11 @@ def _proto(op_type: str, inputs: list[str], outputs: list[str], attributes: Mapp
 
 
 def is_foldable_class(egraph: EGraph, owner: int) -> bool:
-    """Whether a class is a constant tensor of known type that a file can store."""
+    """Whether a class is a constant that a file can store: one of the model's own, or a tensor of known type."""
     class_ = egraph.classes[owner]
-    return class_.constant and class_.type is not None and class_.type.is_static and class_.type.dtype != "string"
+    if not class_.constant or class_.type is None or not class_.type.is_static:
+        return False
+    return class_.type.dtype != "string" or any(n.op == "Weight" for n in class_.nodes)
 
 
 def new_tensor(array: Array, name: str) -> ir.TensorProtocol:

@@ -56,34 +56,10 @@ def infer(model: Model) -> Knowledge:
     return Knowledge(types, constants, skeleton.symbols)
 
 
-def stored_tensors(model: Model) -> dict[str, ir.TensorProtocol]:
-    """Every constant the main graph stores: initializers that no caller may replace, and Constant nodes."""
-    tensors = {
-        name: value.const_value
-        for name, value in model.graph.initializers.items()
-        if name not in model.overridable_initializers and value.const_value is not None
-    }
-    for node in model.graph:
-        tensor = _constant_node_tensor(node) if node.op_type == "Constant" else None
-        if tensor is not None and node.outputs[0].name:
-            tensors[node.outputs[0].name] = tensor
-    return tensors
-
-
-def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
-    if not is_standard(node) or len(node.attributes) != 1:
-        return None
-    ((name, attribute),) = node.attributes.items()
-    if name == "value":
-        return attribute.as_tensor()
-    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-    return ir.tensor(np.asarray(attribute.value, dtypes[name])) if name in dtypes else None
-
-
 def _stored_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     return {
         name: tensor.numpy()
-        for name, tensor in stored_tensors(model).items()
+        for name, tensor in model.stored.items()
         if tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING
     }
 
@@ -94,7 +70,8 @@ class _Skeleton:
     def __init__(self, model: Model) -> None:
         self._model = model
         self.symbols: frozenset[str] = frozenset()
-        self._weights = stored_tensors(model)
+        self._weights = model.stored
+        self._weight_types = {name: constant_type(tensor) for name, tensor in self._weights.items()}
         self._proto = self._build(model)
 
     def _build(self, model: Model) -> onnx.ModelProto:
@@ -152,8 +129,8 @@ class _Skeleton:
         except Exception as error:
             raise ModelError(f"{self._model.label}: shapes do not fit: {first_line(error)}") from None
         types = {v.name: tensor_type(v.type) for v in (*graph.input, *graph.value_info, *graph.output)}
-        types |= {name: constant_type(tensor) for name, tensor in self._weights.items()}
-        types |= {name: constant_type(ir.tensor(a)) for name, a in constants.items()}
+        types |= self._weight_types
+        types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
         return {name: type_ for name, type_ in types.items() if type_ is not None}
 
 

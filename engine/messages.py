@@ -11,7 +11,6 @@ class Job:
     """What to load and how far to go: `schedule` is the text of one iteration."""
 
     facts: str
-    rules: str
     schedule: str
     closing: str
     node_limit: int

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
@@ -60,9 +63,29 @@ class Model:
         return sum(t.nbytes for t in tensors if t is not None)
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes that nodes and weights of the main graph take in a file, near enough."""
+        nodes = sum(serde.serialize_node(n).ByteSize() for n in self.graph)
+        return nodes + sum(len(n) + 24 for n in self.graph.initializers) + self.weight_bytes
+
+    @property
     def has_external_data(self) -> bool:
         """Whether any weight lies outside the ONNX file."""
         return any(isinstance(v.const_value, ir.ExternalTensor) for v in self.graph.initializers.values())
+
+    @cached_property
+    def stored(self) -> Mapping[str, ir.TensorProtocol]:
+        """Every constant the main graph stores: initializers that no caller may replace, and Constant nodes."""
+        tensors = {
+            name: value.const_value
+            for name, value in self.graph.initializers.items()
+            if name not in self.overridable_initializers and value.const_value is not None
+        }
+        for node in self.graph:
+            tensor = _constant_node_tensor(node) if node.op_type == "Constant" else None
+            if tensor is not None and node.outputs[0].name:
+                tensors[node.outputs[0].name] = tensor
+        return tensors
 
     @property
     def overridable_initializers(self) -> frozenset[str]:
@@ -73,6 +96,17 @@ class Model:
         if self.ir.ir_version < 4:
             return frozenset()
         return frozenset(i.name or "" for i in self.graph.inputs) & frozenset(self.graph.initializers)
+
+
+def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    if node.domain not in ONNX_DOMAINS or len(node.attributes) != 1:
+        return None
+    ((name, attribute),) = node.attributes.items()
+    if name == "value":
+        tensor: ir.TensorProtocol = attribute.value
+        return tensor
+    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    return ir.tensor(np.asarray(attribute.value, dtypes[name])) if name in dtypes else None
 
 
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ from .encode import Encoding
 from .facts import write_facts
 from .messages import Job, Progress, Snapshot
 
-ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) explore)"
+ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) explore)"
 """One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
-CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
+CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
 _GRACE = 1.0
 """Seconds a worker that is over its time limit gets to end its iteration by itself."""
 
@@ -48,28 +49,26 @@ class UnsoundRuleError(RuleError):
 
 def saturate(
     encoding: Encoding,
-    rules: str,
+    worker: Worker,
     budget: Budget,
     *,
-    worker: Worker | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> EGraph:
-    """Rewrite the encoding under `rules` (an egglog program) until nothing changes or a limit is hit.
+    """Rewrite the encoding under the worker's rules until nothing changes or a limit is hit.
 
     Raises UnsoundRuleError where a rule contradicts the shape or dtype analysis, RuleError where egglog refuses
     the rules.
     """
     started = time.monotonic()
-    with worker or Worker() as process:
-        facts, labels = write_facts(encoding, process.folder)
-        job = Job(facts, rules, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
-        outcome = _Conversation(process, job, progress).run()
+    facts, labels = write_facts(encoding, worker.folder)
+    job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
+    outcome = _Conversation(worker, job, progress).run()
     statistics = _statistics(outcome.progress, time.monotonic() - started)
     return _egraph(outcome.snapshot, encoding, labels.originals, statistics)
 
 
 class Worker:
-    """A process that has egglog's declarations loaded, or is at it; usable once, as a context."""
+    """A process that has egglog's declarations loaded, or is at it; a context, good for one job."""
 
     def __init__(self) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
@@ -94,13 +93,22 @@ class Worker:
         self._process.wait()
         self._temporary.cleanup()
 
+    def load(self, rules: str) -> None:
+        """Hand over the rules, an egglog program; to be called once, before the job."""
+        self._send(rules)
+
+    def _send(self, content: object) -> None:
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # what it died of is among its messages
+            pickle.dump(content, self._process.stdin)
+            self._process.stdin.flush()
+
     def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
         """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
         process = self._process
-        assert process.stdin and process.stdout and process.stderr
+        assert process.stdout and process.stderr
+        self._send(job)
         try:
-            pickle.dump(job, process.stdin)
-            process.stdin.close()
             while True:
                 yield pickle.load(process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
@@ -202,11 +210,12 @@ def _egraph(
     terms = {term: rank[c] for term, c in snapshot.terms.items()}
     original = _original_nodes(encoding, terms)
     symbols = {number: name for name, number in encoding.symbols.items()}
+    members = [[_renumber(n, rank) for n in nodes[owner]] for owner in order]
+    constant = _constant(members)
     classes = []
-    for owner in order:
-        members = [_renumber(n, rank) for n in nodes[owner]]
-        members.sort(key=lambda n: (original.get(n, len(encoding.terms)), n.op, _sortable(n)))
-        classes.append(_eclass(tuple(members), snapshot, owner, symbols))
+    for index, owner in enumerate(order):
+        members[index].sort(key=lambda n: (original.get(n, len(encoding.terms)), n.op, _sortable(n)))
+        classes.append(_eclass(tuple(members[index]), index in constant, snapshot, owner, symbols))
     return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)
 
 
@@ -261,10 +270,38 @@ def _key(owner: int, nodes: Mapping[int, list[ENode]], rank: Mapping[int, int]) 
     return _best(owner, nodes, rank) or ()
 
 
-def _eclass(members: tuple[ENode, ...], snapshot: Snapshot, owner: int, symbols: Mapping[int, str]) -> EClass:
+def _constant(classes: list[list[ENode]]) -> set[int]:
+    """Classes that can be computed from stored constants alone, whatever their age."""
+    users: dict[int, list[tuple[int, int]]] = {}
+    missing: dict[tuple[int, int], int] = {}
+    ready: list[int] = []
+    for owner, nodes in enumerate(classes):
+        for index, node in enumerate(nodes):
+            children = set(node.children)
+            missing[owner, index] = len(children) if node.op != "Var" else -1
+            for child in children:
+                users.setdefault(child, []).append((owner, index))
+            if missing[owner, index] == 0:
+                ready.append(owner)
+    found: set[int] = set()
+    while ready:
+        owner = ready.pop()
+        if owner in found:
+            continue
+        found.add(owner)
+        for user in users.get(owner, ()):
+            missing[user] -= 1
+            if missing[user] == 0:
+                ready.append(user[0])
+    return found
+
+
+def _eclass(
+    members: tuple[ENode, ...], constant: bool, snapshot: Snapshot, owner: int, symbols: Mapping[int, str]
+) -> EClass:
     dtype = snapshot.analyses["dtype"].get(owner)
     shape = snapshot.analyses["shape"].get(owner)
     type_ = None
     if dtype is not None:
         type_ = TensorType(dtype, None if shape is None else tuple(symbols.get(d, d) for d in shape))
-    return EClass(members, type_, owner in snapshot.analyses["const"], snapshot.analyses["value"].get(owner))
+    return EClass(members, type_, constant, snapshot.analyses["value"].get(owner))

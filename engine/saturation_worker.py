@@ -10,34 +10,20 @@ from __future__ import annotations
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..rules.egglog_bindings import load
+from ..rules.egglog_bindings import execute, load
 from ..rules.loader import prelude
-from ..rules.sexpr import TOKEN
 from .messages import Progress, Snapshot
 
 if TYPE_CHECKING:
     from .messages import Job
 
-_ANALYSES = ("shape", "dtype", "value", "const")
+_ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
 _SNAPSHOT_EVERY = 1.0
 """Seconds between snapshots sent in the middle of a run; taking one costs about 10 ms per 10,000 e-nodes."""
-
-
-def commands(text: str) -> Iterator[str]:
-    """The top-level commands of a program, one by one: egglog's parser takes time quadratic in the length of a text."""
-    depth = start = 0
-    for token in TOKEN.finditer(text):
-        if token.group() == "(":
-            start = token.start() if depth == 0 else start
-            depth += 1
-        elif token.group() == ")":
-            depth -= 1
-            if depth == 0:
-                yield text[start : token.end()]
 
 
 class _Run:
@@ -52,14 +38,12 @@ class _Run:
 
     def load(self, stage: str, program: str) -> None:
         self.send("stage", stage)
-        for command in commands(program):
-            self.execute(command)
+        execute(self.egraph, program)
 
     def saturate(self, job: Job) -> None:
         """Load one job and run it to its end."""
         self.job = job
         self.load("facts", job.facts)
-        self.load("rules", job.rules)
         self.send("stage", "saturation")
         self.started = self.sent = time.monotonic()
         self.loop()
@@ -143,7 +127,7 @@ class _Reader:
 
     @staticmethod
     def _is_constructor(name: str, function: Any) -> bool:
-        return function.output_sort in _SORTS and name not in ("term", "node")
+        return function.output_sort in _SORTS and name[:1].isupper()
 
     def _rows(self, name: str, function: Any) -> list[tuple[str, tuple[Any, ...], int]]:
         sorts = function.input_sorts
@@ -180,7 +164,7 @@ class _Reader:
 
 
 def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Load the declarations, wait for a job whose tables are in `folder`, and serve it."""
+    """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
 
     def send(kind: str, content: Any) -> None:
         pickle.dump((kind, content), stdout, protocol=pickle.HIGHEST_PROTOCOL)
@@ -189,6 +173,7 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     run = _Run(folder, send)
     try:
         run.load("declarations", prelude())
+        run.load("rules", pickle.load(stdin))
         run.saturate(pickle.load(stdin))
     except run.bindings.EggSmolError as error:
         send("error", str(error))

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..errors import UsageError
 from .records import PROPERTIES, Rule, RuleFile, read_file
-from .signatures import sorts
+from .signatures import settling, sorts
 
 __all__ = ["Precision", "Rule", "RuleFile", "RuleSet", "analysis_files", "load_rules", "prelude", "shipped_files"]
 
@@ -57,7 +57,7 @@ def prelude() -> str:
     """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
     files = analysis_files()
     declared = [d.text for file in files for d in file.declarations]
-    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), ""))
+    return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), settling(), ""))
 
 
 def _paths(paths: Iterable[Path]) -> list[Path]:

@@ -133,3 +133,18 @@ def sorts() -> str:
     for operator in operators().values():
         lines[operator.sort].append(f"     {operator.declaration}")
     return LEAVES.format(single="\n".join(lines["T"]), multiple="\n".join(lines["N"]))
+
+
+@cache
+def settling() -> str:
+    """Rules (ruleset ``settle``) that hide the nodes of constants from all others.
+
+    How a constant is computed is nobody's business but the extractor's; rules that rewrote constant expressions would
+    only multiply equal ones. The hidden nodes stay in the e-graph and can be extracted.
+    """
+    rules = []
+    for operator in operators().values():
+        if operator.sort == "T":
+            call = f"({' '.join((operator.name, *(f'x{i}' for i in range(len(operator.arguments)))))})"
+            rules.append(f'(rule ((= e {call}) (const e)) ((subsume {call})) :ruleset settle :name "settle.{operator.name}")')
+    return "\n".join(rules)

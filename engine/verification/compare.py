@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from .values import Value, leaves
@@ -51,19 +50,20 @@ _SMALL_ELEMENT = 1e-3
 class Tolerance:
     """The rule of a comparison. A given ``atol`` (absolute) or ``rtol`` replaces the default and lifts the spread cap.
 
-    ``coarsest`` is the TensorProto code of a 16-bit float type that the model computes in, whatever its outputs are.
+    ``coarsest`` names the coarsest float type that the model computes in, whatever its outputs are.
     """
 
     atol: float | None = None
     rtol: float | None = None
-    coarsest: int | None = None
+    coarsest: str | None = None
 
     def precision(self, dtype: np.dtype[Any]) -> Precision | None:
         """The default figures for a type; None when it compares exactly."""
-        name = _COMPLEX_PARTS.get(dtype.name, dtype.name)
-        if name == "float32" and self.coarsest is not None:
-            name = "float16" if self.coarsest == onnx.TensorProto.FLOAT16 else "bfloat16"
-        return _PRECISIONS.get(name)
+        own = _PRECISIONS.get(_COMPLEX_PARTS.get(dtype.name, dtype.name))
+        model = _PRECISIONS.get(self.coarsest or "")
+        if own is None or model is None:
+            return own
+        return max(own, model, key=lambda precision: precision.epsilon)
 
     def allowed(self, expected: NDArray[Any], precision: Precision, spread: float | None) -> NDArray[Any]:
         """The largest difference accepted per element of ``expected`` (wide floats)."""
@@ -168,8 +168,7 @@ def distances(expected: NDArray[Any], actual: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         distance = np.abs(expected - actual)
     same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
-    distance[...] = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
-    return np.asarray(distance)
+    return np.asarray(np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance)))
 
 
 def _magnitude(array: NDArray[Any]) -> float:

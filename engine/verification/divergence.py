@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .compare import Difference, Tolerance, compare
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source
 from .structure import Structure, TensorShape
-from .values import Feeds, RunError
+from .values import Feeds, RunError, Value
 
 _BATCH_BYTES = 256 << 20
 _BATCH_VALUES = 512
@@ -31,25 +31,37 @@ class Divergence:
         return f"{self.name!r} ({self.operator}: {self.difference})"
 
 
+Judge = Callable[[str, Value, Value], Difference | None]
+"""(name, original's value, candidate's value) -> the difference, if it is one."""
+
+
+def beyond(tolerance: Tolerance) -> Judge:
+    """A value differs when it is out of tolerance."""
+
+    def judge_by_tolerance(_: str, expected: Value, found: Value) -> Difference | None:
+        difference = compare(expected, found, tolerance)
+        return None if difference.equal else difference
+
+    return judge_by_tolerance
+
+
 def first_divergence(
-    original: Source, candidate: Source, structure: Structure, feeds: Feeds, tolerance: Tolerance, on_reference: bool
+    original: Source, candidate: Source, structure: Structure, feeds: Feeds, differs: Judge, on_reference: bool
 ) -> Divergence | None:
     """Run both with their common values as outputs, in batches that bound the memory, and stop at the first difference.
 
     ``structure`` is the original's. None when no common value differs or the models cannot be run this way.
     """
     operators = {name: node.op_type for node in original.graph.node for name in node.output}
-    for batch in _batches(_common_values(original, candidate, structure), structure.shapes):
+    for batch in _batches(common_values(original, candidate, structure), structure.shapes):
         try:
             expected = _load(original, batch, on_reference).run(feeds)
             found = _load(candidate, batch, on_reference).run(feeds)
         except RunError:
             return None
         for name in batch:
-            if name not in expected or name not in found:
-                continue
-            difference = compare(expected[name], found[name], tolerance)
-            if not difference.equal:
+            difference = differs(name, expected[name], found[name]) if name in expected and name in found else None
+            if difference is not None:
                 return Divergence(name, operators[name], difference)
     return None
 
@@ -58,7 +70,7 @@ def _load(source: Source, extra: Sequence[str], on_reference: bool) -> Backend:
     return Reference(source, extra) if on_reference else OnnxRuntime(source, extra)
 
 
-def _common_values(original: Source, candidate: Source, structure: Structure) -> list[str]:
+def common_values(original: Source, candidate: Source, structure: Structure) -> list[str]:
     """Names that nodes of both models give to a value, in the topological order of the original."""
     shared = {name for node in candidate.graph.node for name in node.output if name}
     names = (name for node in original.graph.node for name in node.output)

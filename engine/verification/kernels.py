@@ -139,7 +139,8 @@ def _tap(padded: Array, windows: Sequence[Windows], offset: Sequence[int]) -> Ar
     starts = [at * along.dilation for at, along in zip(offset, windows, strict=True)]
     spans = [along.stride * (along.count - 1) + 1 for along in windows]
     steps = zip(starts, spans, windows, strict=True)
-    return np.asarray(padded[(..., *(slice(start, start + span, along.stride) for start, span, along in steps))])
+    places: list[Any] = [slice(start, start + span, along.stride) for start, span, along in steps]
+    return np.asarray(padded[(Ellipsis, *places)])
 
 
 class BatchNormalization(OpRun):

@@ -10,7 +10,7 @@ result stands in for the exact one, and the original's own distance from it meas
   ten times too large pass.
 
 Both only while the original's own error is small against how far the output moves between inputs: an original that is
-itself noise, or an oracle that computes something else, proves nothing. Where the oracle cannot run, the tolerance decides.
+itself noise, or an oracle that computes something else, proves nothing. Without an oracle, the tolerance decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from .compare import distances, spread_of, widened
+from .compare import Precision, Tolerance, distances, spread_of, widened
 from .kernels import ORACLE_OPERATORS
 from .run import Reference
 from .source import Source
@@ -44,7 +44,6 @@ _MAX_ORIGINAL_ERROR = 1e-2
 """Largest error of the original at which it may serve as the measure: a fraction of the spread of a float output, or
 the share of wrong elements of an exact one."""
 
-_SLACK_UNITS = 8
 _NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
@@ -102,18 +101,18 @@ def may_acquit(original: Value, candidate: Value, spread: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Errors:
-    """Elementwise distances from the truth, where the original is in the finite range (elsewhere all is forgiven)."""
+    """Elementwise distances from the truth; where the original overflowed, all is forgiven and nothing listed."""
 
     original: NDArray[Any]
     candidate: NDArray[Any]
     truth: NDArray[Any]
-    dtype: np.dtype[Any]
+    precision: Precision | None
 
     def trusted(self, spread: float | None) -> bool:
         """Whether the original is near enough to the truth to measure by."""
         if not self.original.size:
             return False
-        if self.dtype.kind != "f":
+        if self.precision is None:
             return float(np.mean(self.original > 0)) <= _MAX_ORIGINAL_ERROR
         return _rms(self.original) <= _MAX_ORIGINAL_ERROR * (_rms(self.truth) if spread is None else spread)
 
@@ -124,17 +123,16 @@ class _Errors:
 
     def _slack(self) -> float:
         """A few units in the last place of the largest element; none for exact types, where every flip counts."""
-        if self.dtype.kind != "f":
-            return 0.0
-        return _SLACK_UNITS * float(np.finfo(self.dtype).eps) * float(np.abs(self.truth).max(initial=0.0))
+        return self.precision.noise(float(np.abs(self.truth).max(initial=0.0))) if self.precision else 0.0
 
 
 def _errors(truth: NDArray[Any], original: NDArray[Any], candidate: NDArray[Any]) -> _Errors:
     exact = widened(truth)
     own = distances(exact, widened(original))
-    known = np.isfinite(own) & np.isfinite(exact)
+    known = np.isfinite(own)
     other = distances(exact, widened(candidate))
-    return _Errors(own[known], other[known], exact[known], original.dtype)
+    finite = exact[np.isfinite(exact)]
+    return _Errors(own[known], other[known], finite, Tolerance().precision(original.dtype))
 
 
 def _comparable(truths: list[NDArray[Any]], firsts: list[NDArray[Any]], seconds: list[NDArray[Any]]) -> bool:

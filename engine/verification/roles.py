@@ -79,6 +79,7 @@ _INTEGER_ROLES = {
     ("Slice", 1): Role.AXES,
     ("Slice", 3): Role.AXES,
     ("CumSum", 1): Role.AXES,
+    ("CumProd", 1): Role.AXES,
     ("Range", 0): Role.AXES,
     ("DFT", 2): Role.AXES,
     ("Pad", 3): Role.AXES,

@@ -25,7 +25,12 @@ TRANSPARENT_OPERATORS = frozenset(
 )
 """Operators that hand on elements of their first operand unchanged, up to type and place."""
 
-_LOW_PRECISION = (onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16)
+_COARSE_TYPES = {
+    onnx.TensorProto.BFLOAT16: "bfloat16",
+    onnx.TensorProto.FLOAT16: "float16",
+    onnx.TensorProto.FLOAT: "float32",
+}
+"""Float types below double, the coarsest first."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,12 @@ class Structure:
         return found
 
     @cached_property
-    def lowest_precision(self) -> int | None:
-        """BFLOAT16 or FLOAT16 when values that depend on the inputs are computed in it, else None."""
-        if not self._mentions_low_precision():
+    def coarsest_type(self) -> str | None:
+        """The coarsest float type below double in which values that depend on the inputs are computed."""
+        if not self._mixes_float_types():
             return None
         types = {self.shapes[name].element_type for name in self.input_dependent if name in self.shapes}
-        return next((code for code in _LOW_PRECISION if code in types), None)
+        return next((name for code, name in _COARSE_TYPES.items() if code in types), None)
 
     def constant(self, name: str) -> NDArray[Any] | None:
         """The value of a small initializer or Constant node, or None."""
@@ -130,12 +135,13 @@ class Structure:
         flag = self.constant(node.input[2])
         return flag is None or bool(flag)
 
-    def _mentions_low_precision(self) -> bool:
+    def _mixes_float_types(self) -> bool:
+        """Whether any 16-bit or double type is mentioned: spares most models the shape inference."""
         declared = [*self.graph.input, *self.graph.output, *self.graph.value_info]
         codes = {value.type.tensor_type.elem_type for value in declared}
         codes.update(tensor.data_type for tensor in self.graph.initializer)
         codes.update(item.i for node in self.graph.node if node.op_type == "Cast" for item in node.attribute)
-        return any(code in codes for code in _LOW_PRECISION)
+        return not codes.isdisjoint((onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE))
 
 
 def fed_inputs(graph: onnx.GraphProto) -> tuple[onnx.ValueInfoProto, ...]:
