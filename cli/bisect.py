@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
 from ..bisection import guilty_rules
 from ..rules.loader import load_rules
@@ -19,7 +20,7 @@ def bisect(arguments: argparse.Namespace) -> int:
     tell = None if arguments.quiet or arguments.json else lambda line: print(line, file=sys.stderr)
     guilt = guilty_rules(arguments.model, options, tell)
     if arguments.json:
-        render.print_json(None if guilt is None else {"rules": guilt.rules, "failure": guilt.failure, "runs": guilt.runs})
+        render.print_json(None if guilt is None else asdict(guilt))
     elif guilt is None and not arguments.quiet:
         print(f"{arguments.model}: verification passes with all rules")
     elif guilt is not None:

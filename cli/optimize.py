@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,16 @@ def report(model: Path, result: Result, *, everything: bool) -> None:
     top = fired if everything else fired[:10]
     if top:
         title = f"rules that matched ({len(top)} of {len(fired)})"
-        render.table(title, ("rule", "matches", "time"), [(r.name, str(r.matches), render.seconds(r.seconds)) for r in top])
+        rules = [(r.name, str(r.matches), render.seconds(r.seconds)) for r in top]
+        render.table(title, ("rule", "matches", "time"), list(rules))
     for line in _closing(result):
         print(line)
 
 
 def _closing(result: Result) -> list[str]:
     saturation, extraction = result.saturation, result.extraction
-    proof = "proven optimal" if extraction.status == "optimal" else f"within {100 * extraction.gap:.2g} % of the optimum"
+    gap = f"within {100 * extraction.gap:.2g} % of the optimum"
+    proof = "proven optimal" if extraction.status == "optimal" else gap
     lines = [
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes",
@@ -97,7 +100,7 @@ def as_dict(result: Result) -> dict[str, Any]:
             "growth": list(saturation.growth),
             "classes": result.classes,
             "enodes": result.enodes,
-            "rules": [{"name": r.name, "matches": r.matches, "seconds": r.seconds} for r in saturation.rules if r.matches],
+            "rules": [asdict(r) for r in saturation.rules if r.matches],
         },
         "extraction": {
             "status": extraction.status,

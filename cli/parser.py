@@ -12,8 +12,10 @@ from .. import __version__
 Command = tuple[str, str]
 """Module below `eqfuse.cli` and function in it."""
 
-EXIT_CODES = """\
-exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, 5 a budget was hit (the output is valid)"""
+EXIT_CODES = (
+    "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
+    "5 a budget was hit (the output is valid)"
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

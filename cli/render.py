@@ -65,8 +65,8 @@ def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, s
 def operator_rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
     """Counts by operator, those that changed first."""
     names = sorted({*before, *after}, key=lambda n: (before.get(n, 0) == after.get(n, 0), -before.get(n, 0), n))
-    return [(n, *(str(c) for c in (before.get(n, 0), after.get(n, 0))), _delta(before.get(n, 0), after.get(n, 0)))
-            for n in names]  # fmt: skip
+    counts = [(n, before.get(n, 0), after.get(n, 0)) for n in names]
+    return [(n, str(b), str(a), _delta(b, a)) for n, b, a in counts]
 
 
 def _delta(before: int, after: int) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
 from ..errors import RuleError, UsageError
 from ..rules.lint import lint_files
-from ..rules.loader import Rule, load_rules, rule_paths
+from ..rules.loader import Rule, analysis_files, load_rules, rule_paths, shipped_files
 from . import render
 
 
@@ -64,13 +65,13 @@ def show_rule(arguments: argparse.Namespace) -> int:
 
 def check_rules(arguments: argparse.Namespace) -> int:
     """Lint files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
-    paths = rule_paths(arguments.paths)
+    paths = rule_paths(arguments.paths) or [f.path for f in (*analysis_files(), *shipped_files())]
     missing = [p for p in paths if not p.exists()]
     if missing:
         raise RuleError(f"{missing[0]}: no such file")
     problems = lint_files(paths)
     if arguments.json:
-        render.print_json([{"path": str(p.path), "line": p.line, "column": p.column, "message": p.message} for p in problems])
+        render.print_json([asdict(p) for p in problems])
     else:
         for problem in problems:
             print(problem, file=sys.stderr)

@@ -5,7 +5,6 @@ Whatever does not fit (`canonical` returns None) is opaque: the encoder keeps su
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from .canonical import NotEncodable, Site, expand_axes
-from .typing import dtype_name, ir
+from .typing import dtype_name
 
 Literals = dict[str, Any]
 Form = Callable[[Site, Literals], Literals]
@@ -135,7 +136,8 @@ def _slice(site: Site, literals: Literals) -> Literals:
     bounds = []
     for start, end, axis, step in sorted(zip(starts, ends, axes, steps, strict=True), key=lambda s: s[2]):
         size = shape[axis]
-        _require(isinstance(size, int), "a slice of a symbolic dimension")
+        if not isinstance(size, int):
+            raise NotEncodable("a slice of a symbolic dimension")
         first, last, _ = slice(start, end, step).indices(size)
         bounds.append((first, max(first, last), axis, step))
     columns = zip(*bounds, strict=True) if bounds else ((), (), (), ())
@@ -215,10 +217,10 @@ FORMS: dict[str, Form] = {
     "Cast": _cast,
     "Min": _binary_only,
     "Max": _binary_only,
-} | dict.fromkeys(
-    (
-        "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
-        "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
-    ),
-    _reduction,
-)  # fmt: skip
+}
+FORMS.update(
+    {
+        f"Reduce{kind}": _reduction
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
+    }
+)

@@ -71,7 +71,7 @@ def _narrowed(inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _is_float(array: Array) -> bool:
-    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+    return bool(array.dtype.kind == "f" or array.dtype.name == "bfloat16")
 
 
 def uniform_element(array: Array) -> Any | None:

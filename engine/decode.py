@@ -103,7 +103,7 @@ class _Decoder:
     def initializer(self, name: str, content: Array | ir.TensorProtocol) -> ir.Value:
         value = ir.Value(name=name)
         value.const_value = new_tensor(content, name) if isinstance(content, np.ndarray) else content
-        value.dtype, value.shape = value.const_value.dtype, value.const_value.shape
+        value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape.numpy())
         self.graph.register_initializer(value)
         if self.target.ir_version < 4:
             self.graph.inputs.append(value)

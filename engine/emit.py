@@ -50,7 +50,8 @@ def emission(
         inputs = _inputs(operator, node, literals, opset, absent)
         attributes = _attributes(operator, literals, opset)
         if node.op in _FORMS:
-            inputs, attributes = _FORMS[node.op](_Context(literals, operands, output, opset, symbols), inputs, attributes)
+            context = _Context(literals, operands, output, opset, symbols)
+            inputs, attributes = _FORMS[node.op](context, inputs, attributes)
     except _Inexpressible:
         return None
     while inputs and inputs[-1] is None:

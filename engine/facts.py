@@ -17,7 +17,13 @@ from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
 
 _SAFE = re.compile(r"[\w./:+#!@-]+")
-_FIXED = {"Var": ("String",), "Weight": ("String",), "Full": ("Ints", "f64", "String"), "Absent": (), "Out": ("N", "i64")}
+_FIXED = {
+    "Var": ("String",),
+    "Weight": ("String",),
+    "Full": ("Ints", "f64", "String"),
+    "Absent": (),
+    "Out": ("N", "i64"),
+}
 
 HEADER = """\
 (constructor term (i64) T :unextractable)
@@ -103,9 +109,9 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
         shape = _numbered(type_, encoding)
         if shape is not None:
             tables.add("known-shape", term, tables.key(shape))
-    for index, term in enumerate(encoding.terms):
-        if term.op == "Weight":
-            tables.add("known-token", index, *tokens(f"weight {term.attributes[0]}"))
+    for index, node in enumerate(encoding.terms):
+        if node.op == "Weight":
+            tables.add("known-token", index, *tokens(f"weight {node.attributes[0]}"))
     for number in sorted({a for t in encoding.terms for a in t.attributes if isinstance(a, float)}):
         if number not in (0.0, 1.0, 2.0, -1.0):
             tables.add("known-number", repr(number), *tokens(f"number {number!r}"))

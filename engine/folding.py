@@ -146,7 +146,8 @@ class Folder:
     def _step(self, owner: int, node: ENode) -> Step:
         if node.op == "Out":
             index = int(node.attributes[0])  # type: ignore[arg-type]
-            return Step(_proto("Identity", [_output(node.children[0], index)], [_name(owner)], {}), {}, True, {"": _OPSET})
+            copy = _proto("Identity", [_output(node.children[0], index)], [_name(owner)], {})
+            return Step(copy, {}, True, {"": _OPSET})
         position = self.origin.find(owner, node, node.children)
         if position is not None and node.op != "Concat":
             return self._original(owner, node, position)
@@ -170,8 +171,9 @@ class Folder:
                 continue
             term = self.encoding.values[value.name or ""]
             proto.input[index] = _name(self.egraph.terms[term])
-            if self.egraph.terms[term] not in node.children and value.name in self.known:
-                lists[proto.input[index]] = self.known[value.name]
+            known = self.known.get(value.name or "")
+            if self.egraph.terms[term] not in node.children and known is not None:
+                lists[proto.input[index]] = known
         several = multiple_outputs(node.op)
         for index, output in enumerate(source.outputs):
             if output.name:

@@ -6,7 +6,7 @@ alternate until nothing new is known. Weights take no part: they enter as types 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,10 +175,10 @@ def _static_shape(node: ir.Node, types: Mapping[str, TensorType]) -> np.ndarray[
     return np.asarray(type_.shape[start:end], np.int64)
 
 
-def _is_computable(node: ir.Node, types: Mapping[str, TensorType], known: Iterable[str]) -> bool:
+def _is_computable(node: ir.Node, types: Mapping[str, TensorType], known: Set[str]) -> bool:
     if not is_foldable(node) or node.op_type == "Constant" or not all(o.name for o in node.outputs):
         return False
-    if any(i is not None and i.name not in known for i in node.inputs):
+    if any(i is not None and (i.name or "") not in known for i in node.inputs):
         return False
     sizes = [types.get(o.name or "") for o in node.outputs]
     if all(t is not None and t.is_static for t in sizes):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir
 import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
 from onnx_ir import external_data, serde
@@ -37,11 +38,11 @@ class Model:
     `path` is where it was read from (None: made in memory).
     """
 
-    ir: ir.Model
+    ir: onnx_ir.Model
     path: Path | None = None
 
     @property
-    def graph(self) -> ir.Graph:
+    def graph(self) -> onnx_ir.Graph:
         """The main graph."""
         return self.ir.graph
 
@@ -65,16 +66,16 @@ class Model:
     @property
     def file_bytes(self) -> int:
         """Bytes that nodes and weights of the main graph take in a file, near enough."""
-        nodes = sum(serde.serialize_node(n).ByteSize() for n in self.graph)
+        nodes = sum(int(serde.serialize_node(n).ByteSize()) for n in self.graph)
         return nodes + sum(len(n) + 24 for n in self.graph.initializers) + self.weight_bytes
 
     @property
     def has_external_data(self) -> bool:
         """Whether any weight lies outside the ONNX file."""
-        return any(isinstance(v.const_value, ir.ExternalTensor) for v in self.graph.initializers.values())
+        return any(isinstance(v.const_value, onnx_ir.ExternalTensor) for v in self.graph.initializers.values())
 
     @cached_property
-    def stored(self) -> Mapping[str, ir.TensorProtocol]:
+    def stored(self) -> Mapping[str, onnx_ir.TensorProtocol]:
         """Every constant the main graph stores: initializers that no caller may replace, and Constant nodes."""
         tensors = {
             name: value.const_value

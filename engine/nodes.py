@@ -70,7 +70,7 @@ def _belongs(value: ir.Value, graph: ir.Graph) -> bool:
 def fingerprint(node: ir.Node) -> str:
     """The operator with all its attributes: equal for two nodes that differ only in names and operands."""
     attributes = sorted(
-        (serde.serialize_attribute(a).SerializeToString(deterministic=True) for a in node.attributes.values())
+        serde.serialize_attribute(a).SerializeToString(deterministic=True) for a in node.attributes.values()
     )
     parts = [node.domain, node.op_type, node.overload, *(a.hex() for a in attributes), str(len(node.outputs))]
     return ":".join(parts)

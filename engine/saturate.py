@@ -106,7 +106,8 @@ class Worker:
     def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
         """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
         process = self._process
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         self._send(job)
         try:
             while True:

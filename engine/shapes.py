@@ -28,7 +28,7 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
             raise UsageError(f"--input-shapes: {name} has {len(rank)} dimensions, not {len(shape)}")
     clone = model.ir.clone()
     for value in clone.graph.inputs:
-        if value.name in shapes:
+        if value.name and value.name in shapes:
             value.shape = ir.Shape(shapes[value.name])
     for node in clone.graph:
         for output in node.outputs:

@@ -60,7 +60,8 @@ def prelude() -> str:
     return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), settling(), ""))
 
 
-def _paths(paths: Iterable[Path]) -> list[Path]:
+def rule_paths(paths: Iterable[Path]) -> list[Path]:
+    """The .egg files among `paths` and in the folders among them, in a fixed order."""
     found: list[Path] = []
     for path in paths:
         found += sorted(path.rglob("*.egg")) if path.is_dir() else [path]
@@ -70,13 +71,13 @@ def _paths(paths: Iterable[Path]) -> list[Path]:
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
     """The files of the catalogue by path, the analyses apart."""
-    return tuple(read_file(p) for p in _paths((DIRECTORY,)) if ANALYSIS not in p.parents)
+    return tuple(read_file(p) for p in rule_paths((DIRECTORY,)) if ANALYSIS not in p.parents)
 
 
 def _user_files(paths: Sequence[Path]) -> tuple[RuleFile, ...]:
     from .lint import require_clean  # lint needs this module
 
-    found = _paths(paths)
+    found = rule_paths(paths)
     require_clean(found)
     return tuple(read_file(path) for path in found)
 

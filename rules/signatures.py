@@ -83,7 +83,9 @@ class Operator:
 def _literal(kind: str, text: str) -> int | float | str | None:
     if not text:
         return None
-    return {"i64": int, "f64": float}.get(kind, str)(text)
+    if kind == "i64":
+        return int(text)
+    return float(text) if kind == "f64" else text
 
 
 def _attribute(text: str, position: int) -> Attribute:
@@ -146,5 +148,6 @@ def settling() -> str:
     for operator in operators().values():
         if operator.sort == "T":
             call = f"({' '.join((operator.name, *(f'x{i}' for i in range(len(operator.arguments)))))})"
-            rules.append(f'(rule ((= e {call}) (const e)) ((subsume {call})) :ruleset settle :name "settle.{operator.name}")')
+            name = f"settle.{operator.name}"
+            rules.append(f'(rule ((= e {call}) (const e)) ((subsume {call})) :ruleset settle :name "{name}")')
     return "\n".join(rules)
