@@ -1,0 +1,140 @@
+"""Split a reduced problem into independent components, in a form in which equal ones are equal.
+
+Forced classes are paid for whoever reads them, so the reduction has dropped them as children: what is still connected
+must be decided together. That includes the classes of one strongly connected component of the e-graph, whichever of
+them are forced, for a cycle can run through all of them: decided apart they can give a cyclic selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .graph import Option
+from .reduce import Reduced
+
+# Rounds of colour refinement; classes it cannot tell apart are numbered in the order of discovery.
+_REFINEMENTS = 8
+
+
+class Choice(NamedTuple):
+    """An option of a core: 0 if it is the earliest of its class else 1, its cost, its children (core numbers)."""
+
+    later: int
+    cost: float
+    children: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Core:
+    """A small extraction problem by itself: the choices of its classes 0, 1, ..., and the classes that are required.
+
+    As every required class is paid for, whatever reads it gets it for nothing; most such children are left out.
+    """
+
+    classes: tuple[tuple[Choice, ...], ...]
+    roots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Component:
+    """Where a core occurs: for its classes their numbers in the e-graph, for its choices their candidates."""
+
+    core: Core
+    numbers: tuple[int, ...]
+    candidates: tuple[tuple[int, ...], ...]
+
+
+def components(reduced: Reduced) -> list[Component]:
+    """The components in which there is something to decide, smallest first."""
+    found = [
+        _component(members, reduced)
+        for members in _groups(reduced)
+        if any(len(reduced.graph[member]) > 1 for member in members)
+    ]
+    return sorted(found, key=lambda component: (len(component.numbers), component.numbers))
+
+
+def _groups(reduced: Reduced) -> list[list[int]]:
+    """The classes that must be decided together (union-find)."""
+    leader = {number: number for number in reduced.graph}
+
+    def find(number: int) -> int:
+        while leader[number] != number:
+            leader[number] = leader[leader[number]]
+            number = leader[number]
+        return number
+
+    for number, options in reduced.graph.items():
+        for option in options:
+            for child in option.children:
+                leader[find(child)] = find(number)
+    groups: dict[int, list[int]] = {}
+    for number in reduced.graph:
+        groups.setdefault(find(number), []).append(number)
+    return list(groups.values())
+
+
+def _component(members: list[int], reduced: Reduced) -> Component:
+    """Number the classes so that components of equal structure get equal cores."""
+    colour = _colours(members, reduced)
+    order = _discovery_order(members, colour, reduced)
+    local = {member: position for position, member in enumerate(order)}
+    classes = []
+    candidates = []
+    for member in order:
+        ranked = sorted(_choices(reduced.graph[member], local))
+        classes.append(tuple(choice for choice, _ in ranked))
+        candidates.append(tuple(index for _, index in ranked))
+    roots = tuple(local[member] for member in order if member in reduced.forced)
+    return Component(Core(tuple(classes), roots), tuple(order), tuple(candidates))
+
+
+def _choices(options: Sequence[Option], local: Mapping[int, int]) -> Iterator[tuple[Choice, int]]:
+    for position, option in enumerate(options):
+        numbers = tuple(sorted(local[child] for child in option.children))
+        yield Choice(min(position, 1), option.cost, numbers), option.candidate
+
+
+def _colours(members: list[int], reduced: Reduced) -> dict[int, int]:
+    """Colour refinement: classes of equal colour look alike from above and from below.
+
+    Colours are hashes of tuples of numbers, which no hash seed changes; a collision costs a missed repetition at most.
+    """
+    graph = reduced.graph
+    colour = {member: hash((member in reduced.forced, len(graph[member]))) for member in members}
+    kinds = len(set(colour.values()))
+    for _ in range(_REFINEMENTS):
+        above: dict[int, list[tuple[int, float]]] = {member: [] for member in members}
+        below: dict[int, list[tuple[int, float, tuple[int, ...]]]] = {}
+        for member in members:
+            below[member] = []
+            for position, option in enumerate(graph[member]):
+                colours = tuple(sorted(colour[child] for child in option.children))
+                below[member].append((min(position, 1), option.cost, colours))
+                for child in option.children:
+                    above[child].append((colour[member], option.cost))
+        colour = {m: hash((colour[m], tuple(sorted(below[m])), tuple(sorted(above[m])))) for m in members}
+        before, kinds = kinds, len(set(colour.values()))
+        if kinds in (before, len(members)):
+            break
+    return colour
+
+
+def _discovery_order(members: list[int], colour: Mapping[int, int], reduced: Reduced) -> list[int]:
+    """The classes in the order of a walk from the forced ones that follows colours, then e-graph numbers."""
+
+    def by_colour(numbers: Iterable[int]) -> list[int]:
+        return sorted(numbers, key=lambda number: (colour[number], number))
+
+    order: dict[int, None] = {}
+    starts = [member for member in members if member in reduced.forced]
+    stack = [*reversed(by_colour(starts))]
+    while stack:
+        member = stack.pop()
+        if member not in order:
+            order[member] = None
+            below = {child for option in reduced.graph[member] for child in option.children if child not in order}
+            stack.extend(reversed(by_colour(below)))
+    return list(order)

@@ -1,0 +1,170 @@
+"""Must-sets and dominated options.
+
+The must-set of a class holds the classes that every acyclic extraction of it contains: itself, and those in the
+must-sets of every option's children. Sets are Python integers used as bitsets, numbered children first so that they
+stay short, and forgotten once their last reader is done. An option is dropped when
+
+- a child's must-set holds the option's own class: every extraction through it is cyclic; or
+- another option of the class never costs more. Its children are had for nothing if they are forced or in the
+  must-set of what it replaces, else they cost at most their bound: the cheapest tree.
+
+A swap must not close a cycle. A child from the must-set of the replaced option is already below the class; any other
+has to lie in another strongly connected component, from where no path leads back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .graph import Graph, Option
+
+# A cyclic component that is larger, or not settled after so many rounds, counts every class as containing itself alone.
+_SETTLING_CLASSES = 1000
+_SETTLING_ROUNDS = 20
+
+
+class _View(NamedTuple):
+    """An option, and all that every extraction through it contains below its class."""
+
+    option: Option
+    below: int
+
+
+def sweep(graph: Graph, connected: Sequence[Sequence[int]], forced: frozenset[int]) -> tuple[Graph, frozenset[int]]:
+    """Drop options once over the whole graph; connected components come children first.
+
+    forced: classes known to be in every extraction, the roots at least; outside their own strongly connected
+    component they are no one's children any more (see reduce.py). Returns the smaller graph and all forced classes.
+    Every class keeps a finite extraction, but some may have become unreachable.
+    """
+    state = _Sweep(connected)
+    last_reader = _last_readers(graph, connected)
+    kept: dict[int, tuple[Option, ...]] = {}
+    required = 0
+    for number, component in enumerate(connected):
+        if len(component) > 1:
+            state.settle(component, graph)
+        for member in component:
+            kept[member] = state.visit(member, graph[member])
+            if member in forced:
+                required |= state.must[member]
+        for expired in last_reader.get(number, ()):
+            state.must.pop(expired, None)
+    return {number: kept[number] for number in graph}, forced.union(state.order[bit] for bit in bits(required))
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the set bits, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _last_readers(graph: Graph, connected: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+    """For each position of a component, the classes that no later component reads."""
+    last: dict[int, int] = {}
+    for position, component in enumerate(connected):
+        for member in component:
+            last[member] = position
+            for option in graph[member]:
+                for child in option.children:
+                    last[child] = position
+    expired: dict[int, list[int]] = {}
+    for number, position in last.items():
+        expired.setdefault(position, []).append(number)
+    return expired
+
+
+class _Sweep:
+    """The must-sets and bounds known so far, in one walk from the leaves up."""
+
+    def __init__(self, connected: Sequence[Sequence[int]]) -> None:
+        self.order = [member for component in connected for member in component]
+        self.position = {member: position for position, member in enumerate(self.order)}
+        self.home = {member: number for number, component in enumerate(connected) for member in component}
+        self.everything = (1 << len(self.order)) - 1
+        self.must: dict[int, int] = {}
+        self.bound: dict[int, float] = {}
+
+    def below(self, option: Option) -> int:
+        """What every extraction through the option contains below its class."""
+        below = 0
+        for child in option.children:
+            below |= self.must[child]
+        return below
+
+    def settle(self, component: Sequence[int], graph: Graph) -> None:
+        """The must-sets of a cyclic component: the greatest fixed point, or the classes alone if that takes long."""
+        for member in component:
+            self.must[member] = self.everything
+        for _ in range(_SETTLING_ROUNDS if len(component) <= _SETTLING_CLASSES else 0):
+            changed = False
+            for member in component:
+                before = self.must[member]
+                self.must[member] = self._common(member, graph[member])
+                changed |= before != self.must[member]
+            if not changed:
+                return
+        for member in component:
+            self.must[member] = 1 << self.position[member]
+
+    def _common(self, member: int, options: Sequence[Option]) -> int:
+        """What all options contain that are not cyclic as far as is known."""
+        position = self.position[member]
+        common = self.everything
+        for option in options:
+            below = self.below(option)
+            if not below >> position & 1 or below == self.everything:
+                common &= below
+        return common | 1 << position
+
+    def visit(self, member: int, options: Sequence[Option]) -> tuple[Option, ...]:
+        """The options of a class to keep, in their order; notes the must-set and the bound of the class."""
+        position = self.position[member]
+        views = [_View(option, self.below(option)) for option in options]
+        cyclic = member in self.must
+        if cyclic:
+            views = [view for view in views if not view.below >> position & 1]
+        if len(views) > 1:
+            views = self._undominated(member, views)
+        if not cyclic:
+            common = views[0].below
+            for view in views[1:]:
+                common &= view.below
+            self.must[member] = common | 1 << position
+        self.bound[member] = min(self._tree_bound(member, view.option) for view in views)
+        return tuple(view.option for view in views)
+
+    def _undominated(self, member: int, views: Sequence[_View]) -> list[_View]:
+        ranked = sorted(views, key=lambda view: (view.option.cost, len(view.option.children), view.option.candidate))
+        kept: list[_View] = []
+        for view in ranked:
+            if not any(self._replaces(member, other.option, view) for other in kept):
+                kept.append(view)
+        return sorted(kept, key=lambda view: view.option.candidate)
+
+    def _replaces(self, member: int, other: Option, view: _View) -> bool:
+        """Whether the other option, which costs no more by itself, never costs more with the classes it must add."""
+        position = self.position
+        extra = [child for child in other.children if not view.below >> position[child] & 1]
+        if not extra:
+            return True
+        option = view.option
+        home = self.home[member]
+        if other.cost >= option.cost or any(self.home[child] == home for child in extra):
+            return False
+        price = other.cost + math.fsum(self.bound[child] for child in extra)
+        return price < option.cost or (price == option.cost and other.candidate < option.candidate)
+
+    def _tree_bound(self, member: int, option: Option) -> float:
+        """What the option costs at most on top of the forced classes; infinite if it might close a cycle."""
+        home = self.home[member]
+        total = option.cost
+        for child in option.children:
+            if self.home[child] == home:
+                return math.inf
+            total += self.bound[child]
+        return total

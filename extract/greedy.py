@@ -1,0 +1,124 @@
+"""Greedy extraction of one core: quick, acyclic, not always optimal.
+
+Three selections compete: the earliest choice everywhere (on equal cost it wins, so that nothing changes for nothing),
+the greedy DAG (each class takes the choice whose closure is cheapest, shared classes counted once; it counts closures
+that may be out of date, so it can end in a cycle), and the greedy tree (shared classes counted again; Knuth 1977),
+which is acyclic in any case.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+
+from .answer import Answer, Selection, edges, follow, least_cost, selection_cost
+from .components import Core
+from .cycles import is_acyclic
+from .dominance import bits
+
+# The greedy DAG looks at a class this often on average, and at so many in all beyond one look each, then stops.
+# A bound in steps, unlike one in time, gives the same answer every time.
+_VISITS_PER_CLASS = 20
+_MORE_VISITS = 20_000
+
+
+def greedy(core: Core) -> Answer:
+    """The best of the greedy selections."""
+    tree = tree_selection(core)
+    earliest = follow(core, lambda number: 0)
+    first = earliest if earliest is not None and is_acyclic(edges(core, earliest)) else tree
+    answer = Answer(first, selection_cost(core, first), least_cost(core))
+    return answer.improved_by(dag_selection(core), core).improved_by(tree, core)
+
+
+def tree_selection(core: Core) -> Selection:
+    """The choice with the cheapest tree, for every class (Knuth, "A generalization of Dijkstra's algorithm", 1977)."""
+    readers: list[list[tuple[int, int]]] = [[] for _ in core.classes]
+    missing: dict[tuple[int, int], int] = {}
+    total: dict[tuple[int, int], float] = {}
+    heap: list[tuple[float, int, int]] = []
+    for number, choices in enumerate(core.classes):
+        for position, choice in enumerate(choices):
+            missing[number, position] = len(choice.children)
+            total[number, position] = choice.cost
+            if not choice.children:
+                heap.append((choice.cost, position, number))
+            for child in choice.children:
+                readers[child].append((number, position))
+    heapq.heapify(heap)
+    best: dict[int, int] = {}
+    while heap:
+        cost, position, number = heapq.heappop(heap)
+        if number in best:
+            continue
+        best[number] = position
+        for reader in readers[number]:
+            missing[reader] -= 1
+            total[reader] += cost
+            if not missing[reader] and reader[0] not in best:
+                heapq.heappush(heap, (total[reader], reader[1], reader[0]))
+    selection = follow(core, best.get)
+    assert selection is not None, "every class of a core has a finite extraction"
+    return selection
+
+
+def dag_selection(core: Core) -> Selection | None:
+    """The choice with the cheapest closure, for every class, improved until nothing changes or visits run out."""
+    readers: list[list[int]] = [[] for _ in core.classes]
+    for number, choices in enumerate(core.classes):
+        for child in dict.fromkeys(child for choice in choices for child in choice.children):
+            readers[child].append(number)
+    closures = _Closures(core)
+    queue = deque(reversed(range(len(core.classes))))
+    waiting = set(queue)
+    visits = min(_VISITS_PER_CLASS * len(core.classes), len(core.classes) + _MORE_VISITS)
+    while queue and visits:
+        visits -= 1
+        number = queue.popleft()
+        waiting.discard(number)
+        if closures.improve(number):
+            fresh = [reader for reader in readers[number] if reader not in waiting]
+            waiting.update(fresh)
+            queue.extend(fresh)
+    return follow(core, lambda number: closures.best[number])
+
+
+class _Closures:
+    """For every class the best choice so far, the classes below it (a bitset) and their cost."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.best: list[int | None] = [None] * len(core.classes)
+        self.members = [0] * len(core.classes)
+        self.total = [math.inf] * len(core.classes)
+        self.price = [0.0] * len(core.classes)
+
+    def improve(self, number: int) -> bool:
+        """Take the cheapest choice of a class; whether that changed anything for the better."""
+        before = self.total[number]
+        for position, choice in enumerate(self.core.classes[number]):
+            closure = self._closure(number, choice.children, self.total[number] - choice.cost)
+            if closure is None:
+                continue
+            total = choice.cost + closure[1]
+            if total < self.total[number]:
+                self.best[number], self.total[number], self.price[number] = position, total, choice.cost
+                self.members[number] = closure[0] | 1 << number
+        return self.total[number] < before
+
+    def _closure(self, number: int, children: tuple[int, ...], limit: float) -> tuple[int, float] | None:
+        """The classes below the children and their cost; None if not known, cyclic or not below the limit."""
+        members = 0
+        cost = 0.0
+        for child in sorted(children, key=lambda child: -self.total[child]):
+            if self.best[child] is None or self.members[child] >> number & 1:
+                return None
+            cost += self.total[child] if not members else self._price_of(self.members[child] & ~members)
+            members |= self.members[child]
+            if cost >= limit:
+                return None
+        return members, cost
+
+    def _price_of(self, members: int) -> float:
+        return sum(self.price[number] for number in bits(members))

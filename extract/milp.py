@@ -1,0 +1,100 @@
+"""Proven optimal selections of a large core by mixed integer programming (HiGHS through scipy).
+
+A binary variable per choice. A required class has one, any other at most one; for every class and child, the choices
+that read the child are no more than the choices of the child that do not read the class back. Longer cycles are cut
+lazily, as in exact.py: of the choices along a cycle of n classes at most n - 1 are taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from .answer import Answer, Selection, edges
+from .components import Core
+from .cycles import short_cycles
+from .exact import cheapest_chosen, cycle_edges, supports
+
+# The objective is scaled so that the known answer costs this: HiGHS stops at an absolute gap of 1e-6.
+_SCALED_COST = 1e4
+_LEAST_BUDGET = 0.05
+
+Term = tuple[int, float]
+
+
+def prove_by_milp(core: Core, answer: Answer, deadline: float) -> Answer:
+    """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come."""
+    if answer.proven:
+        return answer
+    program = _Program(core, answer.cost)
+    while not answer.proven and deadline - time.monotonic() > _LEAST_BUDGET:
+        found, bound = program.optimum(deadline)
+        answer = answer.bounded_by(bound)
+        cycles = [] if found is None else short_cycles(edges(core, found))
+        answer = answer.improved_by(found, core)
+        if not cycles:
+            return answer
+        for cycle in cycles:
+            program.forbid(cycle)
+    return answer
+
+
+class _Program:
+    """The variables and the rows of the program; rows are lower <= sum of terms <= upper."""
+
+    def __init__(self, core: Core, cost: float) -> None:
+        self.core = core
+        self.pairs = [(n, p) for n, choices in enumerate(core.classes) for p in range(len(choices))]
+        self.column = {pair: number for number, pair in enumerate(self.pairs)}
+        self.scale = _SCALED_COST / cost if cost > 0 else 1.0
+        self.rows: list[tuple[list[Term], float, float]] = []
+        roots = frozenset(core.roots)
+        for number in range(len(core.classes)):
+            own = ((number, position) for position in range(len(core.classes[number])))
+            self.rows.append((self._terms(own, 1.0), float(number in roots), 1.0))
+            self._require_children(number)
+
+    def _terms(self, choices: Iterable[tuple[int, int]], factor: float) -> list[Term]:
+        return [(self.column[choice], factor) for choice in choices]
+
+    def _require_children(self, number: int) -> None:
+        readers: dict[int, list[tuple[int, int]]] = {}
+        for position, choice in enumerate(self.core.classes[number]):
+            for child in choice.children:
+                readers.setdefault(child, []).append((number, position))
+        for child, choices in readers.items():
+            terms = self._terms(supports(self.core, number, child), 1.0) + self._terms(choices, -1.0)
+            self.rows.append((terms, 0.0, float("inf")))
+
+    def forbid(self, cycle: Sequence[int]) -> None:
+        """Rule out that every step of a cycle is taken."""
+        terms = self._terms((choice for step in cycle_edges(self.core, cycle) for choice in step), 1.0)
+        self.rows.append((terms, 0.0, len(cycle) - 1.0))
+
+    def optimum(self, deadline: float) -> tuple[Selection | None, float]:
+        """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""
+        import numpy
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        costs = numpy.array([self.core.classes[number][position].cost for number, position in self.pairs]) * self.scale
+        row_of = [number for number, (terms, _, _) in enumerate(self.rows) for _ in terms]
+        terms = [term for row_terms, _, _ in self.rows for term in row_terms]
+        matrix = csr_array(
+            ([factor for _, factor in terms], (row_of, [column for column, _ in terms])),
+            shape=(len(self.rows), len(self.pairs)),
+        )
+        limits = LinearConstraint(matrix, [lower for _, lower, _ in self.rows], [upper for _, _, upper in self.rows])
+        result = milp(
+            costs,
+            constraints=limits,
+            integrality=numpy.ones(len(self.pairs)),
+            bounds=Bounds(0, 1),
+            options={"time_limit": max(deadline - time.monotonic(), _LEAST_BUDGET), "mip_rel_gap": 0.0},
+        )
+        bound = result.mip_dual_bound
+        proven = 0.0 if bound is None or not numpy.isfinite(bound) else float(bound) / self.scale
+        if result.x is None:
+            return None, proven
+        chosen = [pair for pair, value in zip(self.pairs, result.x, strict=True) if value > 0.5]
+        return cheapest_chosen(self.core, chosen), proven

@@ -1,0 +1,111 @@
+"""The extraction pipeline: reduce, split, answer each distinct component, put together, check."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from .answer import Answer
+from .components import Component, Core, components
+from .cycles import short_cycles
+from .exact import prove_by_maxsat
+from .greedy import greedy
+from .milp import prove_by_milp
+from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost
+from .reduce import Reduced, reduce
+from .ties import prefer_earlier
+
+Method = Literal["exact", "greedy"]
+Answers = Mapping[Core, Answer]
+
+# Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
+_MAXSAT_CLASSES = 500
+_MAXSAT_SHARE = 0.5
+
+
+def solve(problem: Problem, *, time_limit: float, method: Method = "exact") -> Solution:
+    """Extract a cheapest acyclic selection; time_limit is in seconds.
+
+    "greedy" stops at the greedy answer; "exact" goes on until every component is proven optimal or the time is up,
+    and is never worse. The limit is for the search: the reduction and the greedy answer are completed in any case
+    (under a second for ten thousand classes, several if those are one cyclic component). Raises ExtractionError, an
+    EqfuseError, if a root has no acyclic extraction.
+    """
+    start = time.monotonic()
+    reduced = reduce(problem)
+    # Finishing takes about half the time of reducing; the search gets what is left.
+    deadline = start + time_limit - (time.monotonic() - start) / 2
+    parts = components(reduced)
+    cores = list(dict.fromkeys(part.core for part in parts))
+    rough = {core: greedy(core) for core in cores}
+    if method == "greedy":
+        return _finish(problem, reduced, parts, rough)
+    proven = _prove(cores, rough, deadline)
+    solution = _finish(problem, reduced, parts, proven)
+    if solution.status == "optimal" or all(proven[core].selection is rough[core].selection for core in cores):
+        return solution
+    return _better(solution, _finish(problem, reduced, parts, rough))
+
+
+def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core, Answer]:
+    """Exact answers, smallest core first; each gets an equal share of the time that the ones before have left."""
+    proven: dict[Core, Answer] = {}
+    for done, core in enumerate(cores):
+        now = time.monotonic()
+        share = max(deadline - now, 0.0) / (len(cores) - done)
+        answer = rough[core]
+        if len(core.classes) <= _MAXSAT_CLASSES:
+            answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
+        proven[core] = prove_by_milp(core, answer, now + share)
+    return proven
+
+
+def _finish(problem: Problem, reduced: Reduced, parts: Sequence[Component], answers: Answers) -> Solution:
+    """Put the answers together, prefer earlier candidates, and check what came out."""
+    choice = prefer_earlier(problem, reduced.usable, _assemble(problem, reduced, parts, answers))
+    _require_acyclic(problem, choice)
+    cost = dag_cost(problem, choice)
+    bound = min(_lower_bound(reduced, parts, answers), cost)
+    distinct = len({part.core for part in parts})
+    return Solution(choice, cost, bound, _status(cost, bound), len(parts), distinct)
+
+
+def _status(cost: float, bound: float) -> Status:
+    return "optimal" if bound >= cost * (1 - TOLERANCE) else "feasible"
+
+
+def _better(first: Solution, second: Solution) -> Solution:
+    """The cheaper of two solutions of one problem, with the better of their bounds."""
+    best = min(first, second, key=lambda solution: solution.cost)
+    bound = min(max(first.lower_bound, second.lower_bound), best.cost)
+    return replace(best, lower_bound=bound, status=_status(best.cost, bound))
+
+
+def _assemble(problem: Problem, reduced: Reduced, parts: Sequence[Component], answers: Answers) -> dict[int, int]:
+    """The candidates of the classes that the roots reach under the answers."""
+    picked = dict(reduced.settled)
+    for part in parts:
+        for local, position in answers[part.core].selection.items():
+            picked[part.numbers[local]] = part.candidates[local][position]
+    choice: dict[int, int] = {}
+    stack = list(problem.roots)
+    while stack:
+        number = stack.pop()
+        if number not in choice:
+            choice[number] = picked[number]
+            stack.extend(problem.classes[number][picked[number]].children)
+    return choice
+
+
+def _require_acyclic(problem: Problem, choice: Mapping[int, int]) -> None:
+    cycles = short_cycles({number: problem.classes[number][index].children for number, index in choice.items()})
+    if cycles:
+        raise ExtractionError(f"extraction: the selection is cyclic through e-classes {cycles[0]}; please report this")
+
+
+def _lower_bound(reduced: Reduced, parts: Sequence[Component], answers: Answers) -> float:
+    """What is settled, and what the components cost at least."""
+    return math.fsum([reduced.settled_cost, *(answers[part.core].lower_bound for part in parts)])
