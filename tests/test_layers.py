@@ -1,0 +1,133 @@
+"""The layers: each imports only from those to its right in `cli > lowering > extract > engine > costmodels, rules`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import eqfuse
+
+PACKAGE = "eqfuse"
+LAYERS = (("cli",), ("lowering",), ("extract",), ("engine",), ("costmodels", "rules"))
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+SHARED = frozenset({"errors"})
+"""Root modules that every layer may import."""
+NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of the package by itself: who, on which line, and the absolute name of what it takes."""
+
+    file: Path
+    line: int
+    target: str
+
+
+def layer(module: str) -> str:
+    """The layer of a module named relative to the package; a root module belongs to the outermost, `cli`."""
+    return module.split(".")[0] if module.split(".")[0] in RANK else "cli"
+
+
+def source_files(root: Path) -> Iterator[Path]:
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).parts
+        if parts[0] not in NOT_LAYERS and not any(part.startswith(".") for part in parts):
+            yield path
+
+
+def absolute_names(node: ast.stmt, package: tuple[str, ...]) -> list[str]:
+    """What an import statement in `package` takes, as absolute dotted names; [] for other statements."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = package[: len(package) - node.level + 1] if node.level else ()
+    stem = ".".join((*base, *filter(None, [node.module])))
+    return [f"{stem}.{alias.name}" for alias in node.names]
+
+
+def own_imports(root: Path) -> Iterator[Import]:
+    """Every import of the package by one of its own modules, those inside functions included."""
+    for path in source_files(root):
+        package = (PACKAGE, *path.relative_to(root).parts[:-1])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.stmt):
+                names = (name.split(".", 1) for name in absolute_names(node, package))
+                yield from (Import(path, node.lineno, rest[0]) for head, *rest in names if head == PACKAGE and rest)
+
+
+def allowed(importer: str, target: str) -> bool:
+    if target.startswith("__") or target.split(".")[0] in SHARED:
+        return True
+    inner, outer = layer(target), layer(importer)
+    return inner == outer or RANK[inner] > RANK[outer]
+
+
+def violations(root: Path) -> list[str]:
+    """One line per import that goes to the left, and per package that is in no layer."""
+    packages = {path.parent.name for path in root.glob("*/__init__.py")}
+    unknown = [f"{name}/ is in no layer" for name in sorted(packages - RANK.keys() - NOT_LAYERS)]
+    return unknown + [
+        f"{found.file.relative_to(root)}:{found.line}: imports {found.target}"
+        for found in own_imports(root)
+        if not allowed(found.file.relative_to(root).with_suffix("").as_posix().replace("/", "."), found.target)
+    ]
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def test_the_package_keeps_its_layers() -> None:
+    assert violations(Path(eqfuse.__file__).parent) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("engine/model.py", "from ..extract import greedy"),
+        ("engine/model.py", "from .. import extract"),
+        ("engine/model.py", "import eqfuse.extract.greedy"),
+        ("engine/model.py", "from eqfuse import lowering"),
+        ("engine/model.py", "from eqfuse.cli import main"),
+        ("engine/model.py", "from ..api import optimize"),
+        ("engine/model.py", "def f():\n    from ..extract.greedy import select"),
+        ("engine/verification/compare.py", "from ...extract import greedy"),
+        ("extract/__init__.py", "from ..lowering import te"),
+        ("rules/loader.py", "from ..engine.model import read"),
+        ("rules/loader.py", "from ..costmodels.types import TensorType"),
+        ("costmodels/flops.py", "from ..rules import loader"),
+        ("lowering/te.py", "from .. import optimize"),
+        ("tuning/__init__.py", ""),
+    ],
+)
+def test_a_violation_is_found(tmp_path: Path, file: str, text: str) -> None:
+    assert len(violations(tree(tmp_path, {file: text}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("cli.py", "from .lowering import te"),
+        ("api.py", "from .extract import greedy"),
+        ("__init__.py", "from . import api"),
+        ("lowering/te.py", "from ..rules import loader"),
+        ("engine/model.py", "from .nodes import Node"),
+        ("engine/verification/compare.py", "from ..model import read"),
+        ("engine/model.py", "from .. import __version__, errors"),
+        ("rules/loader.py", "from ..errors import RuleError"),
+        ("engine/model.py", "import numpy, onnx.helper"),
+        ("tests/test_model.py", "from eqfuse.cli import main"),
+        (".venv/lib/eqfuse/rules/loader.py", "from ..engine import model"),
+    ],
+)
+def test_a_permitted_import_passes(tmp_path: Path, file: str, text: str) -> None:
+    assert violations(tree(tmp_path, {file: text})) == []
