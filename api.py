@@ -17,14 +17,15 @@ from .engine.decode import decode
 from .engine.egraph import EGraph, Saturation, Selection
 from .engine.encode import Encoding, encode
 from .engine.inference import Knowledge, infer
+from .engine.messages import Precision, RuleSelection
 from .engine.model import Model, check_destination, read, write
 from .engine.plan import Origins, origins
-from .engine.saturate import Budget, Worker, saturate
+from .engine.saturate import Budget, saturate
 from .engine.shapes import override_shapes
 from .engine.summary import GraphSummary, knowledge_of_result, summarize
+from .engine.worker import Worker
 from .errors import UsageError, VerificationError
 from .extract.select import Pricing, select
-from .rules.loader import Precision, load_rules
 
 if TYPE_CHECKING:
     import onnx
@@ -48,7 +49,7 @@ class Options:
     skip: tuple[str, ...] = ()
     time_limit: float = 30.0
     node_limit: int = 50_000
-    iterations: int = 30
+    iterations: int = 200
     extraction: Literal["exact", "greedy"] = "exact"
     extraction_limit: float = 10.0
     opset: int | None = None
@@ -117,17 +118,20 @@ def optimize(
 
 
 def run(
-    source: str | Path | onnx.ModelProto | ir.Model, output: Path | None, options: Options, observer: Observer | None
+    source: str | Path | onnx.ModelProto | ir.Model,
+    output: Path | None,
+    options: Options,
+    observer: Observer | None = None,
+    worker: Worker | None = None,
 ) -> Result:
-    """`optimize` with its options in one object."""
-    with Worker() as worker:  # loads egglog's declarations while the model is read
-        return _run(source, output, options, _Clock(observer), worker)
+    """`optimize` with its options in one object, and a worker that may have been started before."""
+    with worker or Worker() as started:  # loads egglog's declarations while the model is read
+        return _run(source, output, options, _Clock(observer), started)
 
 
 def _run(source: Any, output: Path | None, options: Options, clock: _Clock, worker: Worker) -> Result:
     with clock.phase("read"):
-        rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-        worker.load(rules.program)
+        worker.load(RuleSelection(options.rules, options.precision, options.only, options.skip))
         model = _read(source, output, options)
         model_price = cost_model(options.cost, load_device(options.device))
     with clock.phase("infer"):

@@ -117,7 +117,7 @@ def _optimization(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--opset", type=int, help="use operators up to this opset (default: the model's)")
     parser.add_argument("--time-limit", type=positive(float), default=30.0, help="seconds of rewriting (default 30)")
     parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
-    parser.add_argument("--iterations", type=positive(int), default=30, help="rounds of rewriting (default 30)")
+    parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
     parser.add_argument("--extraction", choices=("exact", "greedy"), default="exact", help="how to choose the graph")
 
 

@@ -20,6 +20,8 @@ from .operation import Operation
 from .traffic import VIEWS, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"
+_BIASED = frozenset(("Gemm", "Conv", "ConvTranspose"))
+"""Products that add a small third operand on the way out: it does not share the fate of the large ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def _kernel(operation: Operation) -> Kernel:
 def _move(operation: Operation, device: Device) -> float:
     total = traffic(operation).total
     if operation.starts_kernel:
-        return total / device.bandwidth(total)
+        bias = operation.operand(2).bytes if operation.op in _BIASED else 0
+        streamed = total - bias
+        return streamed / device.bandwidth(streamed) + (bias / device.bandwidth(bias) if bias else 0.0)
     links = [2 * o.bytes for o, more in zip(operation.operands, operation.continued, strict=False) if more]
     total += sum(links)
     return max(0.0, total / device.bandwidth(total) - sum([b / device.bandwidth(b) for b in links]))

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+Precision = Literal["exact", "real", "fast"]
+
+
+@dataclass(frozen=True)
+class RuleSelection:
+    """Which rules to use: the arguments of `rules.loader.load_rules`."""
+
+    paths: tuple[Path, ...] = ()
+    precision: Precision = "real"
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

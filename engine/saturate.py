@@ -6,18 +6,11 @@ snapshot, and turns what comes back into an `EGraph`.
 
 from __future__ import annotations
 
-import os
-import pickle
 import queue
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..costmodels.types import TensorType
@@ -26,6 +19,7 @@ from .egraph import EClass, EGraph, ENode, RuleStatistics, Saturation
 from .encode import Encoding
 from .facts import write_facts
 from .messages import Job, Progress, Snapshot
+from .worker import Worker
 
 ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) explore)"
 """One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
@@ -40,7 +34,7 @@ class Budget:
 
     nodes: int = 200_000
     seconds: float = 30.0
-    iterations: int = 30
+    iterations: int = 200
 
 
 class UnsoundRuleError(RuleError):
@@ -65,55 +59,6 @@ def saturate(
     outcome = _Conversation(worker, job, progress).run()
     statistics = _statistics(outcome.progress, time.monotonic() - started)
     return _egraph(outcome.snapshot, encoding, labels.originals, statistics)
-
-
-class Worker:
-    """A process that has egglog's declarations loaded, or is at it; a context, good for one job."""
-
-    def __init__(self) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
-        self.folder = Path(self._temporary.name)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.saturation_worker", self._temporary.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        )
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End the process and remove its folder; harmless when it is gone already."""
-        self._process.kill()
-        self._process.wait()
-        self._temporary.cleanup()
-
-    def load(self, rules: str) -> None:
-        """Hand over the rules, an egglog program; to be called once, before the job."""
-        self._send(rules)
-
-    def _send(self, content: object) -> None:
-        assert self._process.stdin
-        with suppress(BrokenPipeError):  # what it died of is among its messages
-            pickle.dump(content, self._process.stdin)
-            self._process.stdin.flush()
-
-    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
-        """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
-        process = self._process
-        assert process.stdout
-        assert process.stderr
-        self._send(job)
-        try:
-            while True:
-                yield pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            yield "died", process.stderr.read().decode(errors="replace")
 
 
 @dataclass
@@ -173,6 +118,8 @@ class _Conversation:
         elif kind == "done":
             self.progress = content
             return True
+        elif kind == "refused":
+            raise content
         else:
             self._fail(content)
         return False

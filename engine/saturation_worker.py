@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ..errors import EqfuseError
 from ..rules.egglog_bindings import execute, load
-from ..rules.loader import prelude
-from .messages import Progress, Snapshot
+from ..rules.loader import load_rules, prelude
+from .messages import Progress, RuleSelection, Snapshot
 
 if TYPE_CHECKING:
     from .messages import Job
@@ -163,6 +164,13 @@ class _Reader:
         return known
 
 
+def _program(selection: RuleSelection) -> str:
+    rules = load_rules(
+        selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip
+    )
+    return rules.program
+
+
 def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
 
@@ -173,8 +181,10 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     run = _Run(folder, send)
     try:
         run.load("declarations", prelude())
-        run.load("rules", pickle.load(stdin))
+        run.load("rules", _program(pickle.load(stdin)))
         run.saturate(pickle.load(stdin))
+    except EqfuseError as error:
+        send("refused", error)
     except run.bindings.EggSmolError as error:
         send("error", str(error))
     except EOFError:

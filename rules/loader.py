@@ -75,6 +75,8 @@ def shipped_files() -> tuple[RuleFile, ...]:
 
 
 def _user_files(paths: Sequence[Path]) -> tuple[RuleFile, ...]:
+    if not paths:
+        return ()
     from .lint import require_clean  # lint needs this module
 
     found = rule_paths(paths)

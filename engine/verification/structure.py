@@ -18,7 +18,7 @@ from .skim import has_data
 RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
-SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size"})
+SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size", "EyeLike"})
 TRANSPARENT_OPERATORS = frozenset(
     {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
     | {"Transpose", "Expand", "Slice", "Concat", "Split"}

@@ -1,0 +1,64 @@
+"""The parent's side of the process that runs egglog. Light to import: a worker starts before all else does."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .messages import Job, RuleSelection
+
+
+class Worker:
+    """A process that has egglog's declarations loaded, or is at it; a context, good for one job."""
+
+    def __init__(self) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
+        self.folder = Path(self._temporary.name)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.saturation_worker", self._temporary.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process and remove its folder; harmless when it is gone already."""
+        self._process.kill()
+        self._process.wait()
+        self._temporary.cleanup()
+
+    def load(self, rules: RuleSelection) -> None:
+        """Say which rules to load; to be called once, before the job. What is wrong with them comes as a message."""
+        self._send(rules)
+
+    def _send(self, content: object) -> None:
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # what it died of is among its messages
+            pickle.dump(content, self._process.stdin)
+            self._process.stdin.flush()
+
+    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
+        """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
+        process = self._process
+        assert process.stdout
+        assert process.stderr
+        self._send(job)
+        try:
+            while True:
+                yield pickle.load(process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            yield "died", process.stderr.read().decode(errors="replace")
