@@ -24,6 +24,8 @@ from .worker import Worker
 ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) explore)"
 """One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
 CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
+_INTERNAL = ("analysis.", "settle.", "(")
+"""Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
 _GRACE = 1.0
 """Seconds a worker that is over its time limit gets to end its iteration by itself."""
 
@@ -135,7 +137,9 @@ class _Conversation:
 
 def _statistics(progress: Progress, seconds: float) -> Saturation:
     rules = [
-        RuleStatistics(name, matches, progress.seconds.get(name, 0.0)) for name, matches in progress.matches.items()
+        RuleStatistics(name, matches, progress.seconds.get(name, 0.0))
+        for name, matches in progress.matches.items()
+        if not name.startswith(_INTERNAL)
     ]
     return Saturation(
         stop_reason=progress.stop_reason,

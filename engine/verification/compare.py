@@ -145,7 +145,8 @@ def _compare_numbers(
     wanted, found = widened(expected), widened(actual)
     distance = distances(wanted, found)
     scale = np.maximum(np.abs(wanted), _SMALL_ELEMENT * _magnitude(wanted))
-    relative = np.divide(distance, scale, out=np.where(distance > 0, np.inf, 0.0), where=(scale > 0) & (distance > 0))
+    comparable = np.isfinite(distance) & (distance > 0) & (scale > 0)
+    relative = np.divide(distance, scale, out=np.where(distance > 0, np.inf, 0.0), where=comparable)
     allowed = tolerance.allowed(wanted, precision, spread) if precision else np.zeros(())
     finite = np.isfinite(distance)
     # Large integers may coincide once widened, so exact types are compared as they are.

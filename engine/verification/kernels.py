@@ -16,6 +16,7 @@ from onnx.reference.op_run import OpRun
 
 Array = NDArray[Any]
 
+
 @dataclass(frozen=True)
 class Windows:
     """The windows along one spatial axis of ``size`` elements: window i starts at ``i * stride - before``."""

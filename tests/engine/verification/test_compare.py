@@ -1,0 +1,103 @@
+"""Tolerances and comparisons."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from eqfuse.engine.verification.compare import Tolerance, compare, differs, spread_of
+
+DEFAULT = Tolerance()
+FLOATS = arrays(np.float32, st.integers(1, 20), elements=st.floats(width=32))
+
+
+@given(FLOATS)
+def test_everything_equals_itself(array: np.ndarray) -> None:
+    assert compare(array, array.copy(), DEFAULT).negligible
+
+
+@given(FLOATS, FLOATS)
+def test_equality_of_finite_values_does_not_depend_on_their_sign(one: np.ndarray, other: np.ndarray) -> None:
+    assert compare(one, other, DEFAULT).equal == compare(-one, -other, DEFAULT).equal
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "equal"),
+    [
+        ([np.nan, 1], [np.nan, 1], True),
+        ([np.inf, 1], [np.inf, 1], True),
+        ([np.inf, 1], [-np.inf, 1], False),
+        ([np.nan, 1], [0, 1], False),
+        ([1, 1], [np.nan, 1], False),
+        ([np.inf, 1], [3e38, 1], False),
+        ([0.0, 1], [-0.0, 1], True),
+    ],
+)
+def test_special_values(expected: list[float], actual: list[float], equal: bool) -> None:
+    one, other = np.array(expected, np.float32), np.array(actual, np.float32)
+    assert compare(one, other, DEFAULT).equal is equal
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fine", "wrong"),
+    [
+        (np.float64, 1e-10, 1e-6),
+        (np.float32, 1e-4, 1e-2),
+        (np.float16, 5e-3, 5e-2),
+        (ml_dtypes.bfloat16, 2e-2, 2e-1),
+    ],
+)
+def test_tolerance_follows_the_type(dtype: type, fine: float, wrong: float) -> None:
+    ones = np.ones(4).astype(dtype)
+    assert compare(ones, np.full(4, 1 + fine).astype(dtype), DEFAULT).equal
+    assert not compare(ones, np.full(4, 1 + wrong).astype(dtype), DEFAULT).equal
+
+
+def test_large_integers_are_exact() -> None:
+    assert not compare(np.array([2**60]), np.array([2**60 + 1]), DEFAULT).equal
+
+
+def test_text_is_exact() -> None:
+    assert not compare(np.array(["a"], object), np.array(["b"], object), DEFAULT).equal
+
+
+def test_type_and_shape_must_match() -> None:
+    assert "type" in compare(np.ones(2, np.float32), np.ones(2), DEFAULT).mismatch
+    assert "shape" in compare(np.ones(2), np.ones((2, 1)), DEFAULT).mismatch
+
+
+def test_scalars_have_distances() -> None:
+    assert compare(np.float32(1), np.float32(2), DEFAULT).max_abs == 1
+
+
+def test_coarse_computation_loosens_a_fine_output() -> None:
+    one, other = np.ones(4, np.float32), np.full(4, 1.005, np.float32)
+    assert not compare(one, other, DEFAULT).equal
+    assert compare(one, other, Tolerance(coarsest="float16")).equal
+
+
+def test_small_spread_tightens_the_tolerance() -> None:
+    one, other = np.full(4, 1, np.float32), np.full(4, 1.0001, np.float32)
+    assert compare(one, other, DEFAULT).equal
+    assert not compare(one, other, DEFAULT, spread=1e-4).equal
+
+
+def test_given_tolerance_ignores_the_spread() -> None:
+    one, other = np.full(4, 1, np.float32), np.full(4, 1.0001, np.float32)
+    assert compare(one, other, Tolerance(rtol=1e-3), spread=1e-4).equal
+
+
+def test_rounding_is_no_dependence() -> None:
+    one = np.ones(4, np.float32)
+    assert not differs(one, one + np.float32(1e-6), DEFAULT)
+    assert differs(one, one + np.float32(1e-3), DEFAULT)
+
+
+def test_spread_needs_floats_of_one_shape() -> None:
+    assert spread_of(np.arange(3), np.arange(3)) is None
+    assert spread_of(np.ones(3), np.ones(4)) is None
+    assert spread_of(np.zeros(4), np.full(4, 2.0)) == 2.0

@@ -1,0 +1,138 @@
+"""The float64 oracle: its kernels against ONNX Runtime, its widening, its judgements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from eqfuse.engine.verification.oracle import Oracle, judge, widen
+from eqfuse.engine.verification.run import OnnxRuntime
+from eqfuse.engine.verification.source import open_source
+
+from .models import convnet, model, normal, value
+
+POOLINGS: list[dict[str, Any]] = [
+    {"kernel_shape": [2, 3], "strides": [2, 1]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 0], "ceil_mode": 1},
+    {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [2, 2], "strides": [3, 2], "dilations": [2, 3], "pads": [1, 0, 1, 1]},
+    {"kernel_shape": [40, 40], "strides": [40, 40], "ceil_mode": 1},
+]
+CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((5, 4, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
+    ((6, 2, 3, 2), {"group": 2, "dilations": [2, 1]}),
+    ((8, 1, 3, 3), {"group": 4, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+]
+
+
+def assert_oracle_agrees(original: onnx.ModelProto) -> None:
+    feeds = {"x": normal(2, 4, 9, 10)}
+    with open_source(original, "original") as source:
+        exact, single = Oracle(source).run(feeds)["y"], OnnxRuntime(source).run(feeds)["y"]
+    assert exact.dtype == np.float64
+    np.testing.assert_allclose(exact, single, rtol=1e-4, atol=1e-5)
+
+
+def pooling(operator: str, **attributes: Any) -> onnx.ModelProto:
+    node = helper.make_node(operator, ["x"], ["y"], **attributes)
+    return model([node], [value("x", [2, 4, 9, 10])], ["y"], opset=19, ir_version=9)
+
+
+@pytest.mark.parametrize("attributes", POOLINGS, ids=str)
+def test_max_pool(attributes: dict[str, Any]) -> None:
+    assert_oracle_agrees(pooling("MaxPool", **attributes))
+
+
+@pytest.mark.parametrize("count_include_pad", [0, 1])
+@pytest.mark.parametrize("attributes", POOLINGS, ids=str)
+def test_average_pool(attributes: dict[str, Any], count_include_pad: int) -> None:
+    assert_oracle_agrees(pooling("AveragePool", **attributes, count_include_pad=count_include_pad))
+
+
+@pytest.mark.parametrize(("shape", "attributes"), CONVOLUTIONS, ids=str)
+def test_conv(shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **attributes)
+    weights = {"w": normal(*shape), "b": normal(shape[0])}
+    assert_oracle_agrees(model([node], [value("x", [2, 4, 9, 10])], ["y"], weights))
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_softmax_follows_its_version(opset: int) -> None:
+    node = helper.make_node("Softmax", ["x"], ["y"])
+    assert_oracle_agrees(model([node], [value("x", [2, 4, 9, 10])], ["y"], opset=opset))
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_batch_normalization_is_for_inference(opset: int) -> None:
+    node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])
+    weights = {name: abs(normal(4, seed=seed)) + 0.1 for seed, name in enumerate("sbmv")}
+    assert_oracle_agrees(model([node], [value("x", [2, 4, 9, 10])], ["y"], weights, opset=opset))
+
+
+def test_erf_is_double() -> None:
+    original = model([helper.make_node("Erf", ["x"], ["y"])], [value("x", [3])], ["y"])
+    with open_source(original, "original") as source:
+        found = Oracle(source).run({"x": np.array([0.25], np.float32)})["y"]
+    assert abs(found[0] - 0.27632639016823696) < 1e-15
+
+
+def test_widening_reaches_weights_constants_casts_and_bodies() -> None:
+    body = helper.make_graph([helper.make_node("Constant", [], ["c"], value_float=0.5)], "body", [], [value("c", None)])
+    nodes = [
+        helper.make_node("Cast", ["x"], ["d"], to=TensorProto.FLOAT),
+        helper.make_node("If", ["flag"], ["e"], then_branch=body, else_branch=body),
+        helper.make_node("Sum", ["d", "e", "w"], ["y"]),
+    ]
+    original = model(nodes, [value("x", [2])], ["y"], {"w": normal(2), "flag": np.asarray(True)})
+    widen(original)
+    assert numpy_helper.to_array(original.graph.initializer[0]).dtype == np.float64
+    assert original.graph.node[0].attribute[0].i == TensorProto.DOUBLE
+    constant = original.graph.node[1].attribute[0].g.node[0].attribute[0]
+    assert numpy_helper.to_array(constant.t).dtype == np.float64
+
+
+def test_values_of_the_oracle_are_nearer_than_rounding(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(convnet(), path)
+    feeds = {"x": normal(1, 3, 8, 8)}
+    with open_source(path, "original") as source:
+        exact, single = Oracle(source).run(feeds)["y"], OnnxRuntime(source).run(feeds)["y"]
+    assert 0 < np.abs(exact - single).max() < 1e-4
+
+
+EXACT = np.linspace(-1, 1, 101)
+ORIGINAL = (EXACT + 1e-5 * np.sin(50 * EXACT)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "acquitted", "convicted"),
+    [(0.0, True, False), (3e-5, True, False), (8e-5, False, False), (2e-4, False, True)],
+)
+def test_verdict_follows_the_error(error: float, acquitted: bool, convicted: bool) -> None:
+    candidate = (EXACT + error * np.cos(50 * EXACT)).astype(np.float32)
+    judgement = judge(EXACT, ORIGINAL, candidate, spread=1.0)
+    assert (judgement.acquitted, judgement.convicted) == (acquitted, convicted)
+
+
+def test_original_that_is_noise_proves_nothing() -> None:
+    judgement = judge(EXACT, ORIGINAL, ORIGINAL[::-1], spread=1e-5)
+    assert (judgement.acquitted, judgement.convicted) == (False, False)
+
+
+def test_new_nan_is_never_acquitted() -> None:
+    candidate = ORIGINAL.copy()
+    candidate[3] = np.nan
+    assert not judge(EXACT, ORIGINAL, candidate, spread=1.0).acquitted
+
+
+def test_overflow_of_the_original_is_no_measure() -> None:
+    original = ORIGINAL.copy()
+    original[3] = np.inf
+    assert judge(EXACT, original, ORIGINAL, spread=1.0).acquitted

@@ -1,0 +1,286 @@
+"""Verdicts of the whole verification on small models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from onnx import TensorProto, helper
+from onnx.backend.test import __file__ as backend_tests
+
+from eqfuse.engine.verification import verify
+from eqfuse.errors import UsageError
+
+from .models import convnet, convnet_weights, folded_convnet, model, normal, value
+
+LIGHT_MODELS = Path(backend_tests).parent / "data" / "light"
+
+
+def unary(operator: str, element_type: int = TensorProto.FLOAT, **attributes: object) -> onnx.ModelProto:
+    node = helper.make_node(operator, ["x"], ["y"], **attributes)
+    return model([node], [value("x", [4, 6], element_type)], ["y"])
+
+
+def test_a_model_equals_itself() -> None:
+    verdict = verify(convnet(), convnet())
+    assert (verdict.status, verdict.reason, verdict.outputs[0].max_abs) == ("passed", "", 0.0)
+
+
+def test_folded_batch_normalization_passes() -> None:
+    verdict = verify(convnet(), folded_convnet())
+    assert verdict.status == "passed"
+    assert verdict.outputs[0].max_abs > 0
+
+
+def test_reordered_sum_passes() -> None:
+    inputs = [value(name, [64, 64]) for name in "abc"]
+    left = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Add", ["s", "c"], ["y"])]
+    right = [helper.make_node("Add", ["b", "c"], ["s2"]), helper.make_node("Add", ["a", "s2"], ["y"])]
+    verdict = verify(model(left, inputs, ["y"]), model(right, inputs, ["y"]))
+    assert verdict.status == "passed"
+
+
+def test_weights_off_by_one_percent_fail_and_name_the_tensor() -> None:
+    candidate = convnet({"mw": convnet_weights()["mw"] * np.float32(1.01)})
+    verdict = verify(convnet(), candidate)
+    assert (verdict.status, verdict.first_divergent) == ("failed", "y")
+
+
+@pytest.mark.parametrize("name", ["cw", "mw"])
+def test_one_weight_off_by_one_percent_fails(name: str) -> None:
+    weight = convnet_weights()[name].copy()
+    weight.reshape(-1)[0] *= np.float32(1.01)
+    assert verify(convnet(), convnet({name: weight})).first_divergent == {"cw": "c", "mw": "y"}[name]
+
+
+def test_epsilon_ten_times_too_large_fails_and_names_the_normalization() -> None:
+    verdict = verify(convnet(), convnet(epsilon=1e-4))
+    assert (verdict.status, verdict.first_divergent) == ("failed", "b")
+
+
+def test_other_permutation_fails_and_names_the_transpose() -> None:
+    verdict = verify(convnet(), convnet(perm=(0, 3, 2, 1)))
+    assert (verdict.status, verdict.first_divergent) == ("failed", "t")
+
+
+def test_given_tolerance_is_final() -> None:
+    assert verify(convnet(), convnet(epsilon=1e-4), rtol=1e-2, atol=1e-2).status == "passed"
+    assert verify(convnet(), folded_convnet(), rtol=0, atol=0).status == "failed"
+
+
+def test_without_the_oracle_the_tolerance_decides() -> None:
+    assert verify(convnet(), convnet(epsilon=1.1e-5), precise=False).status == "passed"
+
+
+def test_cancellation_is_acquitted_by_the_oracle() -> None:
+    """(30000 x + y) - 30000 x keeps few digits of y in single, and others when 30000 x is 3 x times 10000."""
+    inputs = [value("x", [32, 32]), value("y", [32, 32])]
+    weights = {"k": np.float32(3e4), "a": np.float32(3), "b": np.float32(1e4)}
+    product = helper.make_node("Mul", ["x", "k"], ["m"])
+    split = [helper.make_node("Mul", ["x", "a"], ["n"]), helper.make_node("Mul", ["n", "b"], ["p"])]
+    added = helper.make_node("Add", ["m", "y"], ["s"])
+    original = model([product, added, helper.make_node("Sub", ["s", "m"], ["z"])], inputs, ["z"], weights)
+    candidate = model([product, *split, added, helper.make_node("Sub", ["s", "p"], ["z"])], inputs, ["z"], weights)
+    assert verify(original, candidate, precise=False).status == "failed"
+    verdict = verify(original, candidate)
+    assert verdict.status == "passed"
+    assert "against float64" in verdict.outputs[0].note
+
+
+@pytest.mark.parametrize("name", ["light_squeezenet", "light_shufflenet"])
+def test_outputs_that_ignore_the_inputs_prove_nothing(name: str) -> None:
+    path = LIGHT_MODELS / f"{name}.onnx"
+    verdict = verify(path, path)
+    assert verdict.status == "not verifiable"
+    assert not verdict.outputs[0].depends_on_inputs
+
+
+def test_saturated_output_proves_nothing() -> None:
+    nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
+    original = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1e8)})
+    verdict = verify(original, original)
+    assert verdict.status == "not verifiable"
+    assert "saturated" in verdict.reason
+
+
+def test_saturation_that_smaller_inputs_avoid_is_avoided() -> None:
+    nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
+    original = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1e3)})
+    candidate = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1.01e3)})
+    assert verify(original, original).status == "passed"
+    assert verify(original, candidate).status == "failed"
+
+
+def test_nearly_uniform_softmax_is_compared_on_what_varies() -> None:
+    nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
+    original = model(nodes, [value("x", [4, 500])], ["y"], {"k": np.float32(1e-3)})
+    candidate = model(nodes, [value("x", [4, 500])], ["y"], {"k": np.float32(1.05e-3)})
+    assert verify(original, candidate, precise=False).status == "failed"
+
+
+def test_model_without_inputs_is_compared() -> None:
+    nodes = [helper.make_node("Exp", ["w"], ["y"])]
+    one, other = ({"w": np.full(3, number, np.float32)} for number in (1.0, 2.0))
+    assert verify(model(nodes, [], ["y"], one), model(nodes, [], ["y"], one)).status == "passed"
+    assert verify(model(nodes, [], ["y"], one), model(nodes, [], ["y"], other)).status == "failed"
+
+
+def test_shape_output_may_stay_the_same() -> None:
+    verdict = verify(unary("Shape"), unary("Shape"))
+    assert (verdict.status, verdict.outputs[0].depends_on_inputs) == ("passed", False)
+    assert "does not depend on input values" in verdict.reason
+
+
+def test_integer_output_is_exact() -> None:
+    cast = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Cast", ["m"], ["y"], to=TensorProto.INT64)]
+    original = model(cast, [value("x", [64])], ["y"], {"k": np.float32(1e4)})
+    candidate = model(cast, [value("x", [64])], ["y"], {"k": np.float32(1.0001e4)})
+    assert verify(original, candidate).status == "failed"
+
+
+@pytest.mark.parametrize("operator", ["RandomNormalLike", "RandomUniformLike", "Bernoulli"])
+def test_random_output_is_not_compared(operator: str) -> None:
+    nodes = [helper.make_node(operator, ["x"], ["r"]), helper.make_node("Add", ["r", "x"], ["y"])]
+    original = model(nodes, [value("x", [4, 6])], ["y"])
+    verdict = verify(original, original)
+    assert verdict.status == "not verifiable"
+    assert "random" in verdict.outputs[0].note
+
+
+def test_random_output_does_not_spoil_the_others() -> None:
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("Relu", ["x"], ["y"])]
+    original = model(nodes, [value("x", [4, 6])], ["r", "y"])
+    assert verify(original, original).status == "passed"
+
+
+@pytest.mark.parametrize(("training", "status"), [(True, "not verifiable"), (False, "passed")])
+def test_dropout_is_random_only_in_training(training: bool, status: str) -> None:
+    node = helper.make_node("Dropout", ["x", "ratio", "mode"], ["y"])
+    original = model([node], [value("x", [8, 8])], ["y"], {"ratio": np.float32(0.5), "mode": np.asarray(training)})
+    assert verify(original, original).status == status
+
+
+def test_unknown_operator_is_unsupported() -> None:
+    original = model([helper.make_node("Nonsense", ["x"], ["y"], domain="nowhere")], [value("x", [2])], ["y"])
+    original.opset_import.append(helper.make_opsetid("nowhere", 1))
+    verdict = verify(original, original)
+    assert verdict.status == "unsupported"
+    assert "nothing was verified" in verdict.reason
+
+
+def test_type_that_only_the_reference_runs_is_verified() -> None:
+    original = unary("Sin", TensorProto.BFLOAT16)
+    assert verify(original, original).status == "passed"
+
+
+@pytest.mark.parametrize(
+    "element_type", [TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.STRING]
+)
+def test_element_types(element_type: int) -> None:
+    original = unary("Identity", element_type)
+    assert verify(original, original).status == "passed"
+
+
+def test_sequences_are_compared_item_by_item() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2, 3])
+    output = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    original = model([helper.make_node("SequenceInsert", ["s", "x"], ["y"])], [sequence, value("x", [2, 3])], [output])
+    nodes = [helper.make_node("SequenceInsert", ["s", "x", "at"], ["y"])]
+    candidate = model(nodes, [sequence, value("x", [2, 3])], [output], {"at": np.int64(0)})
+    assert verify(original, original).status == "passed"
+    assert verify(original, candidate).status == "failed"
+
+
+def test_candidate_that_does_not_run_fails() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    inputs = [value("x", ["n", 4])]
+    verdict = verify(model(nodes, inputs, ["y"], {"w": normal(4, 3)}), model(nodes, inputs, ["y"], {"w": normal(5, 3)}))
+    assert verdict.status == "failed"
+    assert "does not run" in verdict.reason
+
+
+def test_frozen_dimension_is_found() -> None:
+    inputs = [value("x", ["n", 4])]
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    original = model(nodes, inputs, ["y"], {"shape": np.array([-1, 2])})
+    candidate = model(nodes, inputs, ["y"], {"shape": np.array([4, 2])})
+    verdict = verify(original, candidate)
+    assert verdict.status == "failed"
+    assert "n=3" in verdict.reason
+
+
+def test_missing_output_fails() -> None:
+    verdict = verify(unary("Relu"), model([helper.make_node("Relu", ["x"], ["z"])], [value("x", [4, 6])], ["z"]))
+    assert verdict.status == "failed"
+    assert "outputs" in verdict.reason
+
+
+def test_initializers_listed_as_inputs_are_not_fed() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    inputs = [value("x", [3, 4]), value("w", [4, 2])]
+    old = model(nodes, inputs, ["y"], {"w": normal(4, 2)}, opset=9, ir_version=3)
+    new = model(nodes, inputs[:1], ["y"], {"w": normal(4, 2)}, opset=9)
+    assert verify(old, new).status == "passed"
+
+
+def test_user_inputs_are_used_and_still_varied() -> None:
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["y"])]
+    original = model(nodes, [value("ids", ["n"], TensorProto.INT64)], ["y"], {"table": normal(100, 4)})
+    changed = normal(100, 4)
+    changed[42] += 1
+    candidate = model(nodes, [value("ids", ["n"], TensorProto.INT64)], ["y"], {"table": changed})
+    assert verify(original, candidate, user_inputs={"ids": np.array([1, 2, 3])}).status == "passed"
+    assert verify(original, candidate, user_inputs={"ids": np.array([1, 42, 3])}).status == "failed"
+
+
+def test_given_shape_is_used() -> None:
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0), helper.make_node("Shape", ["x"], ["z"])]
+    original = model(nodes, [value("x", ["n", "m"])], ["y", "z"], {"axes": np.array([1])})
+    assert verify(original, original, shapes={"x": (3, 17)}).status == "passed"
+
+
+def test_unknown_input_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no input 'q'"):
+        verify(unary("Relu"), unary("Relu"), shapes={"q": (1,)})
+
+
+def test_shape_of_another_rank_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="2 dims"):
+        verify(unary("Relu"), unary("Relu"), shapes={"x": (1,)})
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a model", b"\x3a\xff\xff\xff\x0f"])
+def test_file_that_is_no_model_is_a_usage_error(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "broken.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"broken\.onnx"):
+        verify(path, unary("Relu"))
+
+
+def test_external_data_is_read_from_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert verify(path, folded_convnet()).status == "passed"
+    assert verify(path, convnet(epsilon=1e-3)).first_divergent == "b"
+
+
+def test_ir_model_is_accepted() -> None:
+    candidate = onnx_ir.from_proto(convnet())
+    assert verify(convnet(), candidate).status == "passed"
+
+
+def test_verdict_is_json() -> None:
+    verdict = verify(unary("Relu"), unary("Abs"))
+    loaded = json.loads(json.dumps(verdict.as_dict(), allow_nan=False))
+    assert loaded["status"] == "failed"
+    assert loaded["summary"] == verdict.summary
+
+
+def test_same_seed_gives_the_same_figures() -> None:
+    runs = [verify(convnet(), folded_convnet(), seed=5).outputs for _ in range(2)]
+    assert runs[0] == runs[1]
