@@ -20,7 +20,7 @@ from .constants import Array, uniform_element
 from .egraph import EGraph, Selection
 from .emit import Emission, emission
 from .encode import OPAQUE, Encoding
-from .folding import FOLD, Folder, absent_class, new_tensor
+from .folding import FOLD, Folder, new_tensor
 from .inference import Knowledge
 from .model import Model
 from .nodes import body_graphs, has_body
@@ -186,7 +186,7 @@ class _Decoder:
         types = tuple(self.egraph.classes[c].type for c in step.operands)
         symbols = {number: name for name, number in self.encoding.symbols.items()}
         output = self.egraph.classes[step.owner].type
-        spec = emission(step.node, types, output, self.source.opset, symbols, absent_class(self.egraph))
+        spec = emission(step.node, types, output, self.source.opset, symbols, self.egraph.absent)
         if spec is None:
             raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
         return spec

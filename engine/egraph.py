@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..costmodels.types import TensorType
 
@@ -71,6 +72,11 @@ class EGraph:
     terms: Mapping[int, int]
     roots: tuple[int, ...]
     saturation: Saturation
+
+    @cached_property
+    def absent(self) -> int:
+        """The class of (Absent), -1 where the e-graph has none."""
+        return next((i for i, c in enumerate(self.classes) if any(n.op == "Absent" for n in c.nodes)), -1)
 
     @property
     def enodes(self) -> int:

@@ -130,6 +130,8 @@ class _Encoder:
             return
         term = self._filled(node)
         if term is None:
+            term = self._sum(node)
+        if term is None:
             call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
             term = self.opaque(node) if call is None else self.call(node, call)
         self.nodes[node] = term
@@ -187,6 +189,14 @@ class _Encoder:
     def uniform_of(self, value: ir.Value) -> float | None:
         array = self.knowledge.constants.get(value.name or "")
         return None if array is None else uniform_value(array)
+
+    def _sum(self, node: ir.Node) -> int | None:
+        """A Sum of two is an Add."""
+        if node.op_type != "Sum" or not is_standard(node) or len(node.inputs) != 2:
+            return None
+        term = self.term("Add", (), (self.operand(i.name if i else None) for i in node.inputs))
+        self.bind(node.outputs[0].name, term)
+        return term
 
     def _filled(self, node: ir.Node) -> int | None:
         """A ConstantOfShape of known shape, however large, is one ``Full``."""

@@ -80,7 +80,7 @@ class Folder:
     def _users(self) -> tuple[dict[int, list[tuple[int, int]]], dict[tuple[int, int], int]]:
         users: dict[int, list[tuple[int, int]]] = {}
         missing: dict[tuple[int, int], int] = {}
-        absent = self.absent
+        absent = self.egraph.absent
         for owner, class_ in enumerate(self.egraph.classes):
             if not class_.constant and owner != absent:
                 continue
@@ -92,11 +92,6 @@ class Folder:
                 for child in children:
                     users.setdefault(child, []).append((owner, index))
         return users, missing
-
-    @property
-    def absent(self) -> int:
-        """The class of (Absent), -1 where the e-graph has none."""
-        return absent_class(self.egraph)
 
     def _is_usable(self, owner: int, node: ENode) -> bool:
         if node.op in _LEAVES or node.op == "Out":
@@ -111,7 +106,7 @@ class Folder:
 
     def _emission(self, owner: int, node: ENode) -> Emission | None:
         types = tuple(self.egraph.classes[c].type for c in node.children)
-        return emission(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.absent)
+        return emission(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.egraph.absent)
 
     def _postorder(self, wanted: Iterable[int], chosen: Mapping[int, ENode]) -> list[int]:
         done: dict[int, None] = {}
@@ -184,11 +179,6 @@ class Folder:
         type_ = self.egraph.classes[owner].type
         assert type_ is not None
         return np.dtype(dtype_of(type_.dtype).numpy())
-
-
-def absent_class(egraph: EGraph) -> int:
-    """The class of (Absent), -1 where the e-graph has none."""
-    return next((i for i, c in enumerate(egraph.classes) if c.nodes and c.nodes[0].op == "Absent"), -1)
 
 
 def _name(owner: int) -> str:

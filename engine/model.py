@@ -88,7 +88,7 @@ class Model:
                 tensors[node.outputs[0].name] = tensor
         return tensors
 
-    @property
+    @cached_property
     def overridable_initializers(self) -> frozenset[str]:
         """Initializers that are also graph inputs: defaults that a caller may replace.
 

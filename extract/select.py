@@ -8,10 +8,10 @@ from typing import Literal
 
 from ..costmodels.model import CostModel
 from ..costmodels.types import TensorType
-from ..engine.egraph import EGraph, ENode, Selection
+from ..engine.egraph import EClass, EGraph, ENode, Selection
 from ..engine.emit import emission
 from ..engine.encode import Encoding, opaque_type
-from ..engine.folding import FOLD, absent_class, is_foldable_class
+from ..engine.folding import FOLD, is_foldable_class
 from ..engine.plan import Origins
 from ..rules.signatures import operators
 from .problem import Candidate, Problem
@@ -25,10 +25,22 @@ _FILL_BYTES = 128
 
 @dataclass(frozen=True)
 class Pricing:
-    """What decides between e-nodes: the cost model, and a price per stored byte that keeps files from growing."""
+    """What decides between e-nodes: the cost model, and a price per stored byte that keeps files from growing.
+
+    Constants of fewer bytes than `free_below`, and those of one value, cost nothing: where many layers share one, its
+    price would tie their otherwise independent choices together.
+    """
 
     model: CostModel
     per_byte: float
+    free_below: int = 4096
+
+    def storage(self, class_: EClass) -> float:
+        """The price of storing a constant."""
+        size = class_.type.bytes() if class_.type is not None else 0
+        if class_.uniform is not None:
+            size = min(size, _FILL_BYTES)
+        return 0.0 if size < self.free_below else size * self.per_byte
 
     @staticmethod
     def of(model: CostModel) -> Pricing:
@@ -38,8 +50,8 @@ class Pricing:
         return Pricing(model, launch / 2**20)
 
     def stricter(self) -> Pricing:
-        """A hundred times the price per byte."""
-        return Pricing(self.model, 100 * self.per_byte)
+        """A hundred times the price per byte, and for every one."""
+        return Pricing(self.model, 100 * self.per_byte, free_below=0)
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class _Pricer:
     def __init__(self, egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing) -> None:
         self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
         self.symbols = {number: name for name, number in encoding.symbols.items()}
-        self.absent = absent_class(egraph)
+        self.absent = egraph.absent
         self.prices: dict[tuple[object, ...], float | None] = {}
         self.concats = {
             (owner, node.attributes[0])
@@ -68,9 +80,8 @@ class _Pricer:
         class_ = self.egraph.classes[owner]
         found: list[tuple[ENode, float]] = []
         foldable = is_foldable_class(self.egraph, owner)
-        if foldable and class_.type is not None:
-            stored = class_.type.bytes() if class_.uniform is None else min(class_.type.bytes(), _FILL_BYTES)
-            found.append((FOLD, stored * self.pricing.per_byte))
+        if foldable:
+            found.append((FOLD, self.pricing.storage(class_)))
         for node in class_.nodes:
             if foldable and (node.op in _STORED or not self._is_original(owner, node)):
                 continue
