@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from .costmodels.device import load_device
 from .costmodels.model import cost_model
-from .engine.decode import decode
+from .engine.decode import decode, drop_annotations
 from .engine.egraph import EGraph, Saturation, Selection
 from .engine.encode import Encoding, encode
 from .engine.inference import Knowledge, infer
@@ -145,6 +145,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: _Clock, work
     with clock.phase("summarize"):
         before = summarize(model, knowledge, model_price)
         after = summarize(result, knowledge_of_result(result, knowledge), model_price)
+        drop_annotations(result, model)
     verification = None
     if options.verify:
         with clock.phase("verify"):

@@ -75,8 +75,8 @@ def _is_float(array: Array) -> bool:
 
 
 def uniform_element(array: Array) -> Any | None:
-    """The element that a large constant consists of; None where elements differ."""
-    if array.size < 1024 or array.dtype.kind not in "fiub":
+    """The element that a constant of some size consists of; None where elements differ."""
+    if array.size < 32 or array.dtype.kind not in "fiub":
         return None
     first = array.flat[0]
     if not any(array.strides):

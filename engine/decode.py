@@ -27,7 +27,7 @@ from .nodes import body_graphs, has_body
 from .plan import Step, is_value, origins, steps
 from .typing import dtype_of
 
-_FILL_FROM = 1024
+_FILL_FROM = 256
 """Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
 
 
@@ -289,3 +289,13 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     decoder.finish(egraph.roots)
     return Model(decoder.target)
 
+
+
+def drop_annotations(result: Model, original: Model) -> None:
+    """Forget the types of intermediate values where the original carried none either: they only make files larger."""
+    if any(o.shape is not None for n in original.graph for o in n.outputs if not o.is_graph_output()):
+        return
+    for node in result.graph:
+        for output in node.outputs:
+            if not output.is_graph_output():
+                output.type = output.shape = None
