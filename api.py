@@ -59,6 +59,11 @@ class Options:
     rtol: float | None = None
     seed: int = 0
 
+    @property
+    def selection(self) -> RuleSelection:
+        """Which rules to use."""
+        return RuleSelection(self.rules, self.precision, self.only, self.skip)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -124,14 +129,13 @@ def run(
     observer: Observer | None = None,
     worker: Worker | None = None,
 ) -> Result:
-    """`optimize` with its options in one object, and a worker that may have been started before."""
-    with worker or Worker() as started:  # loads egglog's declarations while the model is read
+    """`optimize` with its options in one object, and a worker that may have been started before with their rules."""
+    with worker or Worker(options.selection) as started:  # loads the rules while the model is read
         return _run(source, output, options, _Clock(observer), started)
 
 
 def _run(source: Any, output: Path | None, options: Options, clock: _Clock, worker: Worker) -> Result:
     with clock.phase("read"):
-        worker.load(RuleSelection(options.rules, options.precision, options.only, options.skip))
         model = _read(source, output, options)
         model_price = cost_model(options.cost, load_device(options.device))
     with clock.phase("infer"):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from ..api import Result, run
+from ..engine.messages import RuleSelection
+from ..engine.worker import Worker
 from ..errors import UsageError
-from . import render
-from .options import options_of
 
 BUDGET_HIT = 5
 
@@ -21,14 +18,20 @@ def optimize(arguments: argparse.Namespace) -> int:
     """Optimise, report, and say by the exit code whether a budget was hit."""
     output = _output(arguments)
     progress = _Progress(quiet=arguments.quiet or arguments.json)
-    try:
-        result = run(arguments.model, output, options_of(arguments, verify=arguments.verify), progress)
-    finally:
-        progress.end()
-    if arguments.json:
-        render.print_json(as_dict(result))
-    elif not arguments.quiet:
-        report(arguments.model, result, everything=arguments.verbose > 0)
+    rules = RuleSelection(
+        tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip)
+    )
+    with Worker(rules) as worker:  # loads them while the imports below take their time
+        from ..api import run
+        from .options import options_of
+        from .report import print_report
+
+        try:
+            options = options_of(arguments, verify=arguments.verify)
+            result = run(arguments.model, output, options, progress, worker)
+        finally:
+            progress.end()
+    print_report(arguments, result)
     return BUDGET_HIT if result.budget_hit else 0
 
 
@@ -54,61 +57,3 @@ class _Progress:
     def end(self) -> None:
         if self.live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def report(model: Path, result: Result, *, everything: bool) -> None:
-    """The summary table."""
-    render.table(str(model), ("", "before", "after", "change"), list(render.summary_rows(result.before, result.after)))
-    rows = render.operator_rows(result.before.operators, result.after.operators)
-    shown = rows if everything else [r for r in rows if r[3] != "="]
-    if shown:
-        render.table("layers by operator", ("operator", "before", "after", "change"), list(shown))
-    fired = [r for r in result.saturation.rules if r.matches and not r.name.startswith(("analysis.", "("))]
-    top = fired if everything else fired[:10]
-    if top:
-        title = f"rules that matched ({len(top)} of {len(fired)})"
-        rules = [(r.name, str(r.matches), render.seconds(r.seconds)) for r in top]
-        render.table(title, ("rule", "matches", "time"), list(rules))
-    for line in _closing(result):
-        print(line)
-
-
-def _closing(result: Result) -> list[str]:
-    saturation, extraction = result.saturation, result.extraction
-    gap = f"within {100 * extraction.gap:.2g} % of the optimum"
-    proof = "proven optimal" if extraction.status == "optimal" else gap
-    lines = [
-        f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
-        f"{result.classes} e-classes, {result.enodes} e-nodes",
-        f"extraction: {proof}",
-        f"verification: {result.verification.summary if result.verification else 'not asked for'}",
-        "time: " + ", ".join(f"{name} {render.seconds(s)}" for name, s in result.phases.items()),
-    ]
-    return [*lines, f"written: {result.path}"] if result.path else lines
-
-
-def as_dict(result: Result) -> dict[str, Any]:
-    """The result as plain data."""
-    saturation, extraction = result.saturation, result.extraction
-    return {
-        "output": str(result.path) if result.path else None,
-        "before": result.before.as_dict(),
-        "after": result.after.as_dict(),
-        "saturation": {
-            "stop_reason": saturation.stop_reason,
-            "iterations": saturation.iterations,
-            "growth": list(saturation.growth),
-            "classes": result.classes,
-            "enodes": result.enodes,
-            "rules": [asdict(r) for r in saturation.rules if r.matches],
-        },
-        "extraction": {
-            "status": extraction.status,
-            "cost": extraction.cost,
-            "lower_bound": extraction.lower_bound,
-            "gap": extraction.gap,
-        },
-        "verification": result.verification.as_dict() if result.verification else None,
-        "seconds": dict(result.phases),
-        "budget_hit": result.budget_hit,
-    }

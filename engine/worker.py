@@ -16,9 +16,12 @@ from .messages import Job, RuleSelection
 
 
 class Worker:
-    """A process that has egglog's declarations loaded, or is at it; a context, good for one job."""
+    """A process that has egglog's declarations and the selected rules loaded, or is at it; a context, good for one job.
 
-    def __init__(self) -> None:
+    What is wrong with the rules comes as a message once there is a job.
+    """
+
+    def __init__(self, rules: RuleSelection) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
         self.folder = Path(self._temporary.name)
         self._process = subprocess.Popen(
@@ -28,6 +31,7 @@ class Worker:
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         )
+        self._send(rules)
 
     def __enter__(self) -> Worker:
         return self
@@ -40,10 +44,6 @@ class Worker:
         self._process.kill()
         self._process.wait()
         self._temporary.cleanup()
-
-    def load(self, rules: RuleSelection) -> None:
-        """Say which rules to load; to be called once, before the job. What is wrong with them comes as a message."""
-        self._send(rules)
 
     def _send(self, content: object) -> None:
         assert self._process.stdin
