@@ -91,12 +91,15 @@ class _Decoder:
 
     def constant(self, owner: int) -> ir.Value:
         """The initializer of a constant class: the model's own where it has one."""
-        for name in self.names.get(owner, ()):
-            if name in self.source.stored:
-                return self.graph.initializers.get(name) or self.initializer(name, self.source.stored[name])
-        array = self.constants[owner]
+        names = self.names.get(owner, ())
         outputs = {o.name for o in self.graph.outputs}
-        name = next((n for n in self.names.get(owner, ()) if n not in outputs), None) or self.fresh("folded")
+        name = next((n for n in names if n not in outputs), None) or self.fresh("folded")
+        for stored in names:
+            if stored in self.graph.initializers and stored in self.source.stored:
+                return self.graph.initializers[stored]
+            if stored in self.source.stored:
+                return self.initializer(name, self.source.stored[stored])
+        array = self.constants[owner]
         element = uniform_element(array) if array.nbytes >= _FILL_FROM else None
         return self.initializer(name, array) if element is None else self.fill(name, array, element)
 
