@@ -156,7 +156,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: _Clock, work
             verification = _verify(model, result, options)
     if output is not None:
         with clock.phase("write"):
-            result = write(result, output)
+            result = write(result, output, external=model.has_external_data)
     return Result(
         model=result.ir,
         path=result.path,

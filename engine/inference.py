@@ -118,6 +118,8 @@ class _Skeleton:
         proto = self._with(constants)
         for output, value in zip(proto.graph.output, self._model.graph.outputs, strict=True):
             output.CopyFrom(serde.serialize_value(value))
+        for value_info in (*proto.graph.input, *proto.graph.output):
+            _allow_unknown_rank(value_info)
         try:
             onnx.checker.check_model(proto)
         except Exception as error:
@@ -132,6 +134,12 @@ class _Skeleton:
         types |= self._weight_types
         types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
         return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _allow_unknown_rank(value: onnx.ValueInfoProto) -> None:
+    """The checker insists on a shape where runtimes do not, and never looks at it."""
+    if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+        value.type.tensor_type.shape.SetInParent()
 
 
 def _typed_input(name: str, tensor: ir.TensorProtocol) -> onnx.ValueInfoProto:

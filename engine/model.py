@@ -178,16 +178,16 @@ def external_name(path: Path) -> str:
     return f"{path.name}.data"
 
 
-def write(model: Model, path: str | os.PathLike[str]) -> Model:
+def write(model: Model, path: str | os.PathLike[str], *, external: bool = False) -> Model:
     """Write a model so that `path` holds either the whole result or what it held before.
 
-    Weights go to ``<name>.data`` beside it where the source had external data or one file cannot hold them.
+    Weights go to ``<name>.data`` beside it where `external` asks for it or one file cannot hold them.
     Returns the same model with its new path. Raises ModelError on an unusable destination or a full disk.
     """
     path = Path(path)
     check_destination(path)
     with _staging(path) as folder:
-        external = model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
+        external = external or model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
         staged = Path(folder) / path.name
         try:
             ir.save(model.ir, staged, external_data=external_name(path) if external else None)
