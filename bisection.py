@@ -1,4 +1,4 @@
-"""Finding the rule that makes verification fail, by halving the set of rules."""
+"""Finding the rule that makes a run fail, by halving the set of rules."""
 
 from __future__ import annotations
 
@@ -7,38 +7,54 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .api import Options, run
-from .engine.saturate import UnsoundRuleError
-from .errors import EqfuseError, VerificationError
-from .rules.loader import load_rules
+from .errors import EqfuseError
+from .rules.loader import RuleSet, load_rules
 
 
 @dataclass(frozen=True)
 class Guilt:
-    """The smallest set of rules found that fails together, and how it fails."""
+    """Why a run fails: without any one of `rules` it passes.
+
+    `helpers` are rules without which those alone do not fail; other rules of the run may do instead of them.
+    `failure` is the message of the smallest failing run, `runs` the number of runs it took.
+    """
 
     rules: tuple[str, ...]
+    helpers: tuple[str, ...]
     failure: str
     runs: int
 
 
 def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] | None = None) -> Guilt | None:
-    """A set of rules from which no one can be left out without verification passing; None where all pass.
+    """The rules that make the run fail: verification, the shape canary, or an error; None where it passes.
 
-    Delta debugging (Zeller and Hildebrandt, TSE 2002) over the rules of the run. Usually it ends with one rule.
+    Raises EqfuseError where the run fails even without rules: then none of them is guilty.
     """
     catalogue = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    search = _Search(model, options, observer)
-    names = list(dict.fromkeys(rule.base for rule in catalogue.rules))
-    failure = search.failure(names)
-    if failure is None:
+    names = list(dict.fromkeys(rule.base for rule in catalogue.rules if not rule.derives))
+    search = _Search(model, options, observer, tuple(names))
+    search.run(())
+    if search.failure(names) is None:
         return None
-    culprits = search.shrink(names)
-    return Guilt(tuple(culprits), search.failure(culprits) or failure, search.runs)
+    needed = search.needed(names, _shipped(catalogue, options))
+    culprits = [n for n in needed if len(needed) == 1 or search.failure([m for m in names if m != n]) is None]
+    helpers = tuple(n for n in needed if culprits and n not in culprits)
+    return Guilt(tuple(culprits or needed), helpers, search.failure(needed) or "", search.runs)
+
+
+def _shipped(catalogue: RuleSet, options: Options) -> int:
+    """How many of the rules, which stand first, do not come from the user's files."""
+    own = load_rules(precision=options.precision, only=(), skip=options.skip)
+    shipped = {rule.base for rule in own.rules}
+    return len(dict.fromkeys(r.base for r in catalogue.rules if not r.derives and r.base in shipped))
 
 
 class _Search:
-    def __init__(self, model: Path, options: Options, observer: Callable[[str], None] | None) -> None:
-        self.model, self.options, self.observer = model, options, observer
+    def __init__(
+        self, model: Path, options: Options, observer: Callable[[str], None] | None, names: tuple[str, ...]
+    ) -> None:
+        self.model, self.observer, self.names = model, observer, names
+        self.options = replace(options, verify=True)
         self.runs = 0
         self.known: dict[frozenset[str], str | None] = {}
 
@@ -46,44 +62,36 @@ class _Search:
         """How the run with these rules fails; None where it passes."""
         key = frozenset(names)
         if key not in self.known:
-            self.runs += 1
-            if self.observer:
-                self.observer(f"run {self.runs}: {len(names)} rules")
-            self.known[key] = self._run(tuple(names)) if names else None
+            try:
+                self.run(names)
+                self.known[key] = None
+            except EqfuseError as error:
+                self.known[key] = str(error)
         return self.known[key]
 
-    def _run(self, names: tuple[str, ...]) -> str | None:
-        try:
-            run(self.model, None, replace(self.options, only=names, verify=True), None)
-        except (VerificationError, UnsoundRuleError) as error:
-            return str(error)
-        except EqfuseError as error:
-            return f"the run itself failed: {error}"
-        return None
+    def run(self, names: Sequence[str]) -> None:
+        """Optimise and verify with these rules alone. Raises EqfuseError where that fails."""
+        self.runs += 1
+        if self.observer:
+            self.observer(f"run {self.runs}: {len(names)} rules")
+        chosen = set(names)
+        skip = (*self.options.skip, *(n for n in self.names if n not in chosen))
+        run(self.model, None, replace(self.options, skip=skip), None)
 
-    def shrink(self, names: list[str]) -> list[str]:
-        """Halve while one half fails alone; then drop finer and finer parts."""
-        parts = 2
-        while len(names) > 1:
-            size = -(-len(names) // parts)
-            chunks = [names[i : i + size] for i in range(0, len(names), size)]
-            smaller = self._failing(names, chunks)
-            if smaller is not None:
-                parts = 2 if len(smaller) <= size else max(parts - 1, 2)
-                names = smaller
-            elif size == 1:
-                break
-            else:
-                parts = min(2 * parts, len(names))
-        return names
+    def needed(self, names: Sequence[str], suspected: int) -> list[str]:
+        """Rules that fail together and none of which can be left out, of `names`, that fail together.
 
-    def _failing(self, names: list[str], chunks: list[list[str]]) -> list[str] | None:
-        for chunk in chunks:
-            if self.failure(chunk) is not None:
-                return chunk
-        if len(chunks) > 2:
-            for chunk in chunks:
-                rest = [n for n in names if n not in set(chunk)]
-                if self.failure(rest) is not None:
-                    return rest
-        return None
+        The last rule of the shortest prefix that fails is needed; with it always added, the next one is found among
+        the rules before it, until those found fail alone. The search looks first at the prefix of length `suspected`.
+        """
+        found: list[str] = []
+        while not found or self.failure(found) is None:
+            low, high, middle = 0, len(names), suspected
+            while high - low > 1:
+                middle = middle if low < middle < high else (low + high) // 2
+                fails = self.failure([*found, *names[:middle]]) is not None
+                low, high = (low, middle) if fails else (middle, high)
+                middle = (low + high) // 2
+            found = [names[high - 1], *found]
+            names = names[: high - 1]
+        return found

@@ -2,43 +2,94 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from ..errors import EqfuseError
 from .parser import build_parser
 
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error,
     5 a budget was hit (the output is valid), 130 interrupted."""
     arguments = build_parser().parse_args(argv)
-    module, function = arguments.command
+    _leave_cleanly_when_terminated()
+    if arguments.verbose < 2:
+        _silence_libraries()
     try:
-        return int(getattr(import_module(f".{module}", __package__), function)(arguments))
+        return _run(arguments)
     except EqfuseError as error:
-        return _complain(error, error.exit_code, arguments.verbose)
+        return _complain(str(error), error.exit_code, arguments.verbose)
     except KeyboardInterrupt:
-        print("eqfuse: interrupted; nothing was written", file=sys.stderr)
-        return INTERRUPTED
+        return _complain("interrupted; no file was left half-written", INTERRUPTED, arguments.verbose)
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
         return 1
     except MemoryError:
-        print("eqfuse: error: out of memory", file=sys.stderr)
-        return 1
+        return _complain("out of memory", 1, arguments.verbose)
+    except OSError as error:
+        return _complain(_system_error(error), 1, arguments.verbose)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        return _complain(EqfuseError(f"internal error: {text}; -vv shows where"), 1, arguments.verbose)
+        return _complain(f"internal error: {text}; -vv shows where", 1, arguments.verbose)
 
 
-def _complain(error: EqfuseError, code: int, verbose: int) -> int:
+def _run(arguments: argparse.Namespace) -> int:
+    module, function = arguments.command
+    code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_output()
+        raise EqfuseError(f"standard output: cannot be written: {error.strerror or error}") from None
+    return code
+
+
+def _drop_output() -> None:
+    """Let the interpreter flush what nobody reads into nothing when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _system_error(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else "the system refused: "
+    return f"{place}{error.strerror or error}"
+
+
+def _leave_cleanly_when_terminated() -> None:
+    """Turn SIGTERM into an exit that removes temporary files and ends the worker process."""
+
+    def leave(*_: object) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)
+
+
+def _silence_libraries() -> None:
+    """Keep what libraries log or warn of away from the user: what matters comes as an error of our own."""
+    import logging
+    import warnings
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+def _complain(message: str, code: int, verbose: int) -> int:
     if verbose >= 2:
         import traceback
 
         traceback.print_exc()
-    print(f"eqfuse: error: {error}", file=sys.stderr)
+    print(f"eqfuse: error: {' '.join(message.split())}", file=sys.stderr)
     return code

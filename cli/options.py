@@ -1,14 +1,24 @@
-"""From parsed arguments to the API's options."""
+"""From parsed arguments to the API's options, and what the parser cannot check without heavy imports."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from onnx import defs
 
 from ..api import Options
+from ..costmodels.device import Device, DeviceError, load_device
+from ..errors import RuleError, UsageError
+from ..rules.loader import rule_paths
 
 
 def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
-    """The options of `optimize` and `bisect`."""
+    """The options of `optimize` and `bisect`. Raises UsageError or RuleError for a value that cannot be used."""
+    device_of(arguments)
+    check_rule_folders(arguments.rules)
+    _check_opset(arguments.opset)
     return Options(
         cost=arguments.cost,
         device=arguments.device,
@@ -27,3 +37,24 @@ def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
         rtol=arguments.rtol,
         seed=arguments.seed,
     )
+
+
+def device_of(arguments: argparse.Namespace) -> Device:
+    """The device that `--device` names. Raises UsageError where there is none."""
+    try:
+        return load_device(arguments.device)
+    except DeviceError as error:
+        raise UsageError(f"--device: {error}") from error
+
+
+def check_rule_folders(paths: Iterable[Path]) -> None:
+    """Raise RuleError for a folder without rule files: most likely another one was meant."""
+    for path in paths:
+        if path.is_dir() and not rule_paths([path]):
+            raise RuleError(f"{path}: no .egg file is in this folder")
+
+
+def _check_opset(opset: int | None) -> None:
+    newest = defs.onnx_opset_version()
+    if opset is not None and opset > newest:
+        raise UsageError(f"--opset {opset}: the newest one known here is {newest}")

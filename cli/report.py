@@ -30,7 +30,7 @@ def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
     top = fired if everything else fired[:10]
     if top:
         title = f"rules that matched ({len(top)} of {len(fired)})"
-        rules = [(r.name, str(r.matches), render.seconds(r.seconds)) for r in top]
+        rules = [(r.name, str(r.matches), render.seconds(r.seconds) if r.seconds else "< 1 ms") for r in top]
         render.table(title, ("rule", "matches", "time"), list(rules))
     for line in _closing(result):
         print(line)

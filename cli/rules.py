@@ -18,7 +18,8 @@ from . import render
 def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those with a tag."""
     only = (arguments.tag,) if arguments.tag else ()
-    rules = [r for r in load_rules(arguments.rules, precision="fast", only=only).rules if r.name == r.base and not r.derives]
+    loaded = load_rules(arguments.rules, precision="fast", only=only).rules
+    rules = [r for r in loaded if r.name == r.base and not r.derives]
     if arguments.json:
         render.print_json([_record(r) for r in rules])
         return 0
