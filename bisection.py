@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .api import Options, run
-from .errors import EqfuseError
-from .rules.loader import RuleSet, load_rules
+from .errors import EqfuseError, VerificationError
+from .rules.loader import load_rules, shipped_files
 
 
 @dataclass(frozen=True)
 class Guilt:
-    """Why a run fails: without any one of `rules` it passes.
+    """Why a run fails: `rules` fail together, none can be left out of them, and without any one the run passes.
 
-    `helpers` are rules without which those alone do not fail; other rules of the run may do instead of them.
+    `helpers` are needed to make those fail, but other rules of the run can do instead of them.
     `failure` is the message of the smallest failing run, `runs` the number of runs it took.
     """
 
@@ -28,25 +28,30 @@ class Guilt:
 def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] | None = None) -> Guilt | None:
     """The rules that make the run fail: verification, the shape canary, or an error; None where it passes.
 
+    Where the shipped rules alone pass, those of the user's files are searched, beside the shipped ones.
     Raises EqfuseError where the run fails even without rules: then none of them is guilty.
     """
-    catalogue = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    names = list(dict.fromkeys(rule.base for rule in catalogue.rules if not rule.derives))
-    search = _Search(model, options, observer, tuple(names))
-    search.run(())
-    if search.failure(names) is None:
+    shipped, own = _names(options)
+    search = _Search(model, options, observer, (*shipped, *own))
+    search.require_innocence()
+    if search.failure(search.names) is None:
         return None
-    needed = search.needed(names, _shipped(catalogue, options))
-    culprits = [n for n in needed if len(needed) == 1 or search.failure([m for m in names if m != n]) is None]
-    helpers = tuple(n for n in needed if culprits and n not in culprits)
-    return Guilt(tuple(culprits or needed), helpers, search.failure(needed) or "", search.runs)
+    beside, suspects = (shipped, own) if search.failure(shipped) is None else ((), shipped)
+    needed = search.needed(beside, suspects)
+    culprits = tuple(n for n in needed if search.failure([m for m in search.names if m != n]) is None) or needed
+    helpers = tuple(n for n in needed if n not in culprits)
+    return Guilt(culprits, helpers, search.failure((*beside, *needed)) or "", search.runs)
 
 
-def _shipped(catalogue: RuleSet, options: Options) -> int:
-    """How many of the rules, which stand first, do not come from the user's files."""
-    own = load_rules(precision=options.precision, only=(), skip=options.skip)
-    shipped = {rule.base for rule in own.rules}
-    return len(dict.fromkeys(r.base for r in catalogue.rules if not r.derives and r.base in shipped))
+def _names(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The rules of the run, without those that only derive facts: the shipped ones, and those of the user's files."""
+    chosen = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+    shipped = {file.path for file in shipped_files()}
+    rules = [rule for rule in chosen.rules if not rule.derives]
+    return (
+        tuple(dict.fromkeys(rule.base for rule in rules if rule.path in shipped)),
+        tuple(dict.fromkeys(rule.base for rule in rules if rule.path not in shipped)),
+    )
 
 
 class _Search:
@@ -69,6 +74,14 @@ class _Search:
                 self.known[key] = str(error)
         return self.known[key]
 
+    def require_innocence(self) -> None:
+        """Raise where the run fails without any rule."""
+        try:
+            self.run(())
+            self.known[frozenset()] = None
+        except VerificationError as error:
+            raise VerificationError(f"no rule is guilty, the run fails without any: {error}") from error
+
     def run(self, names: Sequence[str]) -> None:
         """Optimise and verify with these rules alone. Raises EqfuseError where that fails."""
         self.runs += 1
@@ -78,20 +91,21 @@ class _Search:
         skip = (*self.options.skip, *(n for n in self.names if n not in chosen))
         run(self.model, None, replace(self.options, skip=skip), None)
 
-    def needed(self, names: Sequence[str], suspected: int) -> list[str]:
-        """Rules that fail together and none of which can be left out, of `names`, that fail together.
+    def needed(self, beside: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...]:
+        """Suspects that fail `beside` other rules and none of which can be left out, where all of them fail.
 
         The last rule of the shortest prefix that fails is needed; with it always added, the next one is found among
-        the rules before it, until those found fail alone. The search looks first at the prefix of length `suspected`.
+        the rules before it, until those found fail by themselves.
         """
-        found: list[str] = []
-        while not found or self.failure(found) is None:
-            low, high, middle = 0, len(names), suspected
-            while high - low > 1:
-                middle = middle if low < middle < high else (low + high) // 2
-                fails = self.failure([*found, *names[:middle]]) is not None
-                low, high = (low, middle) if fails else (middle, high)
-                middle = (low + high) // 2
-            found = [names[high - 1], *found]
-            names = names[: high - 1]
+        found: tuple[str, ...] = ()
+        while not found or self.failure((*beside, *found)) is None:
+            passing, failing = 0, len(suspects)
+            while failing - passing > 1:
+                middle = (passing + failing) // 2
+                if self.failure((*beside, *found, *suspects[:middle])) is None:
+                    passing = middle
+                else:
+                    failing = middle
+            found = (suspects[failing - 1], *found)
+            suspects = suspects[: failing - 1]
         return found

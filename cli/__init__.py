@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EqfuseError as error:
         return _complain(str(error), error.exit_code, arguments.verbose)
     except KeyboardInterrupt:
-        return _complain("interrupted; no file was left half-written", INTERRUPTED, arguments.verbose)
+        print("eqfuse: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return 1

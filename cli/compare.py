@@ -6,22 +6,23 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..costmodels.device import load_device
 from ..costmodels.model import cost_model
 from ..engine.inference import infer
 from ..engine.model import Model, read
 from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
-from ..errors import UsageError
+from ..errors import EqfuseError, UsageError
 from . import render
+from .options import device_of
 
 VERIFICATION_FAILED = 3
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Compare two models by running them."""
+    """Compare two models by running them; exit code 0 says that they were seen to be equal."""
     from ..engine.verification import verify as compare
 
+    shapes = _numeric(dict(arguments.input_shapes))
     original, candidate = read(arguments.model), read(arguments.candidate)
     verification = compare(
         arguments.model if original.path else original.ir,
@@ -29,7 +30,7 @@ def verify(arguments: argparse.Namespace) -> int:
         atol=arguments.atol,
         rtol=arguments.rtol,
         seed=arguments.seed,
-        shapes=_numeric(dict(arguments.input_shapes)),
+        shapes=shapes,
     )
     if arguments.json:
         render.print_json(verification.as_dict())
@@ -41,6 +42,8 @@ def verify(arguments: argparse.Namespace) -> int:
         columns = ("output", "equal", "max abs", "max rel", "depends on inputs")
         render.table(f"{arguments.model} and {arguments.candidate}", columns, list(rows))
         print(verification.summary)
+    if verification.status in ("not verifiable", "unsupported"):
+        raise EqfuseError(f"{arguments.candidate}: was not verified: {verification.reason}")
     return VERIFICATION_FAILED if verification.status == "failed" else 0
 
 
@@ -67,7 +70,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _summary(model: Model, arguments: argparse.Namespace) -> GraphSummary:
-    return summarize(model, infer(model), cost_model(arguments.cost, load_device(arguments.device)))
+    return summarize(model, infer(model), cost_model(arguments.cost, device_of(arguments)))
 
 
 def _description(model: Model, summary: GraphSummary) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def _print_description(path: Path, model: Model, summary: GraphSummary) -> None:
         ("FLOPs", render.figure(summary.flops)),
         ("intermediate, weight bytes", f"{render.figure(summary.intermediate_bytes, 'B')}, "
                                        f"{render.figure(summary.weight_bytes, 'B')}"),
-        ("predicted", render.predicted(summary)),
+        (render.cost_name(summary), render.predicted(summary)),
     ]  # fmt: skip
     render.table(str(path), ("", ""), rows, left=2)
     operators: list[tuple[str, ...]] = [(n, str(c)) for n, c in summary.operators.items()]

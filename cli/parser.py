@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 from .. import __version__
 
@@ -20,7 +22,7 @@ EXIT_CODES = (
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line; the parsed arguments carry `command`, what to run."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="eqfuse",
         description="Rewrites ONNX models by equality saturation under algebraic rules kept as files.",
         epilog=EXIT_CODES,
@@ -30,6 +32,13 @@ def build_parser() -> argparse.ArgumentParser:
     for add in (_optimize, _verify, _inspect, _diff, _bisect, _rules):
         add(commands)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like those of the commands."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"eqfuse: error: {message}; see {self.prog} --help\n")
 
 
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
@@ -114,7 +123,7 @@ def _optimization(parser: argparse.ArgumentParser) -> None:
     )
     _pricing(parser)
     _shapes(parser)
-    parser.add_argument("--opset", type=int, help="use operators up to this opset (default: the model's)")
+    parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
     parser.add_argument("--time-limit", type=positive(float), default=30.0, help="seconds of rewriting (default 30)")
     parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
     parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
@@ -144,32 +153,49 @@ def _shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def _tolerances(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--atol", type=float, help="absolute tolerance (default: by element type)")
-    parser.add_argument("--rtol", type=float, help="relative tolerance (default: by element type)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default 0)")
+    parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
+    parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
+    parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of the random inputs (default 0)")
 
 
-def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """A converter that accepts only numbers above zero."""
+Number = TypeVar("Number", int, float)
 
-    def convert(text: str) -> float:
+
+def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
+    """A converter that accepts only finite numbers above zero."""
+    return _limited(kind, lambda number: number > 0, "a number above 0")
+
+
+def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
+    """A converter that accepts only finite numbers from zero on."""
+    return _limited(kind, lambda number: number >= 0, "a number from 0 on")
+
+
+def _limited(kind: Callable[[str], Number], allowed: Callable[[Number], bool], wanted: str) -> Callable[[str], Number]:
+    def convert(text: str) -> Number:
         number = kind(text)
-        if not number > 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        if not (math.isfinite(number) and allowed(number)):
+            raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
         return number
 
-    convert.__name__ = kind.__name__
+    convert.__name__ = kind.__name__  # argparse names it where the text is no number at all
     return convert
 
 
 def input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """``x:1,3,224,224`` and its variants; a dimension may be a name."""
+    """``x:1,3,224,224`` and its variants; a dimension may be a name, and `[]` is the shape of a scalar."""
     name, colon, shape = text.rpartition(":")
-    if not colon or not name:
+    if not colon or not name or not shape:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:SHAPE, such as x:1,3,224,224")
-    body = shape.strip().removeprefix("[").removesuffix("]")
-    parts = body.split("x") if re.fullmatch(r"\d+(x\d+)+", body) else body.split(",")
-    dimensions = tuple(int(p) if p.strip().isdigit() else p.strip() for p in parts if p.strip())
-    if any(isinstance(d, str) and not re.fullmatch(r"[A-Za-z_]\w*", d) for d in dimensions):
+    return name, tuple(int(d) if d.isdecimal() else d for d in _dimensions(shape))
+
+
+def _dimensions(shape: str) -> list[str]:
+    body = re.sub(r"^\[(.*)\]$", r"\1", shape.strip())
+    crossed = body.split("x")  # 1x3x224x224 or Nx3x224x224, but not a dimension that is called `max`
+    if all(re.fullmatch(r"\d+|[A-Za-z]", d) for d in crossed) and any(d.isdecimal() for d in crossed):
+        return crossed
+    dimensions = [d.strip() for d in body.split(",")] if body.strip() else []
+    if not all(re.fullmatch(r"\d+|[A-Za-z_]\w*", d, re.ASCII) for d in dimensions):
         raise argparse.ArgumentTypeError(f"{shape!r} is not a shape: a dimension is a number or a name")
-    return name, dimensions
+    return dimensions

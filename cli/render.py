@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from ..engine.summary import GraphSummary
 
+_UNLIMITED = 10_000
+"""Columns of what is no terminal."""
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -30,6 +34,11 @@ def seconds(value: float) -> str:
 def predicted(summary: GraphSummary) -> str:
     """The predicted cost in its unit."""
     return seconds(summary.predicted) if summary.unit == "s" else figure(summary.predicted, summary.unit)
+
+
+def cost_name(summary: GraphSummary) -> str:
+    """What the cost model predicts."""
+    return "predicted latency" if summary.unit == "s" else "predicted cost"
 
 
 def change(before: float, after: float) -> str:
@@ -57,7 +66,7 @@ def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, s
             figure(after.weight_bytes, "B"),
             change(before.weight_bytes, after.weight_bytes),
         ),
-        ("predicted", predicted(before), predicted(after), change(before.predicted, after.predicted)),
+        (cost_name(before), predicted(before), predicted(after), change(before.predicted, after.predicted)),
     ]
     return rows
 
@@ -74,18 +83,44 @@ def _delta(before: int, after: int) -> str:
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, left: int = 1) -> None:
-    """Print a table; the first `left` columns are aligned to the left, the others to the right."""
+    """Print a table; the first `left` columns are aligned to the left, the others to the right.
+
+    On a terminal it folds to its width; elsewhere a row stays on one line, for `grep` and the like.
+    """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    made = Table(title=title, title_justify="left", title_style="bold")
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < left else "right", overflow="fold")
     for row in rows:
         made.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 110, highlight=False).print(made)
+    console = Console(
+        width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False, markup=False, emoji=False, soft_wrap=True
+    )
+    console.print(Text(title, style="bold"))
+    console.print(made, soft_wrap=False)
+    console.print()
+
+
+def say(arguments: argparse.Namespace, line: str) -> None:
+    """Print a line, unless asked to be quiet."""
+    if not arguments.quiet:
+        print(line)
 
 
 def print_json(content: Any) -> None:
-    """Print plain data."""
-    print(json.dumps(content, indent=2, default=str))
+    """Print plain data as JSON of the standard: figures that are not finite become text."""
+    print(json.dumps(_plain(content), indent=2, allow_nan=False))
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {str(name): _plain(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_plain(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return str(content)
+    return content if content is None or isinstance(content, (str, int, float, bool)) else str(content)

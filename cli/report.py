@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ def print_report(arguments: argparse.Namespace, result: Result) -> None:
 
 
 def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
-    """The summary table."""
+    """What changed by figure and by operator, which rules matched, and how the search ended."""
     render.table(str(model), ("", "before", "after", "change"), list(render.summary_rows(result.before, result.after)))
     rows = render.operator_rows(result.before.operators, result.after.operators)
     shown = rows if everything else [r for r in rows if r[3] != "="]
@@ -45,9 +46,16 @@ def _closing(result: Result) -> list[str]:
         f"{result.classes} e-classes, {result.enodes} e-nodes",
         f"extraction: {proof}",
         f"verification: {result.verification.summary if result.verification else 'not asked for'}",
-        "time: " + ", ".join(f"{name} {render.seconds(s)}" for name, s in result.phases.items()),
+        "time: " + render.seconds(sum(result.phases.values())) + _slowest(result.phases),
     ]
     return [*lines, f"written: {result.path}"] if result.path else lines
+
+
+def _slowest(phases: Mapping[str, float]) -> str:
+    """The phases that took a tenth of the time or more, the longest first."""
+    whole = sum(phases.values())
+    long = sorted((item for item in phases.items() if item[1] >= whole / 10), key=lambda item: -item[1])
+    return f" ({', '.join(f'{name} {render.seconds(taken)}' for name, taken in long)})" if long else ""
 
 
 def as_dict(result: Result) -> dict[str, Any]:

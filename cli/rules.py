@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
@@ -12,22 +13,29 @@ from typing import Any
 from ..errors import RuleError, UsageError
 from ..rules.lint import lint_files
 from ..rules.loader import Rule, analysis_files, load_rules, rule_paths, shipped_files
+from ..rules.records import read_file
 from . import render
+from .options import check_rule_folders
 
 
 def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those with a tag."""
+    check_rule_folders(arguments.rules)
     only = (arguments.tag,) if arguments.tag else ()
     loaded = load_rules(arguments.rules, precision="fast", only=only).rules
     rules = [r for r in loaded if r.name == r.base and not r.derives]
     if arguments.json:
         render.print_json([_record(r) for r in rules])
-        return 0
+    elif not arguments.quiet:
+        _print_list(rules)
+    return 0
+
+
+def _print_list(rules: Sequence[Rule]) -> None:
     rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
-    render.table(f"{len(rules)} rules", ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
+    render.table(_count(len(rules), "rule"), ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
     counts = Counter(p for r in rules for p in r.properties)
     print(", ".join(f"{count} {name}" for name, count in counts.most_common()))
-    return 0
 
 
 def _record(rule: Rule) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def _record(rule: Rule) -> dict[str, Any]:
 
 def show_rule(arguments: argparse.Namespace) -> int:
     """One rule with its record."""
+    check_rule_folders(arguments.rules)
     rules = load_rules(arguments.rules, precision="fast").by_name
     if arguments.name not in rules:
         near = get_close_matches(arguments.name, list(rules), 1)
@@ -66,16 +75,20 @@ def show_rule(arguments: argparse.Namespace) -> int:
 
 def check_rules(arguments: argparse.Namespace) -> int:
     """Lint files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
+    check_rule_folders(arguments.paths)
     paths = rule_paths(arguments.paths) or [f.path for f in (*analysis_files(), *shipped_files())]
-    missing = [p for p in paths if not p.exists()]
-    if missing:
-        raise RuleError(f"{missing[0]}: no such file")
     problems = lint_files(paths)
     if arguments.json:
-        render.print_json([asdict(p) for p in problems])
-    else:
-        for problem in problems:
-            print(problem, file=sys.stderr)
-        if not problems and not arguments.quiet:
-            print(f"{len(paths)} files: no problem found")
-    return RuleError.exit_code if problems else 0
+        render.print_json([{**asdict(problem), "path": str(problem.path)} for problem in problems])
+        return RuleError.exit_code if problems else 0
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        raise RuleError(f"{_count(len(problems), 'problem')} in {_count(len({p.path for p in problems}), 'file')}")
+    rules = sum(len({rule.base for rule in read_file(path).rules}) for path in paths)
+    render.say(arguments, f"{_count(rules, 'rule')} in {_count(len(paths), 'file')}: no problem found")
+    return 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 import onnx_ir as ir
 
@@ -45,10 +43,3 @@ def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
 def constant_type(tensor: ir.TensorProtocol) -> TensorType:
     """The type of a stored tensor."""
     return TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
-
-
-def is_declared(type_: TensorType | None, symbols: Sequence[str] | set[str]) -> bool:
-    """Whether every dimension is a size or one of the given symbols."""
-    if type_ is None or type_.shape is None:
-        return False
-    return all(isinstance(d, int) or d in symbols for d in type_.shape)

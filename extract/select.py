@@ -156,14 +156,3 @@ def select(
     solution = solve(priced.problem, time_limit=time_limit, method=method)
     choice = {owner: priced.nodes[owner][index] for owner, index in solution.choice.items()}
     return Selection(choice, solution.cost, solution.lower_bound, solution.status)
-
-
-def original_cost(
-    egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing
-) -> float:
-    """The price of the graph as the model had it."""
-    pricer = _Pricer(egraph, encoding, origin, opset, pricing)
-    total = 0.0
-    for owner, node in dict.fromkeys(origin.nodes):
-        total += pricer.price(owner, node) or 0.0
-    return total

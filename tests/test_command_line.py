@@ -99,7 +99,7 @@ def test_two_outputs_are_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFix
         (("optimize", "in.onnx", "-o", "."), 1, "is a folder"),
         (("optimize", "in.onnx", "-o", "no/such/out.onnx"), 1, "does not exist"),
         (("optimize", "in.onnx", "-o", "in.onnx"), 2, "the input itself"),
-        (("optimize", "in.onnx", "--device", "toaster"), 1, "toaster"),
+        (("optimize", "in.onnx", "--device", "toaster"), 2, "toaster"),
         (("optimize", "in.onnx", "--only", "distributiv"), 2, "distributive"),
         (("optimize", "in.onnx", "--rules", "no.egg"), 4, "no.egg"),
         (("optimize", "in.onnx", "--input-shapes", "z:1,2"), 2, "no input 'z'"),
@@ -208,5 +208,5 @@ def test_interruption_leaves_nothing(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     if process.returncode != 0:  # a fast machine may be done before the signal
         assert process.returncode == 130
-        assert errors.strip().splitlines()[-1] == "eqfuse: interrupted; nothing was written"
+        assert "interrupted" in errors.strip().splitlines()[-1]
         assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
