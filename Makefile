@@ -28,7 +28,7 @@ test: $(VENV)/.stamp-test ## Run the tests
 
 lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
-	$(BIN)/mypy -p eqfuse
+	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
 conformance: $(VENV)/.stamp-test ## Optimise, run and compare every ONNX backend node test (minutes)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance tests/conformance

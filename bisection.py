@@ -37,7 +37,7 @@ def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] 
     if search.failure(search.names) is None:
         return None
     beside, suspects = (shipped, own) if search.failure(shipped) is None else ((), shipped)
-    needed = search.needed(beside, suspects)
+    needed = minimal_failure(lambda names: search.failure((*beside, *names)) is not None, suspects)
     culprits = tuple(n for n in needed if search.failure([m for m in search.names if m != n]) is None) or needed
     helpers = tuple(n for n in needed if n not in culprits)
     return Guilt(culprits, helpers, search.failure((*beside, *needed)) or "", search.runs)
@@ -91,21 +91,23 @@ class _Search:
         skip = (*self.options.skip, *(n for n in self.names if n not in chosen))
         run(self.model, None, replace(self.options, skip=skip), None)
 
-    def needed(self, beside: Sequence[str], suspects: Sequence[str]) -> tuple[str, ...]:
-        """Suspects that fail `beside` other rules and none of which can be left out, where all of them fail.
 
-        The last rule of the shortest prefix that fails is needed; with it always added, the next one is found among
-        the rules before it, until those found fail by themselves.
-        """
-        found: tuple[str, ...] = ()
-        while not found or self.failure((*beside, *found)) is None:
-            passing, failing = 0, len(suspects)
-            while failing - passing > 1:
-                middle = (passing + failing) // 2
-                if self.failure((*beside, *found, *suspects[:middle])) is None:
-                    passing = middle
-                else:
-                    failing = middle
-            found = (suspects[failing - 1], *found)
-            suspects = suspects[: failing - 1]
-        return found
+def minimal_failure(fails: Callable[[Sequence[str]], bool], suspects: Sequence[str]) -> tuple[str, ...]:
+    """Suspects that fail together and none of which can be left out, where all of them together fail.
+
+    The last one of the shortest prefix that fails is needed; with it always added, the next one is found among those
+    before it, until those found fail by themselves. Where more suspects never turn a failure into a pass, leaving out
+    any one of the result makes it pass. Takes about log2(suspects) calls for each suspect found.
+    """
+    found: tuple[str, ...] = ()
+    while not found or not fails(found):
+        passing, failing = 0, len(suspects)
+        while failing - passing > 1:
+            middle = (passing + failing) // 2
+            if fails((*found, *suspects[:middle])):
+                failing = middle
+            else:
+                passing = middle
+        found = (suspects[failing - 1], *found)
+        suspects = suspects[: failing - 1]
+    return found

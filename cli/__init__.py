@@ -82,7 +82,8 @@ def _silence_libraries() -> None:
     import logging
     import warnings
 
-    logging.getLogger().addHandler(logging.NullHandler())
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
 
