@@ -1,0 +1,75 @@
+"""``eqfuse verify``, ``inspect`` and ``diff``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from onnx import helper
+
+from .command_line import CommandLine
+
+
+def test_a_model_verifies_against_itself(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("verify", "in.onnx", "in.onnx")
+    assert outcome.code == 0
+    assert "passed" in outcome.out
+
+
+def test_a_difference_has_its_exit_code_and_names_the_tensor(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    nodes = [helper.make_node("Exp", ["x"], ["first"]), helper.make_node("Add", ["first", "w"], ["y"])]
+    eqfuse.model("other.onnx", nodes, w=[[1.5, -0.3, 0.7]])
+    outcome = eqfuse.run("verify", "in.onnx", "other.onnx", "--json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)["first_divergent"] == "first"
+
+
+def test_what_was_not_verified_does_not_pass(eqfuse: CommandLine) -> None:
+    eqfuse.model("in.onnx", [helper.make_node("Sub", ["x", "x"], ["y"])])
+    outcome = eqfuse.run("verify", "in.onnx", "in.onnx", "-q")
+    assert outcome.code == 1
+    assert "in.onnx: was not verified" in outcome.error
+
+
+def test_a_tolerance_decides(eqfuse: CommandLine) -> None:
+    for name, value in (("a.onnx", 1.0), ("b.onnx", 1.01)):
+        eqfuse.model(name, [helper.make_node("Add", ["x", "w"], ["y"])], w=value)
+    assert eqfuse.run("verify", "a.onnx", "b.onnx", "-q").code == 3
+    assert eqfuse.run("verify", "a.onnx", "b.onnx", "-q", "--atol", "0.1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [("z:2,3", "no input 'z'"), ("x:batch,3", "--input-shapes x: to run a model every dimension must be a number")],
+)
+def test_shapes_that_do_not_fit(eqfuse: CommandLine, shape: str, message: str) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("verify", "in.onnx", "in.onnx", "--input-shapes", shape)
+    assert outcome.code == 2
+    assert message in outcome.error
+
+
+def test_inspect_describes_the_model(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    printed = eqfuse.run("inspect", "in.onnx").out
+    expected = ("ai.onnx 17", "input x", "[2, 3]", "output y", "FLOPs", "predicted latency", "Relu")
+    assert [text for text in expected if text not in printed] == []
+
+
+def test_inspect_as_json(eqfuse: CommandLine) -> None:
+    eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("batch", 3))
+    content = json.loads(eqfuse.run("inspect", "in.onnx", "--json", "--input-shapes", "x:7x3").out)
+    assert content["inputs"] == {"x": "float[7, 3]"}
+    assert content["operators"] == {"Relu": 1}
+
+
+def test_diff_shows_what_changed(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    eqfuse.run("optimize", "in.onnx", "out.onnx", "-q")
+    outcome = eqfuse.run("diff", "in.onnx", "out.onnx")
+    assert outcome.code == 0
+    assert ["Relu", "2", "1", "-1"] in [line.split() for line in outcome.out.splitlines()]
+    content = json.loads(eqfuse.run("diff", "in.onnx", "out.onnx", "--json").out)
+    assert (content["before"]["layers"], content["after"]["layers"]) == (3, 2)

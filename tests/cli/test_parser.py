@@ -1,0 +1,99 @@
+"""What the parser accepts, what it refuses, and that it starts fast."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from string import ascii_letters
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.cli.parser import build_parser, input_shape
+
+from .command_line import CommandLine
+
+HEAVY = ("onnx", "onnx_ir", "numpy", "z3", "scipy", "onnxruntime", "egglog", "rich")
+
+NAMES = st.text(ascii_letters + "0123456789_:/. ", min_size=1)
+SIZES = st.lists(st.integers(0, 10**6), min_size=2)
+
+
+@given(NAMES, SIZES)
+def test_the_three_spellings_of_a_shape_mean_the_same(name: str, sizes: list[int]) -> None:
+    commas, crosses = ",".join(map(str, sizes)), "x".join(map(str, sizes))
+    spellings = (f"{name}:{commas}", f"{name}:[{commas}]", f"{name}:{crosses}")
+    assert {input_shape(text) for text in spellings} == {(name, tuple(sizes))}
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("x:batch,3", ("batch", 3)),
+        ("x:[batch, 3]", ("batch", 3)),
+        ("x:Nx3x8", ("N", 3, 8)),
+        ("x:7", (7,)),
+        ("x:max", ("max",)),
+        ("x:[]", ()),
+    ],
+)
+def test_dimensions_with_names(text: str, shape: tuple[int | str, ...]) -> None:
+    assert input_shape(text) == ("x", shape)
+
+
+@pytest.mark.parametrize("text", ["x", "x:", ":1,2", "x:1,-2", "x:1,,2", "x:1.5,2", "x:[1,2", "x:1 2", "x:1x-1"])
+def test_what_is_no_shape(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        input_shape(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "COMMAND"),
+        (("polish",), "polish"),
+        (("optimize",), "model"),
+        (("rules",), "ACTION"),
+        (("optimize", "m", "--input-shapes", "x"), "'x' is not NAME:SHAPE"),
+        (("optimize", "m", "--cost", "beauty"), "beauty"),
+        (("optimize", "m", "--time-limit", "0"), "0 is not a number above 0"),
+        (("optimize", "m", "--time-limit", "inf"), "inf is not a number above 0"),
+        (("optimize", "m", "--node-limit", "many"), "invalid int value: 'many'"),
+        (("optimize", "m", "--opset", "-3"), "-3 is not a number above 0"),
+        (("optimize", "m", "--seed", "-1"), "-1 is not a number from 0 on"),
+        (("verify", "a", "b", "--atol", "nan"), "nan is not a number from 0 on"),
+    ],
+)
+def test_usage_errors_are_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build_parser().parse_args(arguments)
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert printed.out == ""
+    assert printed.err.startswith("eqfuse: error: ")
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "optimize", "verify", "inspect", "diff", "bisect", "rules", "rules list", "rules show", "rules check"],
+)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build_parser().parse_args([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert f"usage: eqfuse {command}".rstrip() in capsys.readouterr().out
+
+
+def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:
+    script = (
+        "import sys, eqfuse.cli.parser as p; p.build_parser().parse_args(['optimize', 'm']); "
+        f"print(*set({HEAVY}) & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=eqfuse.environment())
+    assert (done.returncode, done.stdout.strip()) == (0, "")
