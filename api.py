@@ -19,6 +19,7 @@ from .engine.encode import Encoding, encode
 from .engine.inference import Knowledge, infer
 from .engine.messages import Precision, RuleSelection
 from .engine.model import Model, check_destination, read, write
+from .engine.opset import raise_opset
 from .engine.plan import Origins, origins
 from .engine.saturate import Budget, saturate
 from .engine.shapes import override_shapes
@@ -51,7 +52,7 @@ class Options:
     node_limit: int = 50_000
     iterations: int = 200
     extraction: Literal["exact", "greedy"] = "exact"
-    extraction_limit: float = 10.0
+    extraction_limit: float = 5.0
     opset: int | None = None
     input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     verify: bool = True
@@ -177,7 +178,7 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         check_destination(output)
         if model.path is not None and output.exists() and output.samefile(model.path):
             raise UsageError(f"{output}: is the input itself; name another file to write")
-    return override_shapes(model, options.input_shapes)
+    return raise_opset(override_shapes(model, options.input_shapes), options.opset)
 
 
 def _saturate(encoding: Encoding, worker: Worker, options: Options, clock: _Clock) -> EGraph:
@@ -201,12 +202,11 @@ def _extract(
     clock: _Clock,
 ) -> tuple[Model, Selection]:
     """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
-    opset = options.opset or model.opset
     allowed = GROWTH * model.file_bytes
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
             selection = select(
-                egraph, encoding, origin, opset, pricing,
+                egraph, encoding, origin, model.opset, pricing,
                 time_limit=options.extraction_limit, method=options.extraction,
             )  # fmt: skip
         with clock.phase("decode"):

@@ -8,7 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from tempfile import gettempdir
 from typing import NoReturn
 
 from ..errors import EqfuseError
@@ -38,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _complain("out of memory", 1, arguments.verbose)
     except OSError as error:
+        _drop_output()
         return _complain(_system_error(error), 1, arguments.verbose)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -47,24 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     module, function = arguments.command
     code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _drop_output()
-        raise EqfuseError(f"standard output: cannot be written: {error.strerror or error}") from None
+    sys.stdout.flush()
     return code
 
 
 def _drop_output() -> None:
-    """Let the interpreter flush what nobody reads into nothing when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let the interpreter flush what cannot be written into nothing when it ends."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _system_error(error: OSError) -> str:
-    place = f"{error.filename}: " if error.filename else "the system refused: "
-    return f"{place}{error.strerror or error}"
+    place = error.filename or f"standard output, or temporary files in {gettempdir()}"
+    return f"{place}: {error.strerror or error}"
 
 
 def _leave_cleanly_when_terminated() -> None:

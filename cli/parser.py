@@ -41,6 +41,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"eqfuse: error: {message}; see {self.prog} --help\n")
 
 
+class _Intermixed(_Parser):
+    """A parser that also takes the optional positional `out` where options stand before it."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        known, rest = super().parse_known_args(args, namespace)
+        if rest and known.out is None and not rest[0].startswith("-"):
+            known.out = Path(rest.pop(0))
+        return known, rest
+
+
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
 
 

@@ -157,6 +157,26 @@ def test_input_shapes_can_be_overridden() -> None:
     assert list(result.model.graph.inputs[0].shape or ()) == [4, 3]
 
 
+def test_a_newer_opset_allows_newer_operators(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Div", ["x", "root"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("Add", ["e", "one"], ["a"]),
+        helper.make_node("Mul", ["x", "a"], ["m"]),
+        helper.make_node("Mul", ["m", "half"], ["y"]),
+    ]
+    weights = {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    source = save(model(nodes, weights), tmp_path)
+    eqfuse.optimize(source, tmp_path / "out.onnx", opset=20)
+    assert operators(tmp_path / "out.onnx") == ["Gelu"]
+    assert onnx.load(tmp_path / "out.onnx").opset_import[0].version == 20
+
+
+def test_an_older_opset_is_refused() -> None:
+    with pytest.raises(UsageError, match="already uses opset 17"):
+        eqfuse.optimize(conv_with_norm(), opset=13)
+
+
 def test_common_subexpressions_are_one() -> None:
     nodes = [helper.make_node("Exp", ["x"], [n]) for n in ("a", "b")] + [helper.make_node("Div", ["a", "b"], ["y"])]
     result = eqfuse.optimize(model(nodes), skip=("identities", "arithmetic", "strength"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -66,6 +67,12 @@ class CommandLine:
             self.command(*arguments), cwd=self.folder, env=self.environment(columns),
             capture_output=True, text=True, preexec_fn=before, timeout=60,
         )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def pipe(self, *arguments: object, into: str, output: str = "/dev/stdout") -> Outcome:
+        """Run a command whose output goes `into` a command of the shell, or to a file."""
+        line = f"{shlex.join(self.command(*arguments))} > {output} | {into}"
+        done = subprocess.run(line, shell=True, cwd=self.folder, env=self.environment(), capture_output=True, text=True)
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     def command(self, *arguments: object) -> list[str]:

@@ -1,0 +1,195 @@
+"""Bad input: one clear line, the right exit code, no partial file, the input as it was."""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pytest
+from onnx import NodeProto, helper
+
+from .command_line import RECORD, CommandLine
+
+ADD_TO_SUB = "(rewrite (Add a b) (Sub a b) :ruleset explore"
+
+NO_MODELS = {
+    "truncated": None,  # the first half of a model
+    "empty": b"",
+    "random": np.random.default_rng(0).bytes(3000),
+    "text": b"hello, this is no model\n",
+    "picture": b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00\xff\xdb\x00C\x00" + bytes(600),
+}
+
+
+def broken_file(eqfuse: CommandLine, kind: str) -> bytes:
+    """Make `in.onnx` a file that is no model; what it holds."""
+    content = NO_MODELS[kind]
+    if content is None:
+        whole = eqfuse.chain(20).read_bytes()
+        content = whole[: len(whole) // 2]
+    eqfuse.write("in.onnx", content)
+    return content
+
+
+@pytest.mark.parametrize("kind", NO_MODELS)
+def test_a_file_that_is_no_model(eqfuse: CommandLine, kind: str) -> None:
+    content = broken_file(eqfuse, kind)
+    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx")
+    assert outcome.code == 1
+    assert outcome.error.startswith("in.onnx: ")
+    assert eqfuse.files() == ["in.onnx"]
+    assert (eqfuse.folder / "in.onnx").read_bytes() == content
+
+
+@pytest.mark.parametrize("command", ["optimize", "inspect", "bisect", "verify", "diff"])
+def test_every_command_says_which_model_is_missing(eqfuse: CommandLine, command: str) -> None:
+    eqfuse.small()
+    models = ("in.onnx", "missing.onnx") if command in ("verify", "diff") else ("missing.onnx",)
+    outcome = eqfuse.run(command, *models)
+    assert outcome.code == 1
+    assert outcome.error == "missing.onnx: no such file"
+
+
+def test_a_folder_as_input(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.run("optimize", ".")
+    assert outcome.code == 1
+    assert outcome.error == ".: is a folder, not an ONNX file"
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: object) -> NodeProto:
+    return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([node("Frobnicate", "x", "y")], "Frobnicate"),
+        ([node("Add", "x", "y")], "Add"),
+        ([node("Add", "x nowhere", "y")], "nowhere"),
+        ([node("Relu", "a", "y"), node("Relu", "x", "a")], "topologically sorted"),
+        ([node("Relu", "x", "y"), node("Exp", "x", "y")], "'y'"),
+        ([node("Relu", "x", "z")], "'y'"),
+        ([node("Transpose", "x", "y", perm="ab")], "perm"),
+    ],
+    ids=["unknown operator", "operands", "unknown value", "order", "two producers", "no producer", "attribute type"],
+)
+def test_a_model_that_fails_the_checker(eqfuse: CommandLine, nodes: list[NodeProto], message: str) -> None:
+    eqfuse.model("in.onnx", nodes)
+    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx")
+    assert outcome.code == 1
+    assert outcome.error.startswith("in.onnx: ")
+    assert message in outcome.error
+    assert eqfuse.files() == ["in.onnx"]
+
+
+def test_libraries_do_not_talk_to_the_user(eqfuse: CommandLine) -> None:
+    """onnx_ir logs a warning for this model, which has no line of its own on standard error."""
+    eqfuse.model("in.onnx", [node("Add", "x nowhere", "y")])
+    assert "nowhere" in eqfuse.spawn("inspect", "in.onnx").error
+
+
+@pytest.mark.parametrize(
+    ("destination", "code", "message"),
+    [
+        (".", 1, ".: is a folder"),
+        ("no/such/out.onnx", 1, "no/such/out.onnx: the folder no/such does not exist"),
+        ("in.onnx/out.onnx", 1, "in.onnx/out.onnx: "),
+        ("/proc/out.onnx", 1, "/proc/out.onnx: cannot be written"),
+        ("in.onnx", 2, "in.onnx: is the input itself"),
+        ("./../{folder}/in.onnx", 2, "is the input itself"),
+        ("link.onnx", 2, "link.onnx: is the input itself"),
+    ],
+)
+def test_a_destination_that_cannot_be_written(
+    eqfuse: CommandLine, destination: str, code: int, message: str
+) -> None:
+    content = eqfuse.small().read_bytes()
+    (eqfuse.folder / "link.onnx").symlink_to("in.onnx")
+    outcome = eqfuse.run("optimize", "in.onnx", "-o", destination.format(folder=eqfuse.folder.name))
+    assert outcome.code == code
+    assert message in outcome.error
+    assert eqfuse.files() == ["in.onnx", "link.onnx"]
+    assert (eqfuse.folder / "in.onnx").read_bytes() == content
+
+
+def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:
+    """A limit on the size of files stands for the disk: both end a write halfway."""
+    weight = np.random.default_rng(0).standard_normal((300, 300))
+    eqfuse.model("in.onnx", [node("MatMul", "x w", "y")], (2, 300), w=weight)
+    eqfuse.write("out.onnx", "from before")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    outcome = eqfuse.spawn("optimize", "in.onnx", "out.onnx", "--no-verify", before=limit)
+    assert outcome.code == 1
+    assert outcome.error.startswith("out.onnx: cannot be written: ")
+    assert eqfuse.files() == ["in.onnx", "out.onnx"]
+    assert (eqfuse.folder / "out.onnx").read_text() == "from before"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--device", "toaster"), 2, "--device: device 'toaster': not found"),
+        (("--device", "broken.toml"), 2, "broken.toml: not a TOML file"),
+        (("--only", "distributiv"), 2, "did you mean distributive?"),
+        (("--skip", "no-such-tag"), 2, "'no-such-tag'"),
+        (("--opset", "999"), 2, "--opset 999: the newest one known here is"),
+        (("--input-shapes", "z:2,3"), 2, "no input 'z'; it has x"),
+        (("--input-shapes", "x:2,3,4"), 2, "x has 2 dimensions, not 3"),
+        (("-o", "a.onnx", "b.onnx"), 2, "two files to write: b.onnx and a.onnx"),
+        (("--rules", "missing.egg"), 4, "missing.egg"),
+        (("--rules", "folder"), 4, "folder: no .egg file is in this folder"),
+    ],
+)
+def test_an_option_that_does_not_fit(eqfuse: CommandLine, options: tuple[str, ...], code: int, message: str) -> None:
+    eqfuse.small()
+    eqfuse.write("broken.toml", "= = =")
+    (eqfuse.folder / "folder").mkdir()
+    outcome = eqfuse.run("optimize", "in.onnx", *options)
+    assert outcome.code == code
+    assert message in outcome.error
+    assert eqfuse.files() == ["broken.toml", "folder", "in.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('(rewrite (Add a b) (Sub a b) :ruleset explore :name "x"\n', "1:1: this parenthesis is not closed"),
+        (f'{RECORD}(rewrite (Add a b) (Sub a c) :ruleset explore :name "x")', "7:27: the variable c is not bound"),
+        (f'{RECORD}(rewrite (Addd a b) (Sub a b) :ruleset explore :name "x")', "7:10: there is no constructor"),
+        (f'{RECORD}{ADD_TO_SUB} :name "x")\n{RECORD}{ADD_TO_SUB} :name "x")', "14:1: the name x is taken"),
+        (f'{ADD_TO_SUB} :name "x")', "1:1: the rule has no comment"),
+        (f"{RECORD}{ADD_TO_SUB})", "7:1: "),
+        ("\xff", "1:1: "),
+    ],
+    ids=["syntax", "unbound variable", "unknown operator", "duplicate name", "no record", "no name", "no command"],
+)
+@pytest.mark.parametrize("command", [("optimize", "in.onnx", "out.onnx", "--rules"), ("bisect", "in.onnx", "--rules")])
+def test_a_rule_file_with_a_fault(eqfuse: CommandLine, command: tuple[str, ...], text: str, place: str) -> None:
+    eqfuse.small()
+    eqfuse.write("bad.egg", text)
+    outcome = eqfuse.run(*command, "bad.egg")
+    assert outcome.code == 4
+    assert outcome.error.startswith(f"bad.egg:{place}")
+    assert eqfuse.files() == ["bad.egg", "in.onnx"]
+
+
+@pytest.mark.parametrize("flags", [(), ("-v",), ("-vv",)])
+def test_only_two_v_show_a_traceback(eqfuse: CommandLine, flags: tuple[str, ...]) -> None:
+    outcome = eqfuse.run("inspect", "missing.onnx", *flags)
+    assert outcome.code == 1
+    assert ("Traceback" in outcome.err) == (flags == ("-vv",))
+    assert outcome.err.endswith("eqfuse: error: missing.onnx: no such file\n")
+
+
+def test_a_reader_that_goes_away_is_no_error(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.pipe("rules", "list", into="head -n 1")
+    assert outcome.err == ""
+    assert outcome.out.endswith(" rules\n")
+
+
+def test_an_output_that_is_full(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.pipe("rules", "list", into="cat > /dev/null", output="/dev/full")
+    assert outcome.error == "standard output: cannot be written: No space left on device"

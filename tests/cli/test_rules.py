@@ -1,0 +1,121 @@
+"""``eqfuse rules list``, ``show`` and ``check``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eqfuse.rules.loader import shipped_files
+
+from .command_line import RECORD, CommandLine
+
+OWN = '(rewrite (Add a b) (Mul a b) :ruleset explore :name "made-up")'
+
+
+def test_list_counts_the_rules_by_property(eqfuse: CommandLine) -> None:
+    lines = eqfuse.run("rules", "list").out.splitlines()
+    assert int(lines[0].removesuffix(" rules")) > 300
+    assert "distributive" in lines[-1]
+
+
+def test_list_by_tag(eqfuse: CommandLine) -> None:
+    rules = json.loads(eqfuse.run("rules", "list", "--tag", "distributive", "--json").out)
+    assert rules
+    assert {"distributive" in rule["properties"] for rule in rules} == {True}
+
+
+def test_list_has_the_users_rules(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "list", "--rules", "own.egg", "--tag", "made-up")
+    assert outcome.code == 0
+    assert ["own", "made-up", "strength", "exact"] in [line.split()[:4] for line in outcome.out.splitlines()]
+
+
+def test_rows_of_a_pipe_are_not_folded(eqfuse: CommandLine) -> None:
+    rule = max((r for f in shipped_files() for r in f.rules if not r.derives), key=lambda r: len(r.formula))
+    assert rule.formula in eqfuse.run("rules", "list", "--tag", rule.base).out
+
+
+def test_show_prints_the_record_and_the_rule(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "show", "made-up", "--rules", "own.egg")
+    expected = ("own.egg:7:1", "a + b = a * b", "strength", "exact", "derived", "(Add a b) => (Mul a b)", OWN)
+    assert outcome.code == 0
+    assert [text for text in expected if text not in outcome.out] == []
+
+
+def test_show_as_json(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    content = json.loads(eqfuse.run("rules", "show", "made-up", "--rules", "own.egg", "--json").out)
+    assert (content["name"], content["file"], content["text"]) == ("made-up", "own.egg:7:1", OWN)
+
+
+def test_show_suggests_a_name(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "show", "made-upp", "--rules", "own.egg")
+    assert outcome.code == 2
+    assert "did you mean made-up?" in outcome.error
+
+
+def test_an_unknown_tag(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.run("rules", "list", "--tag", "distributiv")
+    assert outcome.code == 2
+    assert "did you mean distributive?" in outcome.error
+
+
+@pytest.mark.parametrize("path", ["own.egg", "."])
+def test_check_counts_what_is_in_order(eqfuse: CommandLine, path: str) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "check", path)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "1 rule in 1 file: no problem found\n", "")
+
+
+def test_check_accepts_the_shipped_catalogue(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.run("rules", "check")
+    assert outcome.code == 0
+    assert outcome.out.endswith("files: no problem found\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (OWN[:-1], "bad.egg:7:1: "),
+        (OWN.replace("(Mul a b)", "(Mul a c)"), "bad.egg:7:27: the variable c"),
+        (OWN.replace("Add", "Addd"), "bad.egg:7:10: there is no constructor or function Addd"),
+        (f"{OWN}\n{RECORD}{OWN}", "bad.egg:14:1: the name made-up is taken by the rule at bad.egg:7"),
+        (OWN.replace("made-up", "relu-relu"), "bad.egg:7:1: the name relu-relu is taken"),
+        (f'{OWN}\n\n{OWN.replace("made-up", "bare")}', "bad.egg:9:1: the rule has no comment"),
+    ],
+    ids=["syntax", "unbound variable", "unknown operator", "duplicate name", "shipped name", "no record"],
+)
+def test_check_names_the_place(eqfuse: CommandLine, command: str, place: str) -> None:
+    eqfuse.rule("bad.egg", command)
+    outcome = eqfuse.run("rules", "check", "bad.egg")
+    lines = outcome.err.splitlines()
+    assert outcome.code == 4
+    assert outcome.out == ""
+    assert lines[0].startswith(place)
+    assert lines[-1].startswith("eqfuse: error: ")
+    assert lines[-1].endswith(" in 1 file")
+
+
+def test_check_as_json(eqfuse: CommandLine) -> None:
+    eqfuse.rule("bad.egg", OWN.replace("Add", "Addd"))
+    outcome = eqfuse.run("rules", "check", "bad.egg", "--json")
+    (problem,) = json.loads(outcome.out)
+    assert outcome.code == 4
+    assert (problem["path"], problem["line"], problem["column"]) == ("bad.egg", 7, 10)
+
+
+@pytest.mark.parametrize(("path", "message"), [("no.egg", "no.egg: "), ("empty", "empty: no .egg file")])
+def test_check_of_what_is_not_there(eqfuse: CommandLine, path: str, message: str) -> None:
+    (eqfuse.folder / "empty").mkdir()
+    outcome = eqfuse.run("rules", "check", path)
+    assert outcome.code == 4
+    assert outcome.error.startswith(message)
+
+
+def test_quiet_lists_nothing(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.run("rules", "list", "-q")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
