@@ -18,7 +18,7 @@ from .engine.egraph import EGraph, Saturation, Selection
 from .engine.encode import Encoding, encode
 from .engine.inference import Knowledge, infer
 from .engine.messages import Precision, RuleSelection
-from .engine.model import Model, check_destination, read, write
+from .engine.model import Model, check_destination, external_name, read, reads, write
 from .engine.opset import raise_opset
 from .engine.plan import Origins, origins
 from .engine.saturate import Budget, saturate
@@ -52,7 +52,7 @@ class Options:
     node_limit: int = 50_000
     iterations: int = 200
     extraction: Literal["exact", "greedy"] = "exact"
-    extraction_limit: float = 5.0
+    extraction_limit: float = 10.0
     opset: int | None = None
     input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     verify: bool = True
@@ -178,6 +178,9 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         check_destination(output)
         if model.path is not None and output.exists() and output.samefile(model.path):
             raise UsageError(f"{output}: is the input itself; name another file to write")
+        if reads(model, output.with_name(external_name(output))):
+            name = external_name(output)
+            raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
     return raise_opset(override_shapes(model, options.input_shapes), options.opset)
 
 

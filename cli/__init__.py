@@ -10,7 +10,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from tempfile import gettempdir
 from typing import NoReturn
 
 from ..errors import EqfuseError
@@ -61,8 +60,7 @@ def _drop_output() -> None:
 
 
 def _system_error(error: OSError) -> str:
-    place = error.filename or f"standard output, or temporary files in {gettempdir()}"
-    return f"{place}: {error.strerror or error}"
+    return f"{error.filename or 'standard output or a temporary file'}: {error.strerror or error}"
 
 
 def _leave_cleanly_when_terminated() -> None:

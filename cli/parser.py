@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from .. import __version__
 
@@ -35,20 +35,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, like those of the commands."""
+    """A parser whose errors are one line, and that takes the optional `out` behind options too."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        # argparse settles an optional positional when it meets the one before it
+        known, rest = super().parse_known_args(args, namespace)
+        if rest and getattr(known, "out", "") is None and not rest[0].startswith("-"):
+            known.out = Path(rest.pop(0))
+        return known, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"eqfuse: error: {message}; see {self.prog} --help\n")
-
-
-class _Intermixed(_Parser):
-    """A parser that also takes the optional positional `out` where options stand before it."""
-
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
-        known, rest = super().parse_known_args(args, namespace)
-        if rest and known.out is None and not rest[0].startswith("-"):
-            known.out = Path(rest.pop(0))
-        return known, rest
 
 
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name

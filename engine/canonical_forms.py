@@ -130,6 +130,7 @@ def _transpose(site: Site, literals: Literals) -> Literals:
 def _slice(site: Site, literals: Literals) -> Literals:
     shape = site.shape()
     starts, ends = literals["starts"], literals["ends"]
+    _require(starts is not None and ends is not None, "a Slice of opset 9, with attributes")
     axes = tuple(site.axis(a) for a in literals["axes"] or range(len(starts)))
     steps = literals["steps"] or (1,) * len(starts)
     _require(all(s > 0 for s in steps) and len(set(axes)) == len(axes), "a reversed or repeated slice")
@@ -148,6 +149,7 @@ def _pad(site: Site, literals: Literals) -> Literals:
     rank = len(site.shape())
     axes = site.constant(3)
     pads = literals["pads"]
+    _require(pads is not None, "a Pad of opset 10, with attributes")
     if axes is not None:
         some = tuple(int(a) for a in np.atleast_1d(axes))
         half = len(some)

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from ..costmodels.types import TensorType
 from ..errors import EqfuseError
 from .constants import Array, uniform_element
-from .egraph import EGraph, Selection
+from .egraph import EGraph, ENode, Selection
 from .emit import Emission, emission
 from .encode import OPAQUE, Encoding
 from .folding import FOLD, Folder, new_tensor
@@ -29,6 +29,8 @@ from .typing import dtype_of
 
 _FILL_FROM = 256
 """Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
+_FILL_OPSET = 9
+"""The first opset that has ConstantOfShape."""
 
 
 @dataclass
@@ -44,11 +46,13 @@ class _Decoder:
     by_name: dict[str, ir.Value] = field(default_factory=dict)
     values: dict[int, ir.Value] = field(default_factory=dict)
     outputs: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
+    several: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
     nodes: list[ir.Node] = field(default_factory=list)
     clones: list[ir.Node] = field(default_factory=list)
     lists: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    choice: Mapping[int, ENode] = field(default_factory=dict)
 
     @property
     def graph(self) -> ir.Graph:
@@ -56,12 +60,14 @@ class _Decoder:
 
     @cached_property
     def projections(self) -> dict[tuple[int, int], list[int]]:
-        """Classes of the outputs of each node with several, by class and number."""
+        """Classes whose value is chosen to be an output of a node with several, by that node's class and number.
+
+        Other classes may hold that output too, but their value, and its name, comes from elsewhere.
+        """
         found: dict[tuple[int, int], list[int]] = {}
-        for owner, class_ in enumerate(self.egraph.classes):
-            for node in class_.nodes:
-                if node.op == "Out":
-                    found.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
+        for owner, node in self.choice.items():
+            if node.op == "Out":
+                found.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
         return found
 
     def prepare(self) -> None:
@@ -100,7 +106,8 @@ class _Decoder:
             if stored in self.source.stored:
                 return self.initializer(name, self.source.stored[stored])
         array = self.constants[owner]
-        element = uniform_element(array) if array.nbytes >= _FILL_FROM else None
+        fills = array.nbytes >= _FILL_FROM and self.source.opset >= _FILL_OPSET
+        element = uniform_element(array) if fills else None
         return self.initializer(name, array) if element is None else self.fill(name, array, element)
 
     def initializer(self, name: str, content: Array | ir.TensorProtocol) -> ir.Value:
@@ -143,6 +150,8 @@ class _Decoder:
         self.outputs[step.owner] = tuple(made.outputs)
         if is_value(step.node):
             self.values[step.owner] = made.outputs[0]
+        elif step.original is not None:
+            self.several[step.owner] = tuple(made.outputs)
 
     def kept(self, step: Step, node: ir.Node) -> ir.Node:
         for index, value in enumerate(node.inputs):
@@ -151,6 +160,13 @@ class _Decoder:
         if has_body(node):
             self.rebind(node)
         return node
+
+    def _give_up_names(self) -> None:
+        """Rename outputs of kept nodes that nothing uses any more: their names went to what replaces them."""
+        for owner, outputs in self.several.items():
+            for index, output in enumerate(outputs):
+                if output.name and not self._projections(owner, index):
+                    output.name = self.fresh("unused")
 
     def current(self, value: ir.Value) -> ir.Value:
         """The value that now stands for a value of the original graph."""
@@ -217,6 +233,7 @@ class _Decoder:
     # --- the graph as a whole
 
     def finish(self, roots: Iterable[int]) -> None:
+        self._give_up_names()
         kept = frozenset(self.nodes)
         for node in self.clones:
             if node not in kept:
@@ -235,7 +252,8 @@ class _Decoder:
             copy = ir.node("Identity", [value], name=self.fresh("Identity"))
             self.graph.append(copy)
             value = copy.outputs[0]
-        name, type_, shape, doc = old.name, old.type, old.shape, old.doc_string
+        name = self.source.graph.outputs[index].name
+        type_, shape, doc = old.type, old.shape, old.doc_string
         old.name = self.fresh("replaced")
         value.name, value.type, value.shape, value.doc_string = name, type_, shape, doc
         self.graph.outputs[index] = value
@@ -284,7 +302,14 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
         ops = sorted({n.op for n in egraph.classes[unknown[0]].nodes})
         raise EqfuseError(f"internal error: a constant made by {', '.join(ops)} cannot be evaluated")
     decoder = _Decoder(
-        model, model.ir.clone(), egraph, encoding, constants, knowledge.constants, names=origin.names
+        model,
+        model.ir.clone(),
+        egraph,
+        encoding,
+        constants,
+        knowledge.constants,
+        names=origin.names,
+        choice=selection.choice,
     )
     decoder.prepare()
     for step in plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +72,7 @@ class Model:
     @property
     def has_external_data(self) -> bool:
         """Whether any weight lies outside the ONNX file."""
-        return any(isinstance(v.const_value, onnx_ir.ExternalTensor) for v in self.graph.initializers.values())
+        return any(_external_tensors(self.ir))
 
     @cached_property
     def stored(self) -> Mapping[str, onnx_ir.TensorProtocol]:
@@ -135,8 +135,8 @@ def _from_file(path: Path) -> Model:
         proto = onnx.load(path, load_external_data=False)
     except DecodeError:
         raise ModelError(f"{path}: not an ONNX file, or cut short (protobuf cannot decode it)") from None
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: cannot be read: {error}") from None
+    except Exception as error:  # each text format that onnx takes by its extension has an error of its own
+        raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
     model = _deserialize(proto, str(path))
     external_data.set_base_dir(model.graph, path.parent)
     _check_external_files(model, path)
@@ -153,16 +153,26 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
 
 
 def _check_external_files(model: ir.Model, path: Path) -> None:
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if not isinstance(tensor, ir.ExternalTensor):
-            continue
+    for name, tensor in _external_tensors(model):
         file = Path(tensor.path)
         if not file.exists():
-            raise ModelError(f"{path}: external data file {file} of weight {value.name} is missing")
+            raise ModelError(f"{path}: external data file {file} of weight {name} is missing")
         end = (tensor.offset or 0) + (tensor.length or 0)
         if file.stat().st_size < end:
-            raise ModelError(f"{path}: external data file {file} is cut short: weight {value.name} ends at {end}")
+            raise ModelError(f"{path}: external data file {file} is cut short: weight {name} ends at {end}")
+
+
+def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    """Initializers and Constant nodes of all graphs whose elements lie in another file, by name."""
+    for graph in model.graphs():
+        stored = [(v.name, v.const_value) for v in graph.initializers.values()]
+        stored += [(n.outputs[0].name, _constant_node_tensor(n)) for n in graph if n.op_type == "Constant"]
+        yield from ((name or "", t) for name, t in stored if isinstance(t, ir.ExternalTensor))
+
+
+def reads(model: Model, path: Path) -> bool:
+    """Whether weights of the model lie in the file at `path`."""
+    return path.exists() and any(path.samefile(t.path) for _, t in _external_tensors(model.ir))
 
 
 def first_line(error: BaseException) -> str:
@@ -217,5 +227,7 @@ def check_destination(path: Path) -> None:
     """Raise ModelError where `path` cannot be a file to write."""
     if path.is_dir():
         raise ModelError(f"{path}: is a folder; name the file to write, such as {path / 'out.onnx'}")
+    if path.exists() and not path.is_file():
+        raise ModelError(f"{path}: is a device or a pipe; name a file to write")
     if not path.parent.exists():
         raise ModelError(f"{path}: the folder {path.parent} does not exist")

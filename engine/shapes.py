@@ -35,6 +35,6 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
             if not output.is_graph_output():
                 output.shape = None
     for output in clone.graph.outputs:
-        if output.shape is not None:
+        if output.shape is not None and not output.is_graph_input():
             output.shape = ir.Shape([None] * len(output.shape))
     return replace(model, ir=clone)

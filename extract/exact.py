@@ -19,6 +19,7 @@ from typing import Any
 from .answer import Answer, Selection, edges, follow
 from .components import Core
 from .cycles import short_cycles
+from .interruptible import interruptible
 
 # z3 looks at its own time-out only now and then; this long after it (seconds), it is interrupted from outside.
 _GRACE = 0.05
@@ -99,6 +100,7 @@ class _Search:
             for position in range(len(choices))
         }
         self.optimize = z3.Optimize(ctx=_context())
+        self.optimize.set("ctrl_c", False)  # z3 would swallow the signal
         self._require()
         self._price()
 
@@ -134,7 +136,7 @@ class _Search:
         watchdog = threading.Timer(remaining + _GRACE, _context().interrupt)
         watchdog.start()
         try:
-            status = self.optimize.check()
+            status = interruptible(self.optimize.check, _context().interrupt)
         except self.z3.Z3Exception:
             status = self.z3.unknown
         finally:

@@ -14,6 +14,7 @@ from .answer import Answer, Selection, edges
 from .components import Core
 from .cycles import short_cycles
 from .exact import cheapest_chosen, cycle_edges, supports
+from .interruptible import interruptible
 
 # The objective is scaled so that the known answer costs this: HiGHS stops at an absolute gap of 1e-6.
 _SCALED_COST = 1e4
@@ -85,12 +86,10 @@ class _Program:
             shape=(len(self.rows), len(self.pairs)),
         )
         limits = LinearConstraint(matrix, [lower for _, lower, _ in self.rows], [upper for _, _, upper in self.rows])
-        result = milp(
-            costs,
-            constraints=limits,
-            integrality=numpy.ones(len(self.pairs)),
-            bounds=Bounds(0, 1),
-            options={"time_limit": max(deadline - time.monotonic(), _LEAST_BUDGET), "mip_rel_gap": 0.0},
+        options = {"time_limit": max(deadline - time.monotonic(), _LEAST_BUDGET), "mip_rel_gap": 0.0}
+        integrality = numpy.ones(len(self.pairs))
+        result = interruptible(
+            lambda: milp(costs, constraints=limits, integrality=integrality, bounds=Bounds(0, 1), options=options)
         )
         bound = result.mip_dual_bound
         proven = 0.0 if bound is None or not numpy.isfinite(bound) else float(bound) / self.scale

@@ -192,4 +192,4 @@ def test_a_reader_that_goes_away_is_no_error(eqfuse: CommandLine) -> None:
 
 def test_an_output_that_is_full(eqfuse: CommandLine) -> None:
     outcome = eqfuse.pipe("rules", "list", into="cat > /dev/null", output="/dev/full")
-    assert outcome.error == "standard output: cannot be written: No space left on device"
+    assert outcome.error == "standard output or a temporary file: No space left on device"
