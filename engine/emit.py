@@ -166,7 +166,14 @@ def _resize(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[
     config = json.loads(context.literals["config"])
     arrays = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
     extra = [np.asarray(config.pop(n), d) if n in config else None for n, d in arrays.items()]
+    if context.opset < 13:  # roi and scales may be empty there, but not left out
+        extra[:2] = [np.empty(0, np.float32) if e is None else e for e in extra[:2]]
     return [0, *extra], {"mode": context.literals["mode"], **config}
+
+
+def _average_pool(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    dilated = any(d != 1 for d in context.literals["dilations"])
+    return inputs, {n: v for n, v in attributes.items() if n != "dilations" or dilated}  # not before opset 19
 
 
 _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attributes]]] = {
@@ -179,6 +186,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "Hardmax": _softmax,
     "GroupNormalization": _group_normalization,
     "Resize": _resize,
+    "AveragePool": _average_pool,
 }
 
 

@@ -222,7 +222,7 @@ def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
     if array.dtype.kind == "f" and (np.isnan(first) or (first == 0 and bool(np.any(np.signbit(array))))):
         return None
     number = float(first)
-    exact = abs(number) <= 2**53 or array.dtype.kind == "f"
+    exact = abs(number) < 2**53 or array.dtype.kind == "f"
     return number if exact and bool(np.all(array == first)) else None
 
 
