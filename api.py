@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from .costmodels.device import load_device
 from .costmodels.model import cost_model
+from .engine.custom import named_operators
 from .engine.decode import decode, drop_annotations
 from .engine.egraph import EGraph, Saturation, Selection
 from .engine.encode import Encoding, encode
@@ -142,7 +143,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: _Clock, work
     with clock.phase("infer"):
         knowledge = infer(model)
     with clock.phase("encode"):
-        encoding = encode(model, knowledge)
+        encoding = encode(model, knowledge, named_operators(options.selection.paths))
     with clock.phase("saturate"):
         egraph = _saturate(encoding, worker, options, clock)
     origin = origins(model.graph, encoding, egraph)

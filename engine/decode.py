@@ -192,7 +192,16 @@ class _Decoder:
         spec = self._emission(step)
         inputs = [self._input(i, step) for i in spec.inputs]
         name = self.fresh(spec.op_type)
-        node = ir.node(spec.op_type, inputs, attributes=spec.attributes, num_outputs=spec.outputs, name=name)
+        node = ir.node(
+            spec.op_type,
+            inputs,
+            attributes=spec.attributes,
+            domain=spec.domain,
+            num_outputs=spec.outputs,
+            name=name,
+        )
+        if spec.domain:
+            self.target.opset_imports.setdefault(spec.domain, 1)
         for index, output in enumerate(node.outputs):
             output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
             self._annotate(output, step, index)

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from ..costmodels.types import TensorType
 from ..rules.signatures import Attribute, Operand, Operator, operators
+from . import custom
 from .egraph import ENode
 from .typing import dtype_of
 
@@ -29,6 +30,7 @@ class Emission:
     inputs: tuple[int | Array | None, ...]
     attributes: Mapping[str, Any]
     outputs: int = 1
+    domain: str = ""
 
 
 class _Inexpressible(Exception):
@@ -42,6 +44,8 @@ def emission(
 
     `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions.
     """
+    if node.op == "Op":
+        return _custom(node, absent)
     operator = operators().get(node.op)
     if operator is None or _schema(node.op, opset) is None:
         return None
@@ -59,6 +63,15 @@ def emission(
     outputs = len(literals["split"]) if node.op == "Split" else 1  # type: ignore[arg-type]
     result = Emission(node.op, tuple(inputs), attributes, outputs)
     return result if _is_allowed(result, operands, opset) else None
+
+
+def _custom(node: ENode, absent: int) -> Emission | None:
+    parsed = custom.parse(str(node.attributes[0]))
+    if parsed is None:
+        return None
+    domain, op_type, attributes = parsed
+    inputs = tuple(None if child == absent else i for i, child in enumerate(node.children))
+    return Emission(op_type, inputs, attributes, domain=domain)
 
 
 @dataclass(frozen=True)

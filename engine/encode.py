@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from ..costmodels.types import TensorType
 from ..rules.signatures import operators
+from . import custom
 from .canonical import Call, canonical
 from .egraph import ENode, Literal
 from .inference import SMALL, Knowledge
@@ -52,6 +53,7 @@ class _Encoder:
     model: Model
     knowledge: Knowledge
     symbols: dict[str, int]
+    named: frozenset[str]
     terms: dict[ENode, int] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
     nodes: dict[ir.Node, int] = field(default_factory=dict)
@@ -160,6 +162,11 @@ class _Encoder:
         return tuple(self.symbols[v] if isinstance(v, str) else int(v) for v in literal)
 
     def opaque(self, node: ir.Node) -> int:
+        named = custom.key(node, self.named)
+        if named is not None:
+            term = self.term("Op", (named,), [self.operand(i.name if i else None) for i in node.inputs])
+            self._outputs(node, term, True)
+            return term
         identity = fingerprint(node) if is_pure(node) else f"!{len(self.keys)}"
         key = self.keys.setdefault(identity, f"{node.op_type}#{len(self.keys)}")
         children = [self.operand(i.name if i else None) for i in node.inputs]
@@ -226,10 +233,11 @@ def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
     return number if exact and bool(np.all(array == first)) else None
 
 
-def encode(model: Model, knowledge: Knowledge) -> Encoding:
-    """The main graph as terms. Nodes that nothing needs are left out."""
+def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset()) -> Encoding:
+    """The main graph as terms. Nodes that nothing needs are left out; `named` are operators of other domains that
+    rules speak of."""
     symbols = {s: _FIRST_SYMBOL - i for i, s in enumerate(sorted(knowledge.symbols))}
-    encoder = _Encoder(model, knowledge, symbols)
+    encoder = _Encoder(model, knowledge, symbols, named)
     encoder.inputs()
     encoder.constants()
     for node in model.graph:
@@ -249,7 +257,7 @@ def encode(model: Model, knowledge: Knowledge) -> Encoding:
 
 def opaque_type(node: ENode) -> str:
     """The ONNX operator type behind an ``Op`` term."""
-    return str(node.attributes[0]).partition("#")[0]
+    return str(node.attributes[0]).partition("#")[0].partition("/")[0].rpartition(".")[2]
 
 
 def multiple_outputs(op: str) -> bool:

@@ -16,7 +16,7 @@ from ..rules.signatures import Operand, operators
 from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
 
-_SAFE = re.compile(r"[\w./:+#!@-]+")
+_SAFE = re.compile(r"[\w./:+#!@=,-]+")
 _FIXED = {
     "Var": ("String",),
     "Weight": ("String",),
@@ -140,8 +140,8 @@ _ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "known-shape": (("i64", "String"), "(= v (integers x1))", "(set (shape (term x0)) v)"),
     "known-nonneg": (("i64",), "", "(nonneg (term x0))"),
     "known-nonzero": (("i64",), "", "(nonzero (term x0))"),
-    "known-token": (("i64", "i64", "i64"), "", "(set (token1 (term x0)) x1) (set (token2 (term x0)) x2)"),
-    "known-number": (("f64", "i64", "i64"), "", "(set (number1 x0) x1) (set (number2 x0) x2)"),
+    "known-token": (("i64", "i64", "i64"), "", "(set (token (term x0)) (vec-of x1 x2))"),
+    "known-number": (("f64", "i64", "i64"), "", "(set (number x0) (vec-of x1 x2))"),
 }
 """Tables of what is known: columns, condition and action of the rule that loads a row."""
 

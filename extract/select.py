@@ -100,7 +100,7 @@ class _Pricer:
         operands = tuple(self.egraph.classes[c].type for c in node.children)
         constant = tuple(self.egraph.classes[c].constant for c in node.children)
         output = self.egraph.classes[owner].type
-        original = node.op == "Op" or (owner, node) in self.origin.nodes
+        original = (owner, node) in self.origin.nodes
         continued = self._continued(node)
         absent = tuple(c == self.absent for c in node.children)
         key = (node.op, node.attributes, operands, constant, output, original, continued, absent)
