@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from .. import __version__
+from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 
 Command = tuple[str, str]
 """Module below `eqfuse.cli` and function in it."""
@@ -104,16 +105,37 @@ def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
-    rules = commands.add_parser("rules", help="list, show and check rewrite rules", description="Rewrite rules.")
+    rules = commands.add_parser("rules", help="list, check and observe rewrite rules", description="Rewrite rules.")
     actions = rules.add_subparsers(title="actions", required=True, metavar="ACTION")
     listing = _command(actions, "list", "list the rules", ("rules", "list_rules"))
     listing.add_argument("--tag", help="only rules with this property, topic or name")
+    listing.add_argument("--property", choices=PROPERTIES, help="only rules with this property")
+    listing.add_argument("--topic", help="only the rules of one file, by its name")
+    listing.add_argument("--sound", choices=SOUNDNESS, help="only rules that are true in this sense")
     _rule_files(listing)
     show = _command(actions, "show", "show one rule with its record", ("rules", "show_rule"))
     show.add_argument("name", help="the rule's name")
     _rule_files(show)
-    check = _command(actions, "check", "check rule files", ("rules", "check_rules"))
+    check = _command(actions, "check", "lint, prove and test rules", ("check_rules", "check_rules"))
     check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
+    check.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
+    _observation(actions)
+
+
+def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
+    explain = _command(actions, "explain", "show by which rules a value got its form", ("observe", "explain"))
+    _model(explain)
+    explain.add_argument("--output", metavar="VALUE", help="a value of the original (without: list the rewritten ones)")
+    why = _command(actions, "why-not", "show why a rule does not match or is not used", ("observe", "why_not"))
+    why.add_argument("name", help="the rule's name")
+    _model(why)
+    why.add_argument("--node", required=True, metavar="N", help="the name of a node, or of one of its outputs")
+    stats = _command(actions, "stats", "count what each rule does to some models", ("observe", "stats"))
+    stats.add_argument("models", nargs="+", type=Path, help="ONNX files")
+    stats.add_argument("--unused", action="store_true", help="list the rules that never match")
+    for parser in (explain, why, stats):
+        _optimization(parser)
+        parser.set_defaults(atol=None, rtol=None, seed=0)  # nothing is verified
 
 
 def _model(parser: argparse.ArgumentParser) -> None:

@@ -1,34 +1,38 @@
-"""``eqfuse rules list``, ``show`` and ``check``."""
+"""``eqfuse rules list`` and ``show``."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from ..errors import RuleError, UsageError
-from ..rules.lint import lint_files
-from ..rules.loader import Rule, analysis_files, load_rules, rule_paths, shipped_files
-from ..rules.records import read_file
+from ..errors import UsageError
+from ..rules.loader import Rule, load_rules
 from . import render
 from .options import check_rule_folders
 
 
 def list_rules(arguments: argparse.Namespace) -> int:
-    """All rules, or those with a tag."""
+    """All rules, or those that every filter lets through."""
     check_rule_folders(arguments.rules)
     only = (arguments.tag,) if arguments.tag else ()
     loaded = load_rules(arguments.rules, precision="fast", only=only).rules
-    rules = [r for r in loaded if r.name == r.base and not r.derives]
+    rules = [r for r in loaded if r.name == r.base and not r.derives and _passes(r, arguments)]
     if arguments.json:
         render.print_json([_record(r) for r in rules])
     elif not arguments.quiet:
         _print_list(rules)
     return 0
+
+
+def _passes(rule: Rule, arguments: argparse.Namespace) -> bool:
+    return (
+        (not arguments.property or arguments.property in rule.properties)
+        and (not arguments.topic or rule.topic == arguments.topic)
+        and (not arguments.sound or rule.sound == arguments.sound)
+    )
 
 
 def _print_list(rules: Sequence[Rule]) -> None:
@@ -70,23 +74,6 @@ def show_rule(arguments: argparse.Namespace) -> int:
     for name, value in record.items():
         print(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
     print(f"\n{text}")
-    return 0
-
-
-def check_rules(arguments: argparse.Namespace) -> int:
-    """Lint files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
-    check_rule_folders(arguments.paths)
-    paths = rule_paths(arguments.paths) or [f.path for f in (*analysis_files(), *shipped_files())]
-    problems = lint_files(paths)
-    if arguments.json:
-        render.print_json([{**asdict(problem), "path": str(problem.path)} for problem in problems])
-        return RuleError.exit_code if problems else 0
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        raise RuleError(f"{_count(len(problems), 'problem')} in {_count(len({p.path for p in problems}), 'file')}")
-    rules = sum(len({rule.base for rule in read_file(path).rules}) for path in paths)
-    render.say(arguments, f"{_count(rules, 'rule')} in {_count(len(paths), 'file')}: no problem found")
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ def named_operators(paths: Sequence[Path]) -> frozenset[str]:
     """The operators, as ``domain.Type``, that the rules in some files speak of."""
     found: set[str] = set()
     for path in rule_paths(paths):
-        found.update(_NAMED.findall(path.read_text(encoding="utf-8")))
+        with suppress(OSError, UnicodeDecodeError):  # the loader says what is wrong with the file
+            found.update(_NAMED.findall(path.read_text(encoding="utf-8")))
     return frozenset(found)
 
 
@@ -46,7 +48,9 @@ def key(node: ir.Node, named: Iterable[str]) -> str | None:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return repr(float(str(np.float32(value))))
-    return "".join(f"{_text(v)}," for v in value) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "".join(f"{_text(v)}," for v in value)
+    return str(value)
 
 
 def parse(text: str) -> tuple[str, str, Mapping[str, Any]] | None:

@@ -16,7 +16,7 @@ from ..rules.signatures import Operand, operators
 from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
 
-_SAFE = re.compile(r"[\w./:+#!@=,-]+")
+_SAFE = re.compile(r"[^~\s](?:[^\t\r\n]*\S)?")
 _FIXED = {
     "Var": ("String",),
     "Weight": ("String",),
@@ -42,7 +42,10 @@ def signature(op: str) -> tuple[str, ...]:
 
 @dataclass
 class Labels:
-    """Strings as egglog's tables can hold them: anything unusual is replaced by a number."""
+    """Strings as egglog's tables can hold them: those with tabs, line breaks or blank ends are replaced by a number.
+
+    Every other one is itself, for rules look into some (the configuration of a Resize).
+    """
 
     names: dict[str, str] = field(default_factory=dict)
     originals: dict[str, str] = field(default_factory=dict)

@@ -33,12 +33,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The e-graph at one moment: rows of (constructor, arguments, class), analyses by class, classes of the terms.
-
-    Classes are numbered from 0; an argument is a literal, or a class wrapped in a one-element list.
+    """The e-graph at one moment: rows of (constructor, literals, operands, class), analyses by class, classes of the
+    terms. Classes are numbered from 0.
     """
 
-    rows: list[tuple[str, tuple[Any, ...], int]]
+    rows: list[tuple[str, tuple[Any, ...], tuple[int, ...], int]]
     analyses: dict[str, dict[int, Any]]
     terms: dict[int, int]
 

@@ -6,6 +6,7 @@ snapshot, and turns what comes back into an `EGraph`.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -15,7 +16,8 @@ from typing import Any
 
 from ..costmodels.types import TensorType
 from ..errors import EqfuseError, RuleError
-from .egraph import EClass, EGraph, ENode, RuleStatistics, Saturation
+from .collector import paused
+from .egraph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
 from .encode import Encoding
 from .facts import write_facts
 from .messages import Job, Progress, Snapshot
@@ -39,10 +41,15 @@ class Budget:
     iterations: int = 200
 
 
+_Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
+"""Constructor, literals and operands."""
+
+
 class UnsoundRuleError(RuleError):
     """Two terms of different shape or element type were proven equal: a rule (or an analysis) is wrong."""
 
 
+@paused()
 def saturate(
     encoding: Encoding,
     worker: Worker,
@@ -154,31 +161,30 @@ def _egraph(
     snapshot: Snapshot, encoding: Encoding, originals: Mapping[str, str], statistics: Saturation
 ) -> EGraph:
     """Number the classes by the first term they hold, so that results do not depend on egglog's numbering."""
-    nodes: dict[int, list[ENode]] = {}
-    for op, arguments, owner in snapshot.rows:
-        nodes.setdefault(owner, []).append(_enode(op, arguments, originals))
-    order = _class_order(snapshot, encoding, nodes)
+    rows: dict[int, list[_Row]] = {}
+    for op, literals, children, owner in snapshot.rows:
+        attributes = tuple([originals.get(a, a) if isinstance(a, str) else a for a in literals])
+        rows.setdefault(owner, []).append((op, attributes, children))
+    order = _class_order(snapshot, encoding, rows)
     rank = {c: i for i, c in enumerate(order)}
     terms = {term: rank[c] for term, c in snapshot.terms.items()}
-    original = _original_nodes(encoding, terms)
-    symbols = {number: name for name, number in encoding.symbols.items()}
-    members = [[_renumber(n, rank) for n in nodes[owner]] for owner in order]
+    members = [[ENode(op, a, tuple([rank[c] for c in cs])) for op, a, cs in rows[owner]] for owner in order]
+    _sort(members, _original_nodes(encoding, terms))
     constant = _constant(members)
-    classes = []
-    for index, owner in enumerate(order):
-        members[index].sort(key=lambda n: (original.get(n, len(encoding.terms)), n.op, _sortable(n)))
-        classes.append(_eclass(tuple(members[index]), index in constant, snapshot, owner, symbols))
+    types = _Types(snapshot, {number: name for name, number in encoding.symbols.items()})
+    values = snapshot.analyses["value"]
+    classes = [
+        EClass(tuple(members[index]), types.of(owner), index in constant, values.get(owner))
+        for index, owner in enumerate(order)
+    ]
     return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)
 
 
-def _enode(op: str, arguments: tuple[Any, ...], originals: Mapping[str, str]) -> ENode:
-    children = tuple(c for a in arguments if isinstance(a, list) for c in a)
-    literals = tuple(originals.get(a, a) if isinstance(a, str) else a for a in arguments if not isinstance(a, list))
-    return ENode(op, literals, children)
-
-
-def _renumber(node: ENode, rank: Mapping[int, int]) -> ENode:
-    return ENode(node.op, node.attributes, tuple(rank[c] for c in node.children))
+def _sort(classes: list[list[ENode]], original: Mapping[ENode, int]) -> None:
+    """The model's own e-nodes first, in its order."""
+    for members in classes:
+        if len(members) > 1:
+            members.sort(key=lambda n: (original.get(n, math.inf), n.op, _sortable(n)))
 
 
 def _sortable(node: ENode) -> tuple[str, tuple[int, ...]]:
@@ -193,13 +199,13 @@ def _original_nodes(encoding: Encoding, terms: Mapping[int, int]) -> dict[ENode,
     return found
 
 
-def _class_order(snapshot: Snapshot, encoding: Encoding, nodes: Mapping[int, list[ENode]]) -> list[int]:
+def _class_order(snapshot: Snapshot, encoding: Encoding, rows: Mapping[int, list[_Row]]) -> list[int]:
     """Classes of the model's own terms first, in its order; then the others by structure, children first."""
     order = list(dict.fromkeys(snapshot.terms[i] for i in range(len(encoding.terms)) if i in snapshot.terms))
     rank = {c: i for i, c in enumerate(order)}
-    pending = [c for c in nodes if c not in rank]
+    pending = [c for c in rows if c not in rank]
     while pending:
-        ready = sorted((_key(c, nodes, rank), c) for c in pending if _best(c, nodes, rank) is not None)
+        ready = sorted((key, c) for c in pending if (key := _key(rows[c], rank)) is not None)
         if not ready:
             break
         for _, owner in ready:
@@ -209,17 +215,14 @@ def _class_order(snapshot: Snapshot, encoding: Encoding, nodes: Mapping[int, lis
     return order
 
 
-def _best(owner: int, nodes: Mapping[int, list[ENode]], rank: Mapping[int, int]) -> tuple[Any, ...] | None:
+def _key(rows: list[_Row], rank: Mapping[int, int]) -> tuple[str, str, tuple[int, ...]] | None:
+    """What a class is sorted by, once one of its rows has all its children in order."""
     keys = [
-        (n.op, repr(n.attributes), tuple(rank[c] for c in n.children))
-        for n in nodes[owner]
-        if all(c in rank for c in n.children)
+        (op, repr(attributes), tuple([rank[c] for c in children]))
+        for op, attributes, children in rows
+        if all(c in rank for c in children)
     ]
     return min(keys, default=None)
-
-
-def _key(owner: int, nodes: Mapping[int, list[ENode]], rank: Mapping[int, int]) -> tuple[Any, ...]:
-    return _best(owner, nodes, rank) or ()
 
 
 def _constant(classes: list[list[ENode]]) -> set[int]:
@@ -248,12 +251,20 @@ def _constant(classes: list[list[ENode]]) -> set[int]:
     return found
 
 
-def _eclass(
-    members: tuple[ENode, ...], constant: bool, snapshot: Snapshot, owner: int, symbols: Mapping[int, str]
-) -> EClass:
-    dtype = snapshot.analyses["dtype"].get(owner)
-    shape = snapshot.analyses["shape"].get(owner)
-    type_ = None
-    if dtype is not None:
-        type_ = TensorType(dtype, None if shape is None else tuple(symbols.get(d, d) for d in shape))
-    return EClass(members, type_, constant, snapshot.analyses["value"].get(owner))
+class _Types:
+    """The types that the analyses found out, one object for all classes of a type."""
+
+    def __init__(self, snapshot: Snapshot, symbols: Mapping[int, str]) -> None:
+        self.dtypes, self.shapes = snapshot.analyses["dtype"], snapshot.analyses["shape"]
+        self.symbols = symbols
+        self.made: dict[tuple[str, tuple[int, ...] | None], TensorType] = {}
+
+    def of(self, owner: int) -> TensorType | None:
+        """The type of a class, None where its dtype is not known."""
+        dtype, shape = self.dtypes.get(owner), self.shapes.get(owner)
+        if dtype is None:
+            return None
+        if (dtype, shape) not in self.made:
+            named = None if shape is None else tuple(self.symbols.get(d, d) for d in shape)
+            self.made[dtype, shape] = TensorType(dtype, named)
+        return self.made[dtype, shape]

@@ -10,13 +10,15 @@ from __future__ import annotations
 import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import EqfuseError
 from ..rules.egglog_bindings import execute, load
 from ..rules.loader import load_rules, prelude
+from .collector import paused
 from .messages import Progress, RuleSelection, Snapshot
+from .rule_times import rule_seconds
 
 if TYPE_CHECKING:
     from .messages import Job
@@ -74,9 +76,8 @@ class _Run:
         self.progress.iterations += 1
         for rule, matches in report.num_matches_per_rule.items():
             self.progress.matches[rule] = self.progress.matches.get(rule, 0) + matches
-        for rule, delta in report.search_and_apply_time_per_rule.items():
-            # egglog's bindings give microseconds where they say milliseconds
-            self.progress.seconds[rule] = self.progress.seconds.get(rule, 0.0) + delta.total_seconds() * 1000
+        for rule, seconds in rule_seconds(report).items():
+            self.progress.seconds[rule] = self.progress.seconds.get(rule, 0.0) + seconds
         return bool(report.updated)
 
     def size(self) -> int:
@@ -130,19 +131,18 @@ class _Reader:
     def _is_constructor(name: str, function: Any) -> bool:
         return function.output_sort in _SORTS and name[:1].isupper()
 
-    def _rows(self, name: str, function: Any) -> list[tuple[str, tuple[Any, ...], int]]:
-        sorts = function.input_sorts
-        return [
-            (name, tuple(self._argument(s, v) for s, v in zip(sorts, row.inputs, strict=True)), self.number(row.output))
-            for row in function.rows
-        ]
-
-    def _argument(self, sort: str, value: Any) -> Any:
-        if sort in _SORTS:
-            return [self.number(value)]
-        if sort == "Ts":
-            return [self.number(v) for v in self.lists.get(value, ())]
-        return self.literal(sort, value)
+    def _rows(self, name: str, function: Any) -> Iterator[tuple[str, tuple[Any, ...], tuple[int, ...], int]]:
+        sorts = list(enumerate(function.input_sorts))
+        operands = [i for i, sort in sorts if sort in _SORTS]
+        lists = [i for i, sort in sorts if sort == "Ts"]
+        literals = [(i, sort) for i, sort in sorts if sort not in _SORTS and sort != "Ts"]
+        for row in function.rows:
+            inputs = row.inputs
+            children = [self.number(inputs[i]) for i in operands]
+            for i in lists:
+                children += map(self.number, self.lists.get(inputs[i], ()))
+            values = [self.literal(sort, inputs[i]) for i, sort in literals]
+            yield name, tuple(values), tuple(children), self.number(row.output)
 
     def _read_lists(self) -> None:
         """Operand lists, flattened: a list is only ever built, never rewritten, so each has one form."""
@@ -171,6 +171,7 @@ def _program(selection: RuleSelection) -> str:
     return rules.program
 
 
+@paused()
 def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..costmodels.model import CostModel
 from ..costmodels.types import TensorType
+from ..engine.collector import paused
 from ..engine.egraph import EClass, EGraph, ENode, Selection
 from ..engine.emit import emission
 from ..engine.encode import Encoding, opaque_type
@@ -141,6 +142,7 @@ class _Pricer:
         return _Priced(problem, tuple(tuple(node for node, _ in row) for row in rows))
 
 
+@paused()
 def select(
     egraph: EGraph,
     encoding: Encoding,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from .answer import Answer
+from .branch import prove_by_branching
 from .components import Component, Core, components
 from .cycles import short_cycles
 from .exact import prove_by_maxsat
@@ -56,7 +57,7 @@ def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core,
     for done, core in enumerate(cores):
         now = time.monotonic()
         share = max(deadline - now, 0.0) / (len(cores) - done)
-        answer = rough[core]
+        answer = prove_by_branching(core, rough[core], now + share)
         if len(core.classes) <= _MAXSAT_CLASSES:
             answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
         proven[core] = prove_by_milp(core, answer, now + share)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import PathFinder
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -38,19 +38,16 @@ def load() -> ModuleType:
 def execute(egraph: Any, program: str, name: str = "program") -> list[Any]:
     """Run an egglog program and return what its commands put out.
 
-    The time of egglog's parser grows with the square of the text: commands that begin a line are read in small groups.
+    A long one goes through a file: egglog reads it by itself, where `parse_program` makes a Python object of every node
+    of its syntax tree, each with a copy of the whole text.
     """
-    outputs: list[Any] = []
-    for chunk in _chunks(program):
-        outputs += egraph.run_program(*egraph.parse_program(chunk, name))
-    return outputs
+    if len(program) < _SHORT:
+        return list(egraph.run_program(*egraph.parse_program(program, name)))
+    with TemporaryDirectory(prefix="eqfuse-") as folder:
+        path = Path(folder, f"{name}.egg")
+        path.write_text(program, encoding="utf-8")
+        return list(egraph.run_program(*egraph.parse_program(f'(include "{path}")', name)))
 
 
-def _chunks(program: str, size: int = 800) -> Iterator[str]:
-    chunk = ""
-    for command in re.split(r"\n(?=\()", program):
-        if chunk and len(chunk) + len(command) > size:
-            yield chunk
-            chunk = ""
-        chunk += command + "\n"
-    yield chunk
+_SHORT = 2000
+"""Characters up to which a program is read as text."""

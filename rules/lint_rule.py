@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .commute import is_variable, swappable, swaps, variables
-from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, option, record
+from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, record
 from .sexpr import Atom, Form, Node, walk
 from .vocabulary import ACTIONS, PRIMITIVES, Vocabulary, nearest
 
@@ -113,8 +113,7 @@ def _facts(form: Form) -> list[Node]:
     """What has to hold: the facts of a rule; the left side of a rewrite, then its conditions."""
     if form.head == "rule":
         return list(_items(form.items[1]))
-    conditions = [value for key, value in zip(form.items, form.items[1:], strict=False) if str(key) == ":when"]
-    return [form.items[1], *(fact for c in conditions for fact in _items(c))]
+    return [form.items[1], *conditions(form)]
 
 
 def _items(node: Node) -> tuple[Node, ...]:

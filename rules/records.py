@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from . import sexpr
 from .commute import mirrored
-from .sexpr import Atom, Document, Form
+from .sexpr import Atom, Document, Form, Node
+from .vocabulary import PROPERTIES, SOUNDNESS
 
-PROPERTIES = (
-    "associative",
-    "distributive",
-    "commutative",
-    "linear",
-    "layout",
-    "idiom",
-    "fold",
-    "identity",
-    "strength",
-)
-SOUNDNESS = ("exact", "real", "approx")
+__all__ = [
+    "PROPERTIES",
+    "SOUNDNESS",
+    "Command",
+    "Rule",
+    "RuleFile",
+    "conditions",
+    "option",
+    "parse",
+    "read_file",
+    "record",
+]
+
 FIELDS = ("property", "sound", "requires", "source", "example", "commutes")
 DERIVING = "analysis"
 RULE_COMMANDS = ("rewrite", "birewrite", "rule")
@@ -86,10 +89,18 @@ class RuleFile:
 
 def option(form: Form, key: str) -> str:
     """The value behind an option like ``:name``, without quotes; "" where it is not given."""
-    for written, value in zip(form.items, form.items[1:], strict=False):
+    for written, value in pairwise(form.items):
         if isinstance(written, Atom) and written.text == key:
             return str(value).strip('"')
     return ""
+
+
+def conditions(form: Form) -> tuple[Node, ...]:
+    """What a rewrite asks for besides its left side: the items behind ``:when``."""
+    for written, value in pairwise(form.items):
+        if str(written) == ":when" and isinstance(value, Form):
+            return value.items
+    return ()
 
 
 def record(comment: list[str]) -> tuple[str, dict[str, str]]:

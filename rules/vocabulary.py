@@ -8,6 +8,19 @@ from difflib import get_close_matches
 
 from .sexpr import Atom, Form, Node
 
+PROPERTIES = (
+    "associative",
+    "distributive",
+    "commutative",
+    "linear",
+    "layout",
+    "idiom",
+    "fold",
+    "identity",
+    "strength",
+)
+SOUNDNESS = ("exact", "real", "approx")
+
 _PRIMITIVES = """
     = != < > <= >= + - * / % ^ & | << >> min max abs neg not and or xor => log2 not-i64
     bool-= bool-!= bool-< bool-> bool-<= bool->= to-f64 to-i64 to-string replace count-matches

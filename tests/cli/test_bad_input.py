@@ -114,12 +114,12 @@ def test_a_destination_that_cannot_be_written(
 
 def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:
     """A limit on the size of files stands for the disk: both end a write halfway."""
-    weight = np.random.default_rng(0).standard_normal((300, 300))
-    eqfuse.model("in.onnx", [node("MatMul", "x w", "y")], (2, 300), w=weight)
+    weight = np.random.default_rng(0).standard_normal((600, 600))
+    eqfuse.model("in.onnx", [node("MatMul", "x w", "y")], (2, 600), w=weight)
     eqfuse.write("out.onnx", "from before")
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
     outcome = eqfuse.spawn("optimize", "in.onnx", "out.onnx", "--no-verify", before=limit)
     assert outcome.code == 1

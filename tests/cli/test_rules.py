@@ -10,6 +10,12 @@ from eqfuse.rules.loader import shipped_files
 
 from .command_line import RECORD, CommandLine
 
+TRUE = """\
+(rewrite (Sqrt (Exp (Sqrt x))) (Exp (Mul (Sqrt x) (Full (vec-empty) 0.5 t)))
+         :when ((= t (dtype x))) :ruleset explore :name "root-of-root")"""
+RECORD_OF_TRUE = RECORD.replace("exact", "real").replace(
+    "(Add a b) => (Mul a b)", '(Sqrt (Exp (Sqrt x))) => (Exp (Mul (Sqrt x) (Full (vec-empty) 0.5 "float32")))'
+)
 OWN = '(rewrite (Add a b) (Mul a b) :ruleset explore :name "made-up")'
 
 
@@ -65,16 +71,49 @@ def test_an_unknown_tag(eqfuse: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("path", ["own.egg", "."])
-def test_check_counts_what_is_in_order(eqfuse: CommandLine, path: str) -> None:
-    eqfuse.rule("own.egg", OWN)
+def test_check_proves_a_true_rule(eqfuse: CommandLine, path: str) -> None:
+    eqfuse.rule("own.egg", TRUE, RECORD_OF_TRUE)
     outcome = eqfuse.run("rules", "check", path)
-    assert (outcome.code, outcome.out, outcome.err) == (0, "1 rule in 1 file: no problem found\n", "")
+    assert (outcome.code, outcome.err) == (0, "")
+    rows = [line.split() for line in outcome.out.splitlines()]
+    assert ["own", "root-of-root", "proved", "any", "shape"] in [row[:5] for row in rows]
+    assert ["strength", "1", "1", "1", "0", "0", "0", "0"] in rows
 
 
-def test_check_accepts_the_shipped_catalogue(eqfuse: CommandLine) -> None:
-    outcome = eqfuse.run("rules", "check")
-    assert outcome.code == 0
-    assert outcome.out.endswith("files: no problem found\n")
+def test_check_prints_a_counterexample(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "check", "own.egg")
+    assert outcome.code == 4
+    assert "own.egg:7:1: made-up is refuted: values differ" in outcome.err
+    assert "for (Add a:" in outcome.err
+    assert "    a = [" in outcome.err
+    assert outcome.err.endswith("eqfuse: error: 1 of 1 rules may not be used\n")
+
+
+def test_check_gives_the_counterexample_as_json(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", OWN)
+    outcome = eqfuse.run("rules", "check", "own.egg", "--json")
+    (rule,) = json.loads(outcome.out)["rules"]
+    assert outcome.code == 4
+    assert rule["verdict"] == "refuted"
+    assert set(rule["counterexample"]["elements"]) == {"a", "b"}
+
+
+def test_check_keeps_its_verdicts(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(eqfuse.folder / "kept"))
+    eqfuse.rule("own.egg", TRUE, RECORD_OF_TRUE)
+    first = eqfuse.run("rules", "check", "own.egg")
+    (verdict,) = (eqfuse.folder / "kept" / "eqfuse" / "rules").iterdir()
+    verdict.write_text(verdict.read_text().replace("any shape", "as kept before"))
+    assert "as kept before" in eqfuse.run("rules", "check", "own.egg").out
+    assert eqfuse.run("rules", "check", "own.egg", "--fresh").out == first.out
+
+
+def test_check_refuses_what_a_shipped_rule_says(eqfuse: CommandLine) -> None:
+    eqfuse.rule("own.egg", '(rewrite (Relu (Relu y)) (Relu y) :ruleset simplify :name "again")')
+    outcome = eqfuse.run("rules", "check", "own.egg")
+    assert outcome.code == 4
+    assert "own.egg:7:1: the rule says the same as relu-relu" in outcome.err
 
 
 @pytest.mark.parametrize(

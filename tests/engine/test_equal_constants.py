@@ -91,7 +91,7 @@ def united(first: str, second: str) -> bool:
     for name, shape in SHAPES.items():
         one, two = tokens(f"weight {name}")
         execute(egraph, f'(let $w{name} (Weight "{name}")) (set (shape $w{name}) {vector(shape)})')
-        execute(egraph, f'(set (dtype $w{name}) "float64") (set (token1 $w{name}) {one}) (set (token2 $w{name}) {two})')
+        execute(egraph, f'(set (dtype $w{name}) "float64") (set (token $w{name}) (vec-of {one} {two}))')
     execute(egraph, f"(let $first {first}) (let $second {second})")
     for _ in range(4):
         execute(egraph, ITERATION)

@@ -1,4 +1,4 @@
-"""Greedy, MaxSAT and MILP on cores straight from e-graphs, without the reductions that would do most of the work."""
+"""The solvers on cores straight from e-graphs, without the reductions that would do most of the work."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.extract.answer import Answer, edges, selection_cost
+from eqfuse.extract.branch import prove_by_branching
 from eqfuse.extract.components import Choice, Core
 from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.exact import integral, prove_by_maxsat
@@ -21,7 +22,7 @@ from eqfuse.extract.problem import TOLERANCE, Problem
 from .graphs import WIDE_COSTS, least_cost, solvable_problems
 
 Prover = Callable[[Core, Answer, float], Answer]
-PROVERS = pytest.mark.parametrize("prove", [prove_by_maxsat, prove_by_milp])
+PROVERS = pytest.mark.parametrize("prove", [prove_by_branching, prove_by_maxsat, prove_by_milp])
 
 
 def core_of(problem: Problem) -> Core:

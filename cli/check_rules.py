@@ -1,0 +1,190 @@
+"""``eqfuse rules check``: lint, proof and numeric tests of rule files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import RuleError
+from ..extract.worth import remark
+from ..rules.checking.check import authored, check_files
+from ..rules.checking.overlap import Overlap, distinct, overlaps
+from ..rules.checking.verdict import KINDS, Verdict
+from ..rules.lint import Problem, lint_files
+from ..rules.loader import analysis_files, rule_paths, shipped_files
+from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
+from . import render
+from .options import check_rule_folders
+from .progress import Progress
+
+_LISTED = 60
+"""Up to so many rules each gets a line of its own."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """Rules with their verdicts, in order, and what overlaps."""
+
+    rules: Sequence[Rule]
+    verdicts: Sequence[Verdict]
+    overlaps: Sequence[Overlap]
+
+    @property
+    def wrong(self) -> list[tuple[Rule, Verdict]]:
+        return [(r, v) for r, v in zip(self.rules, self.verdicts, strict=True) if not v.accepted]
+
+
+def check_rules(arguments: argparse.Namespace) -> int:
+    """Check files or folders, or the shipped catalogue; exit code 4 where something is wrong."""
+    check_rule_folders(arguments.paths)
+    shipped = [f.path for f in (*analysis_files(), *shipped_files())]
+    paths = rule_paths(arguments.paths) or shipped
+    problems = lint_files(paths)
+    if problems:
+        return _report_problems(arguments, problems)
+    files = [read_file(path) for path in paths]
+    checked = _checked(arguments, files)
+    duplicates = _duplicates(checked.overlaps)
+    if duplicates:
+        return _report_problems(arguments, duplicates)
+    if arguments.json:
+        render.print_json(_as_json(checked))
+    elif not arguments.quiet:
+        _print(arguments, checked)
+    for rule, verdict in checked.wrong if not arguments.json else ():
+        print(_wrong(rule, verdict), file=sys.stderr)
+    if checked.wrong:
+        raise RuleError(f"{len(checked.wrong)} of {len(checked.rules)} rules may not be used")
+    return 0
+
+
+def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem]) -> int:
+    if arguments.json:
+        render.print_json([{**vars(problem), "path": str(problem.path)} for problem in problems])
+        return RuleError.exit_code
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    raise RuleError(f"{_count(len(problems), 'problem')} in {_count(len({p.path for p in problems}), 'file')}")
+
+
+def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Checked:
+    rules = [rule for _, rule in authored(files)]
+    verdicts = []
+    with Progress(arguments) as progress:
+        for verdict in check_files(files, judge=remark, kept=not arguments.fresh):
+            verdicts.append(verdict)
+            progress("checking", f"{len(verdicts)} of {len(rules)} rules")
+    others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
+    mine = {rule.name for rule in rules}
+    found = [o for o in overlaps([*others, *rules]) if o.rule.name in mine]
+    return _Checked(rules, verdicts, found)
+
+
+def _duplicates(found: Sequence[Overlap]) -> list[Problem]:
+    return [
+        Problem(
+            o.rule.path,
+            o.rule.line,
+            o.rule.column,
+            f"the rule says the same as {o.other.name} ({o.other.path.name}:{o.other.line})",
+            o.rule.name,
+        )
+        for o in found
+        if o.same and o.conditions
+    ]
+
+
+# --- for people
+
+
+def _print(arguments: argparse.Namespace, checked: _Checked) -> None:
+    if len(checked.rules) <= _LISTED or arguments.verbose:
+        rows = [_row(r, v) for r, v in zip(checked.rules, checked.verdicts, strict=True)]
+        render.table("verdicts", ("topic", "rule", "verdict", "where", "samples", "remark"), rows, left=6)
+    heads = ("property", "rules", "distinct", *KINDS)
+    render.table(_count(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
+
+
+def _row(rule: Rule, verdict: Verdict) -> tuple[str, ...]:
+    where = verdict.condition or verdict.scope
+    return rule.topic, rule.name, verdict.kind, where, str(verdict.samples), verdict.remark or verdict.reason
+
+
+def _by_property(checked: _Checked) -> list[tuple[str, ...]]:
+    rows = []
+    pairs = list(zip(checked.rules, checked.verdicts, strict=True))
+    for name in (*PROPERTIES, "all"):
+        chosen = [(r, v) for r, v in pairs if name == "all" or name in r.properties]
+        if chosen:
+            kinds = Counter(v.kind for _, v in chosen)
+            counts = (len(chosen), distinct(r for r, _ in chosen), *(kinds[k] for k in KINDS))
+            rows.append((name, *map(str, counts)))
+    return rows
+
+
+def _wrong(rule: Rule, verdict: Verdict) -> str:
+    head = f"{rule.path}:{rule.line}:{rule.column}: {rule.name} is {verdict.kind}: {verdict.reason}"
+    found = verdict.counterexample
+    if found is None:
+        return head
+    lines = [head, f"    for {found.sample}"]
+    if found.where or found.left:
+        lines.append(f"    at {found.where or '[]'}: left {found.left}, right {found.right}")
+    lines += [f"    {name} = {_elements(array)}" for name, array in found.elements.items()]
+    return "\n".join(lines)
+
+
+def _elements(array: Any) -> str:
+    text = " ".join(str(array.tolist() if hasattr(array, "tolist") else array).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+# --- for programs
+
+
+def _as_json(checked: _Checked) -> dict[str, Any]:
+    return {
+        "rules": [_rule_json(r, v) for r, v in zip(checked.rules, checked.verdicts, strict=True)],
+        "properties": {
+            row[0]: dict(zip(("rules", "distinct", *KINDS), map(int, row[1:]), strict=True))
+            for row in _by_property(checked)
+        },
+        "overlaps": [
+            {"rule": o.rule.name, "other": o.other.name, "same_result": o.same} for o in checked.overlaps
+        ],
+    }
+
+
+def _rule_json(rule: Rule, verdict: Verdict) -> dict[str, Any]:
+    found = verdict.counterexample
+    shown = None
+    if found is not None:
+        shown = {
+            "term": found.sample,
+            "elements": {name: getattr(a, "tolist", lambda a=a: a)() for name, a in found.elements.items()},
+            "position": found.where,
+            "left": found.left,
+            "right": found.right,
+        }
+    return {
+        "name": rule.name,
+        "file": f"{rule.path}:{rule.line}:{rule.column}",
+        "properties": rule.properties,
+        "sound": rule.sound,
+        "verdict": verdict.kind,
+        "scope": verdict.scope,
+        "condition": verdict.condition,
+        "samples": verdict.samples,
+        "fires_on_example": verdict.example,
+        "reason": verdict.reason,
+        "remark": verdict.remark,
+        "counterexample": shown,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

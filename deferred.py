@@ -1,0 +1,56 @@
+"""Modules that are loaded when something in them is asked for, not when they are imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, module_from_spec
+from threading import RLock
+from types import ModuleType
+from typing import Any
+
+_LOCK = RLock()
+_STARTED: set[str] = set()
+
+
+class _Deferred(ModuleType):
+    """A module of which only the import system's own attributes are there.
+
+    importlib.util.LazyLoader would not do: before Python 3.14 a mere `import` of what it made loads it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        with _LOCK:
+            if self.__name__ not in _STARTED:
+                _load(self)
+        return ModuleType.__getattribute__(self, name)
+
+
+def _load(module: ModuleType) -> None:
+    spec = module.__spec__
+    assert spec is not None
+    assert spec.loader is not None
+    _STARTED.add(module.__name__)
+    try:
+        spec.loader.exec_module(module)
+        module.__class__ = ModuleType
+    finally:
+        _STARTED.remove(module.__name__)
+
+
+def defer(name: str) -> None:
+    """Let `import name` do nothing until the module is used; without effect where it is loaded or not installed."""
+    spec = None if name in sys.modules else _spec(name)
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        module.__class__ = _Deferred
+        sys.modules[name] = module
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Where a module is; its package, if it is in one, is not imported."""
+    package, _, _ = name.rpartition(".")
+    if not package:
+        return find_spec(name)
+    parent = find_spec(package)
+    return PathFinder.find_spec(name, parent.submodule_search_locations) if parent else None

@@ -1,0 +1,219 @@
+"""The chain of rules between the original and the optimised form of a value, found, checked and written down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...costmodels.types import TensorType
+from ...errors import EqfuseError
+from ...rules.loader import Rule
+from ...rules.signatures import operators
+from .catalogue import Catalogue, catalogue
+from .chain import Step, chain
+from .cone import Cone, Form, cone, form
+from .ground import Owners, flattened
+from .naming import shortened
+from .patterns import Hole, Template
+from .readable import Line, Writer
+from .replay import support
+from .search import Search
+from .session import OutOfTime, Session
+from .trial import Proof, prove
+
+_ATTEMPTS: tuple[tuple[int | None, bool], ...] = ((1, False), (3, True), (None, True))
+"""How far below the boundary to look, and whether at siblings: what is found with little is found fast."""
+
+_OTHERS = frozenset({"Var", "Weight", "Full", "Absent", "Out", "Op"})
+"""Constructors that are no operators of the file."""
+
+
+class Unexplained(EqfuseError):
+    """No chain was found, or none that holds."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True)
+class Name:
+    """A value of the model as the text calls it, its full name, and its type."""
+
+    short: str
+    full: str
+    type: TensorType | None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One step: by `rule`, `before` becomes `after`; backwards where `forward` is false.
+
+    `where` defines the numbers that the step is the first to mention.
+    """
+
+    rule: Rule
+    forward: bool
+    before: str
+    after: str
+    where: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The original and the optimised form, the value last, and the steps from one to the other, checked by replay.
+
+    `rests_on`: rules that the conditions of steps need, without being steps themselves. `names`: all that the text
+    mentions.
+    """
+
+    before: tuple[Line, ...]
+    after: tuple[Line, ...]
+    steps: tuple[Instance, ...]
+    rests_on: tuple[Rule, ...]
+    names: tuple[Name, ...]
+
+
+def explain(term: int, search: Search, seconds: float) -> Explanation:
+    """Explain a term that the optimised graph has, in another form.
+
+    Raises Unexplained where the rules do not lead there within `seconds`, OutOfTime where the limit ends the search.
+    """
+    deadline = time.monotonic() + seconds
+    fired = [r.name for r in search.egraph.saturation.rules if r.matches]
+    rules = catalogue(search.rules, fired)
+    shape = form(term, search.encoding, search.egraph, search.selection)
+    cut, proof = _prove(shape, search, rules, deadline)
+    steps = chain(proof)
+    rests_on = support(steps, proof, cut, rules, deadline - time.monotonic())
+    if rests_on is None:
+        raise Unexplained(f"a chain of {len(steps)} steps was found, but its replay fails")
+    return _Narrator(search, shape, cut, proof).explanation(steps, rests_on)
+
+
+def _prove(shape: Form, search: Search, rules: Catalogue, deadline: float) -> tuple[Cone, Proof]:
+    """The first proof, with the part of the model that it was found in."""
+    for depth, neighbours in _ATTEMPTS:
+        cut = cone(shape, search.encoding, search.egraph, depth, neighbours=neighbours)
+        last = (depth, neighbours) == _ATTEMPTS[-1]
+        left = deadline - time.monotonic()
+        try:
+            with Session(left if last else left / 2) as session:
+                proof = prove(shape, cut, search.egraph, rules, session)
+        except OutOfTime:
+            if last:
+                raise
+            continue
+        if proof:
+            return cut, proof
+    raise Unexplained("the rules that matched do not lead to the optimised form again")
+
+
+class _Narrator:
+    """Puts terms into words."""
+
+    def __init__(self, search: Search, shape: Form, cut: Cone, proof: Proof) -> None:
+        self.search, self.shape, self.cut, self.proof = search, shape, cut, proof
+        self.full = self._full_names()
+        short = shortened(self.full.values())
+        names = {term: short[name] for term, name in self.full.items()}
+        symbols = {number: name for name, number in search.encoding.symbols.items()}
+        self.writer = Writer(proof.terms, names, self._types(), symbols)
+
+    def explanation(self, steps: Sequence[Step], rests_on: tuple[Rule, ...]) -> Explanation:
+        before = tuple(self._before())
+        instances = tuple(self._instance(step) for step in self._joined(steps))
+        after = tuple(self._after())
+        return Explanation(before, after, instances, rests_on, tuple(self._names()))
+
+    # --- names and types
+
+    def _full_names(self) -> dict[int, str]:
+        """Names of the ground terms that the model has: their own, or another one of the same value."""
+        own: dict[int, str] = {}
+        by_owner: dict[int, str] = {}
+        for name, term in self.search.encoding.values.items():
+            own.setdefault(term, name)
+            by_owner.setdefault(self.search.egraph.terms[term], name)
+        found: dict[int, str] = {}
+        for index, ground in enumerate(self.proof.encoded):
+            term, owner = self.cut.originals[index], self.cut.owners[index]
+            named = own.get(term) or by_owner.get(owner)
+            if named and self.proof.terms.terms[ground].op not in ("Full", "Absent"):
+                found.setdefault(ground, named)
+        return found
+
+    def _types(self) -> Mapping[int, TensorType]:
+        given = zip(self.proof.encoded, self.cut.owners, strict=True)
+        owners = Owners(self.search.egraph, self.proof.terms, given)
+        types = {term: self.search.egraph.classes[owner].type for term, owner in owners.update()}
+        return {term: type_ for term, type_ in types.items() if type_ is not None}
+
+    def _names(self) -> Iterator[Name]:
+        for term in sorted(self.writer.mentioned):
+            yield Name(self.writer.names[term], self.full[term], self.writer.types.get(term))
+
+    # --- the two forms
+
+    def _before(self) -> Iterator[Line]:
+        boundary = {self.proof.encoded[i] for i, o in enumerate(self.cut.owners) if o in self.shape.boundary}
+        for term in self._between(self.proof.original, boundary):
+            if term in self.writer.names and self.proof.terms.terms[term].children:
+                yield self._line(self.writer.names[term], term)
+
+    def _after(self) -> Iterator[Line]:
+        encoded = set(self.proof.encoded) - {self.proof.original}
+        for term in self._between(self.proof.chosen, encoded)[:-1]:
+            self.writer.value(term)
+            if term in self.writer.defined:
+                yield self.writer.defined[term]
+        yield self._line(self.writer.names[self.proof.original], self.proof.chosen)
+
+    def _line(self, name: str, term: int) -> Line:
+        return Line(name, self.writer.spelled(term), self.writer.types.get(term), self.writer.is_constant(term))
+
+    def _between(self, term: int, ends: set[int]) -> list[int]:
+        """The terms from one down to the given ends, operands first."""
+        found: set[int] = set()
+        pending = [term]
+        while pending:
+            part = pending.pop()
+            if part not in found and (part not in ends or part == term):
+                found.add(part)
+                pending += flattened(self.proof.terms, part).children
+        return sorted(found)
+
+    # --- steps
+
+    def _joined(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """The steps, where two that meet in a term of the rule's own making count as one."""
+        pending: Step | None = None
+        for step in steps:
+            if pending and pending.after == step.before and pending.pattern == step.pattern:
+                templates = pending.templates[0], step.templates[1]
+                yield Step(step.pattern, pending.before, step.after, templates, True, joined=True)
+                pending = None
+                continue
+            if pending:
+                yield pending
+            pending = step if self._is_made_up(step.after) else None
+            if not pending:
+                yield step
+        if pending:
+            yield pending
+
+    def _is_made_up(self, term: int) -> bool:
+        op = self.proof.terms.terms[term].op
+        return op not in operators() and op not in _OTHERS
+
+    def _instance(self, step: Step) -> Instance:
+        known = len(self.writer.defined)
+        before = self._side(step.templates[0], step.before, matched=step.forward)
+        after = self._side(step.templates[1], step.after, matched=step.joined or not step.forward)
+        where = tuple(self.writer.defined.values())[known:]
+        return Instance(step.pattern.rule, step.forward, before, after, where)
+
+    def _side(self, template: Template, term: int, *, matched: bool) -> str:
+        """One side of a step; what a rule matches without naming its operator gets that operator all the same."""
+        if matched and isinstance(template, Hole):
+            return self.writer.spelled(term)
+        return self.writer.instance(template, term)

@@ -1,0 +1,59 @@
+"""What a session and its process say to each other, as pickles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Cell = int | float | str | bool | tuple[int, ...]
+"""A literal; or the number of a class, where the table's sort is none of literals."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Execute a program."""
+
+    program: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run a schedule, and say whether it changed anything."""
+
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read the rows of some tables, and those of all constructors where `terms` says so."""
+
+    tables: tuple[str, ...]
+    terms: bool
+
+
+Request = Load | Run | Read
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Rows by table; the last cell of a constructor's or function's row is its value.
+
+    A class keeps its number until it is united with another one.
+    """
+
+    tables: dict[str, list[tuple[Cell, ...]]]
+    constructors: dict[str, list[tuple[Cell, ...]]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The content that was asked for, or why egglog refused."""
+
+    content: Any = None
+    refusal: str = ""
+
+
+def class_number(cell: Cell) -> int:
+    """The number of a class in a cell that holds one."""
+    assert isinstance(cell, int)
+    return cell

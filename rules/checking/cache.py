@@ -1,0 +1,59 @@
+"""Verdicts kept between runs, by the text of the rule and of everything that had a part in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+from ..loader import DIRECTORY, prelude
+from ..records import Rule, RuleFile
+from .verdict import Verdict
+
+
+def folder() -> Path:
+    """Where verdicts are kept: ``$XDG_CACHE_HOME/eqfuse/rules``, by default under ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "eqfuse" / "rules"
+
+
+@cache
+def _checker() -> bytes:
+    """What else a verdict depends on: the code of the checker, the meaning of the operators, the analyses."""
+    digest = hashlib.sha256(prelude().encode())
+    for path in sorted((*DIRECTORY.glob("checking/*.py"), *DIRECTORY.glob("semantics/*.py"))):
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def key(rule: Rule, file: RuleFile) -> str:
+    """The name of a rule's verdict."""
+    digest = hashlib.sha256(_checker())
+    for part in (rule.text, rule.sound, rule.example, *rule.commutes, *(d.text for d in file.declarations)):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def load(name: str) -> Verdict | None:
+    """A verdict kept before; None where there is none that can be read."""
+    try:
+        return Verdict(**json.loads((folder() / f"{name}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def store(name: str, verdict: Verdict) -> None:
+    """Keep the verdict on a rule that may be used: what is wrong is looked at again. A folder that cannot be written
+    is no error."""
+    if not verdict.accepted:
+        return
+    with suppress(OSError):
+        folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder(), delete=False, encoding="utf-8") as file:
+            json.dump({k: v for k, v in asdict(verdict).items() if k != "counterexample"}, file)
+        os.replace(file.name, folder() / f"{name}.json")

@@ -1,0 +1,665 @@
+"""Operands and attributes that fit an operator, chosen at random: one small recipe per kind of operator.
+
+A recipe is asked for one argument at a time, in an order that lets later choices depend on earlier ones. For an operand
+it wishes a type (a leaf will have it; a term may turn out otherwise), for an attribute it gives the value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from ..signatures import operators
+from .conditions import Type
+from .pattern import LEAVES, Value
+
+
+class Misfit(Exception):
+    """Nothing can be chosen after what was chosen before."""
+
+
+@dataclass
+class Site:
+    """An operator in the making: types of the operands and values of the attributes chosen so far."""
+
+    head: str
+    wish: Type
+    random: Random
+    operands: dict[str, Type] = field(default_factory=dict)
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the first operand that is there already."""
+        return next(iter(self.operands.values())).shape
+
+    @property
+    def rank(self) -> int:
+        """Of the first operand that is there already."""
+        return len(self.shape)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A chosen list of integers."""
+        value = self.attributes[name]
+        return value if isinstance(value, tuple) else ()
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self.random.random() < probability
+
+
+Choice = Type | Value | None
+Recipe = Callable[[Site, str], Choice]
+"""For an operand a `Type`, or None to leave an optional one out; for an attribute its value."""
+
+DIMS = (1, 2, 2, 3, 3, 4, 5)
+
+
+def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
+    """Small dimensions, rarely a zero; few elements in all."""
+    rank = random.choice((1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
+    dims = [random.choice(DIMS) for _ in range(rank)]
+    if rank and random.random() < 0.04:
+        dims[random.randrange(rank)] = 0
+    return tuple(dims)
+
+
+_FLOAT_ONLY = frozenset(
+    {
+        "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
+        "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Floor", "Ceil", "Round", "Softplus", "Softsign", "HardSwish",
+        "Mish", "IsNaN", "Elu", "Celu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Swish", "Gelu",
+        "PRelu", "Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "ReduceL2",
+        "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"
+    }
+)
+
+
+def admits(head: str, operands: Mapping[str, Type]) -> bool:
+    """Whether ONNX defines the operator for operands of these types, and as mathematics says: a mean of integers or
+    their norm is cut off."""
+    operator = operators()[head]
+    if head in _FLOAT_ONLY or operator.category == "normalization":
+        return all(_floating(t.dtype) for t in operands.values())
+    if head in _LOGICAL:
+        return all(t.dtype == "bool" for t in operands.values())
+    types = {t.dtype for name, t in operands.items() if name != "condition"}
+    if head == "Where":
+        return operands["condition"].dtype == "bool" and len(types) <= 1
+    if head == "Neg" and any(t.startswith("uint") for t in types):
+        return False
+    if operator.category in ("elementwise.binary", "linear") or head in ("Clip", "Concat"):
+        return len(types) <= 1 and ("bool" not in types or head in ("Equal", "Concat"))
+    if operator.category in ("elementwise.unary", "reduction", "pooling") and head != "Cast":
+        return "bool" not in types
+    return True
+
+
+def _floating(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def order(head: str) -> tuple[str, ...]:
+    """The arguments of an operator in the order in which they are chosen."""
+    if head in _ORDER:
+        return _ORDER[head]
+    return tuple(a.name for a in operators()[head].arguments)
+
+
+_ORDER: dict[str, tuple[str, ...]] = {
+    "Gemm": ("transA", "transB", "A", "B", "C", "alpha", "beta"),
+    "Conv": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides"),
+    "ConvTranspose": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides", "output_padding"),
+    "GroupNormalization": ("X", "num_groups", "scale", "bias", "epsilon", "stash_type"),
+    "LayerNormalization": ("X", "axis", "Scale", "B", "epsilon", "stash_type"),
+    "RMSNormalization": ("X", "axis", "scale", "epsilon", "stash_type"),
+    "Slice": ("data", "axes", "starts", "ends", "steps"),
+    "Split": ("input", "axis", "split"),
+    "Pad": ("data", "mode", "pads", "constant_value"),
+    "Concat": ("A", "axis", "B"),
+    "AveragePool": ("X", "kernel_shape", "dilations", "pads", "strides", "ceil_mode", "count_include_pad"),
+    "MaxPool": ("X", "kernel_shape", "dilations", "pads", "strides", "ceil_mode", "storage_order"),
+}
+
+
+# --- element-wise
+
+
+def _widened(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """A shape that broadcasts with this one, in one of the ways that models use."""
+    rank = len(shape)
+    kind = random.random()
+    if kind < 0.35 or not rank:
+        return shape if rank else random_shape(random, random.choice((0, 0, 1)))
+    if kind < 0.47:
+        return () if random.random() < 0.8 else (1,) * random.choice((1, rank))
+    if kind < 0.57 and rank >= 2:
+        return (shape[1], *(1,) * (rank - 2))
+    if kind < 0.67:
+        return shape[-1:] if random.random() < 0.6 else (*(1,) * (rank - 1), shape[-1])
+    if kind < 0.72 and rank >= 2:
+        return (1, shape[1], *(1,) * (rank - 2))
+    if kind < 0.82:
+        return tuple(d if random.random() < 0.6 else 1 for d in shape)
+    grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
+    return grown if grown != shape or rank >= 4 else (2, *grown)
+
+
+def _narrowed(site: Site) -> tuple[int, ...]:
+    """The wished shape for the first operand, at times a smaller one that the other may widen."""
+    shape = site.wish.shape
+    if len(operators()[site.head].operands) < 2 or site.chance(0.8):
+        return shape
+    return shape[1:] if site.chance(0.5) else tuple(d if site.chance(0.5) else 1 for d in shape)
+
+
+def _elementwise(site: Site, name: str) -> Choice:
+    others = [t.shape for t in site.operands.values()]
+    dtype = next((t.dtype for t in site.operands.values()), site.wish.dtype)
+    shape = _widened(max(others, key=len), site.random) if others else _narrowed(site)
+    return Type(shape, _operand_dtype(site.head, name, dtype))
+
+
+_LOGICAL = frozenset({"And", "Or", "Xor", "Not"})
+_COMPARING = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN"})
+_INTEGER = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"})
+
+
+def _operand_dtype(head: str, name: str, dtype: str) -> str:
+    if head in _LOGICAL or (head == "Where" and name == "condition"):
+        return "bool"
+    if head == "BitShift":
+        return dtype if dtype.startswith("uint") else "uint8"
+    if head in _INTEGER:
+        return dtype if "int" in dtype else "int32"
+    return "float32" if dtype == "bool" else dtype
+
+
+def _where(site: Site, name: str) -> Choice:
+    values = [t for n, t in site.operands.items() if n != "condition"]
+    if name == "condition":
+        return Type(_widened(values[0].shape if values else site.wish.shape, site.random), "bool")
+    base = site.operands.get("condition", site.wish).shape
+    dtype = values[0].dtype if values else ("float32" if site.wish.dtype == "bool" else site.wish.dtype)
+    return Type(base if site.chance(0.5) else _widened(base, site.random), dtype)
+
+
+def _clip(site: Site, name: str) -> Choice:
+    if name == "input":
+        return Type(site.wish.shape, site.wish.dtype)
+    return None if site.chance(0.2) else Type((), site.operands["input"].dtype if site.operands else site.wish.dtype)
+
+
+def _number(site: Site, name: str) -> Value:
+    if name == "epsilon":
+        return site.random.choice((1e-5, 1e-3, 0.5))
+    return site.random.choice((0.1, 0.5, 1.0, 1.0, 2.0, 0.2))
+
+
+def _unary(site: Site, name: str) -> Choice:
+    if name == "X":
+        return _elementwise(site, name)
+    if name == "to":
+        return site.random.choice(("float32", "float64", "int32", "int64", "uint8", "bool", "float16"))
+    return site.random.choice(("none", "tanh")) if name == "approximate" else _number(site, name)
+
+
+def _binary(site: Site, name: str) -> Choice:
+    if name == "direction":
+        return site.random.choice(("LEFT", "RIGHT"))
+    return site.random.choice((0, 0, 1)) if name == "fmod" else _elementwise(site, name)
+
+
+# --- linear
+
+
+def _matmul(site: Site, name: str) -> Choice:
+    random, wish = site.random, site.wish
+    if not site.operands:
+        rank = max(2, len(wish.shape)) if site.chance(0.9) else 1
+        shape = wish.shape if len(wish.shape) == rank else random_shape(random, rank)
+        shape = (*shape[:-1], random.choice((1, 2, 3, 4)))
+        return Type(shape, wish.dtype)
+    other = next(iter(site.operands.values()))
+    if not other.shape:
+        raise Misfit
+    width = wish.shape[-1] if wish.shape and site.chance(0.7) else random.choice((1, 2, 3, 4))
+    batch = other.shape[:-2] if site.chance(0.35) else ()
+    if name == "B":
+        return Type((*batch, other.shape[-1], width), other.dtype)
+    if len(other.shape) < 2:
+        raise Misfit
+    rows = random.choice((1, 2, 3, 4))
+    return Type((*(batch or random_shape(random, random.choice((0, 1)))), rows, other.shape[-2]), other.dtype)
+
+
+def _gemm(site: Site, name: str) -> Choice:
+    random, (m, k, n) = site.random, (site.random.choice((1, 2, 3)) for _ in range(3))
+    if name in ("transA", "transB"):
+        return random.choice((0, 0, 1))
+    if name in ("alpha", "beta"):
+        return random.choice((1.0, 1.0, 0.5))
+    if name == "A" and "B" in site.operands:
+        k = _matrix(site, "B")[0]
+    if name == "A":
+        return Type((k, m) if site.attributes["transA"] else (m, k), site.wish.dtype)
+    rows, depth = _matrix(site, "A")
+    if name == "B":
+        return Type((n, depth) if site.attributes["transB"] else (depth, n), site.operands["A"].dtype)
+    columns = _matrix(site, "B")[1]
+    if site.chance(0.2):
+        return None
+    return Type(random.choice(((columns,), (columns,), (1, columns), (rows, columns), (rows, 1), ())), site.wish.dtype)
+
+
+def _matrix(site: Site, name: str) -> tuple[int, int]:
+    shape = site.operands[name].shape
+    if len(shape) != 2:
+        raise Misfit
+    return (shape[1], shape[0]) if site.attributes[f"trans{name}"] else (shape[0], shape[1])
+
+
+def _image(site: Site) -> tuple[int, ...]:
+    rank = len(site.wish.shape)
+    if rank in (3, 4, 5):
+        return tuple(max(d, 1 if i < 2 else 2) for i, d in enumerate(site.wish.shape))
+    rank = site.random.choice((3, 4, 4, 4, 5))
+    size = (3, 4, 5) if rank == 4 else (2, 3)
+    return (site.random.choice((1, 2)), site.random.choice((1, 2, 3, 4)), *site.random.choices(size, k=rank - 2))
+
+
+def _image_before(site: Site) -> tuple[int, ...]:
+    """What a convolution makes an image of the wished size from, where its window is known; () elsewhere."""
+    known = [site.attributes.get(name) for name in ("kernel_shape", "pads", "strides", "dilations")]
+    spatial = len(site.wish.shape) - 2
+    if site.head != "Conv" or spatial < 1 or not all(isinstance(v, tuple) for v in known):
+        return ()
+    kernel, pads, strides, dilations = known
+    sizes = [
+        (n - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[spatial + i]  # type: ignore[index,operator]
+        for i, n in enumerate(site.wish.shape[2:])
+    ]
+    return (site.wish.shape[0], site.random.choice((1, 2, 3)), *(max(1, n) for n in sizes))
+
+
+def _window(site: Site, name: str) -> Value:
+    random = site.random
+    spatial = site.rank - 2
+    if spatial < 1:
+        raise Misfit
+    if name == "kernel_shape":
+        if "W" in site.operands:
+            return site.operands["W"].shape[2:]
+        if site.chance(0.5):
+            return (random.choice((1, 1, 2, 3)),) * spatial
+        return tuple(random.choice((1, 2, 3)) for _ in range(spatial))
+    if name == "pads":
+        kernel = site.integers("kernel_shape")
+        half = tuple(k // 2 for k in kernel)
+        same = half + half
+        some = tuple(random.choice((0, 1)) for _ in range(2 * spatial))
+        return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
+    if name in ("strides", "dilations"):
+        usual = (1,) * spatial
+        return usual if site.chance(0.7) else tuple(random.choice((1, 2)) for _ in range(spatial))
+    return (0,) * spatial if site.chance(0.7) else tuple(random.choice((0, 1)) for _ in range(spatial))
+
+
+def _conv(site: Site, name: str) -> Choice:
+    random = site.random
+    if name == "X":
+        given = site.operands.get("W")
+        shape = _image_before(site) or _image(site)
+        return Type((shape[0], given.shape[1], *shape[2:]) if given else shape, site.wish.dtype)
+    channels = site.operands["X"].shape[1] if len(site.operands["X"].shape) > 1 else 0
+    transposed = site.head == "ConvTranspose"
+    if name == "group":
+        divisors = [g for g in range(1, channels + 1) if channels % g == 0]
+        return random.choice((1, 1, *(divisors or [1])))
+    group = site.attributes.get("group", 1)
+    if not isinstance(group, int) or group < 1:
+        raise Misfit
+    if name == "W":
+        made = group * random.choice((1, 2, 2, 3))
+        wished = site.wish.shape[1] if len(site.wish.shape) == site.rank else 0
+        if wished and wished % group == 0 and not transposed and site.chance(0.5):
+            made = wished
+        pair = (channels, made // group) if transposed else (made, channels // group)
+        return Type((*pair, *site.integers("kernel_shape")), site.operands["X"].dtype)
+    if name == "B":
+        weight = site.operands["W"].shape
+        made = weight[1] * group if transposed else weight[0]
+        return None if site.chance(0.15) else Type((made,), site.operands["X"].dtype)
+    return _window(site, name)
+
+
+# --- normalization, reduction, pooling
+
+
+def _normalization(site: Site, name: str) -> Choice:
+    random = site.random
+    if name in ("X", "input"):
+        shape = site.wish.shape if len(site.wish.shape) >= 2 else random_shape(random, random.choice((2, 3, 4)))
+        if site.head in ("InstanceNormalization", "GroupNormalization") and len(shape) < 3:
+            shape = (*shape, 3)
+        return Type(shape, site.wish.dtype)
+    if name == "epsilon":
+        return random.choice((1e-5, 1e-5, 1e-3))
+    if name == "stash_type":
+        return 1
+    if name == "axis":
+        return random.randrange(site.rank) if site.chance(0.3) else site.rank - 1
+    if name == "num_groups":
+        channels = site.shape[1] if site.rank > 1 else 1
+        return random.choice([g for g in range(1, channels + 1) if channels % g == 0] or [1])
+    if site.head in ("LayerNormalization", "RMSNormalization"):
+        axis = site.attributes["axis"]
+        if name == "B" and site.chance(0.15):
+            return None
+        return Type(site.shape[axis:] if isinstance(axis, int) else (), site.wish.dtype)
+    return Type(site.shape[1:2], site.wish.dtype)
+
+
+def _axis(site: Site, name: str) -> Choice:
+    if name != "axis":
+        shape = site.wish.shape or random_shape(site.random, site.random.choice((1, 2, 3)))
+        return Type(shape, site.wish.dtype)
+    if not site.rank:
+        raise Misfit
+    return site.random.randrange(site.rank) if site.chance(0.5) else site.rank - 1
+
+
+def _reduction(site: Site, name: str) -> Choice:
+    random = site.random
+    if name in ("data", "x"):
+        return Type(_unreduced(site) or random_shape(random), site.wish.dtype)
+    if name == "keepdims":
+        return random.choice((0, 1))
+    if name == "axes":
+        return _some_axes(site)
+    return _axis(site, name) if name == "axis" else random.choice((0, 0, 1))
+
+
+def _unreduced(site: Site) -> tuple[int, ...]:
+    """The wished shape, with the axes back that are known to be dropped."""
+    shape = list(site.wish.shape)
+    if site.attributes.get("keepdims") == 0 and "axes" in site.attributes:
+        for axis in site.integers("axes"):
+            shape.insert(axis, site.random.choice((2, 3)))
+    return tuple(shape)
+
+
+def _some_axes(site: Site) -> tuple[int, ...]:
+    if not site.rank:
+        raise Misfit
+    known = [len(v) for n, v in site.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
+    count = known[0] if known else site.random.choice([c for c in (1, 1, 2, 2, 3) if c <= site.rank])
+    if site.rank - 2 == count and site.chance(0.3):
+        return tuple(range(2, site.rank))
+    return tuple(sorted(site.random.sample(range(site.rank), count)))
+
+
+def _pooling(site: Site, name: str) -> Choice:
+    if name == "X":
+        return Type(_image(site), site.wish.dtype)
+    if name in ("ceil_mode", "count_include_pad"):
+        return site.random.choice((0, 0, 1))
+    return 0 if name == "storage_order" else _window(site, name)
+
+
+# --- layout
+
+
+def _reshape(site: Site, name: str) -> Choice:
+    if name == "data":
+        known = site.attributes.get("shape")
+        shape = _regrouped(known, site.random) if isinstance(known, tuple) else random_shape(site.random)
+        return Type(shape, site.wish.dtype)
+    return _regrouped(site.shape, site.random)
+
+
+def _regrouped(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """The same elements as another shape: neighbours joined, split, or ones put in and taken out."""
+    dims = list(shape)
+    for _ in range(random.choice((1, 1, 2))):
+        kind, at = random.random(), random.randrange(len(dims) + 1)
+        if kind < 0.4 and at + 1 < len(dims):
+            dims[at : at + 2] = [dims[at] * dims[at + 1]]
+        elif kind < 0.7 and at < len(dims):
+            factors = [f for f in range(1, dims[at] + 1) if dims[at] % f == 0]
+            factor = random.choice(factors or [1])
+            dims[at : at + 1] = [factor, dims[at] // factor]
+        elif kind < 0.85 and 1 in dims:
+            dims.remove(1)
+        else:
+            dims.insert(at, 1)
+    return tuple(dims)
+
+
+def _layout(site: Site, name: str) -> Choice:
+    operands = {o.name for o in operators()[site.head].operands}
+    if name in operands:
+        return _LAYOUT_OPERANDS.get(site.head, _plain)(site, name)
+    return _LAYOUT_ATTRIBUTES[site.head](site, name)
+
+
+def _plain(site: Site, name: str) -> Choice:
+    shape = site.wish.shape if site.wish.shape and site.chance(0.7) else random_shape(site.random)
+    return Type(shape, site.wish.dtype)
+
+
+def _flatten(site: Site, name: str) -> Choice:
+    return site.random.randrange(site.rank + 1) if site.chance(0.4) else min(1, site.rank)
+
+
+def _transposable(site: Site, name: str) -> Choice:
+    perm = site.attributes.get("perm")
+    if not isinstance(perm, tuple):
+        return _plain(site, name)
+    shape = site.wish.shape if len(site.wish.shape) == len(perm) else random_shape(site.random, len(perm))
+    return Type(tuple(shape[perm.index(i)] for i in range(len(perm))), site.wish.dtype)
+
+
+def _unsqueezable(site: Site, name: str) -> Choice:
+    axes = site.attributes.get("axes", ())
+    shape = [d for i, d in enumerate(site.wish.shape) if not isinstance(axes, tuple) or i not in axes]
+    return Type(tuple(shape) if axes else random_shape(site.random, site.random.choice((1, 2, 3))), site.wish.dtype)
+
+
+def _squeezable(site: Site, name: str) -> Choice:
+    shape = list(site.wish.shape)
+    if "axes" in site.attributes:
+        for axis in site.integers("axes"):
+            shape.insert(axis, 1)
+        return Type(tuple(shape), site.wish.dtype)
+    for _ in range(site.random.choice((1, 1, 2))):
+        shape.insert(site.random.randrange(len(shape) + 1), 1)
+    return Type(tuple(shape), site.wish.dtype)
+
+
+def _squeeze(site: Site, name: str) -> Choice:
+    ones = [i for i, d in enumerate(site.shape) if d == 1]
+    if not ones:
+        raise Misfit
+    return tuple(sorted(site.random.sample(ones, site.random.randint(1, len(ones)))))
+
+
+def _unsqueeze(site: Site, name: str) -> Choice:
+    count = site.random.choice((1, 1, 2))
+    return tuple(sorted(site.random.sample(range(site.rank + count), count)))
+
+
+def _transpose(site: Site, name: str) -> Choice:
+    axes = list(range(site.rank))
+    common = {3: ((0, 2, 1),), 4: ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2))}.get(site.rank, ())
+    if common and site.chance(0.4):
+        return site.random.choice(common)
+    site.random.shuffle(axes)
+    return tuple(axes)
+
+
+def _expand(site: Site, name: str) -> Choice:
+    shape = tuple(site.random.choice((2, 3)) if d == 1 else d for d in site.shape)
+    return (2, *shape) if site.chance(0.2) and len(shape) < 4 else shape
+
+
+def _tile(site: Site, name: str) -> Choice:
+    return tuple(site.random.choice((1, 1, 2)) for _ in range(site.rank))
+
+
+def _slice(site: Site, name: str) -> Choice:
+    random = site.random
+    if name == "axes":
+        return _some_axes(site)
+    dims = [site.shape[a] for a in site.integers("axes")]
+    if name == "starts":
+        return tuple(random.choice((0, 0, 1, max(0, d - 2), d // 2)) for d in dims)
+    if name == "ends":
+        begins = site.integers("starts")
+        return tuple(random.choice((d, d, b + 1, (d + 1) // 2, d + 3)) for d, b in zip(dims, begins, strict=True))
+    return (1,) * len(dims) if site.chance(0.6) else tuple(random.choice((1, 2)) for _ in dims)
+
+
+def _gathered(site: Site, name: str) -> Choice:
+    if name == "data":
+        return Type(tuple(max(d, 2) for d in site.wish.shape) or (3, 2), site.wish.dtype)
+    return Type(site.random.choice(((), (1,), (2,), (2, 2))), "int64")
+
+
+def _pad(site: Site, name: str) -> Choice:
+    if name == "mode":
+        return "constant" if site.chance(0.7) else site.random.choice(("edge", "reflect"))
+    before = 2 if site.rank > 2 and site.chance(0.7) else 0
+    return tuple(
+        0 if i % site.rank < before else site.random.choice((0, 1, 2)) for i in range(2 * site.rank)
+    )
+
+
+def _padded(site: Site, name: str) -> Choice:
+    if name == "data":
+        return _plain(site, name)
+    return None if site.chance(0.6) else Type((), site.operands["data"].dtype)
+
+
+def _blocks(site: Site, name: str) -> Choice:
+    random = site.random
+    if site.head == "DepthToSpace":
+        return Type((random.choice((1, 2)), 4 * random.choice((1, 2)), 2, random.choice((1, 2))), site.wish.dtype)
+    return Type((random.choice((1, 2)), random.choice((1, 2)), 4, 2 * random.choice((1, 2))), site.wish.dtype)
+
+
+def _blocksize(site: Site, name: str) -> Choice:
+    return 2 if name == "blocksize" else site.random.choice(("DCR", "CRD"))
+
+
+def _joined(site: Site, name: str) -> Choice:
+    if name == "A" or not site.operands:
+        return Type(site.wish.shape or (3,), site.wish.dtype)
+    other, axis = next(iter(site.operands.values())), site.attributes.get("axis", 0)
+    if not isinstance(axis, int) or not 0 <= axis < len(other.shape):
+        raise Misfit
+    width = other.shape[axis] if site.chance(0.5) else site.random.choice((1, 2, 3))
+    return Type((*other.shape[:axis], width, *other.shape[axis + 1 :]), other.dtype)
+
+
+def _split(site: Site, name: str) -> Choice:
+    if name == "input":
+        widest = [max(d, site.random.choice((2, 3, 4))) for d in site.wish.shape]
+        return Type(tuple(widest) or (4,), site.wish.dtype)
+    if name == "axis":
+        return _axis(site, name)
+    axis = site.attributes["axis"]
+    width = site.shape[axis] if isinstance(axis, int) and axis < site.rank else 0
+    if width < 2 or site.chance(0.1):
+        return (width,)
+    if width % 2 == 0 and site.chance(0.4):
+        return (width // 2, width // 2)
+    cuts = sorted(site.random.sample(range(1, width), min(site.random.choice((1, 1, 2, 3)), width - 1)))
+    return tuple(b - a for a, b in zip((0, *cuts), (*cuts, width), strict=True))
+
+
+def _resize(site: Site, name: str) -> Choice:
+    if name == "X":
+        shape = _image(site)
+        return Type(shape, site.wish.dtype)
+    if name == "mode":
+        return site.random.choice(("nearest", "linear"))
+    scales = (1.0, 1.0, *(site.random.choice((1.0, 2.0)) for _ in range(site.rank - 2)))
+    sizes = [int(d * s) for d, s in zip(site.shape, scales, strict=True)]
+    transformation = site.random.choice(("asymmetric", "half_pixel", "align_corners"))
+    extent: dict[str, object] = {"scales": list(scales)} if site.chance(0.6) else {"sizes": sizes}
+    if site.chance(0.3):
+        extent = {name: values[2:] for name, values in extent.items() if isinstance(values, list)}
+        extent["axes"] = list(range(2, site.rank))
+    # the encoder writes its configuration like this: sorted keys
+    return json.dumps({"coordinate_transformation_mode": transformation, **extent}, sort_keys=True)
+
+
+_LAYOUT_OPERANDS: dict[str, Recipe] = {
+    "Reshape": _reshape,
+    "Squeeze": _squeezable,
+    "Unsqueeze": _unsqueezable,
+    "Transpose": _transposable,
+    "Gather": _gathered,
+    "Pad": _padded,
+    "DepthToSpace": _blocks,
+    "SpaceToDepth": _blocks,
+    "Concat": _joined,
+    "Resize": _resize,
+}
+_LAYOUT_ATTRIBUTES: dict[str, Recipe] = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Slice": _slice,
+    "Gather": _axis,
+    "Pad": _pad,
+    "DepthToSpace": _blocksize,
+    "SpaceToDepth": _blocksize,
+    "Concat": _axis,
+    "Resize": _resize,
+}
+
+
+def _full(site: Site, name: str) -> Choice:
+    if name == "0":
+        return site.wish.shape
+    return site.random.choice((0.5, 2.0, -1.5, 1.0, 0.0, 3.0)) if name == "1" else site.wish.dtype
+
+
+# --- which recipe
+
+_BY_OPERATOR: dict[str, Recipe] = {
+    "Where": _where,
+    "Clip": _clip,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Conv": _conv,
+    "ConvTranspose": _conv,
+    "Softmax": _axis,
+    "LogSoftmax": _axis,
+    "Hardmax": _axis,
+    "Full": _full,
+}
+_BY_CATEGORY: dict[str, Recipe] = {
+    "elementwise.unary": _unary,
+    "elementwise.binary": _binary,
+    "normalization": _normalization,
+    "reduction": _reduction,
+    "pooling": _pooling,
+    "layout": _layout,
+    "multiple-output": _split,
+}
+
+
+def recipe(head: str) -> Recipe:
+    """The recipe of an operator."""
+    if head in _BY_OPERATOR or head in LEAVES:
+        return _BY_OPERATOR[head]
+    return _BY_CATEGORY[operators()[head].category]

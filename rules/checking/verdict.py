@@ -1,0 +1,38 @@
+"""What the checker says of a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .numeric import Counterexample
+
+Kind = Literal["proved", "proved-if", "tested", "refuted", "idle"]
+KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "refuted", "idle")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
+    of; ``tested``: equal on all numbers tried; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made
+    the rule fire, or not its example, so that little or nothing is known.
+
+    `scope` says for which shapes it is proved: ``any shape``, or how many sampled ones. `samples` is how many samples
+    of the left side fired and were tested in numbers, `example` whether the rule fired on its own example. `remark` is
+    about a rule that is true.
+    """
+
+    rule: str
+    kind: Kind
+    scope: str = ""
+    condition: str = ""
+    samples: int = 0
+    example: bool = True
+    reason: str = ""
+    remark: str = ""
+    counterexample: Counterexample | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the rule may be used."""
+        return self.kind not in ("refuted", "idle")

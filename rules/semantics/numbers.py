@@ -1,0 +1,264 @@
+"""Arithmetic on numbers, by numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from .arithmetic import Array, Reduction, Unsupported
+
+# Kinds of element types as numpy writes them. V is bfloat16, an extension of numpy.
+_FLOATS = "fV"
+_INTEGERS = "iu"
+_NUMBERS = _FLOATS + _INTEGERS
+_ANY = _NUMBERS + "b"
+
+
+@cache
+def element_type(dtype: str) -> np.dtype[Any]:
+    """numpy's type of that name; bfloat16 is an extension of numpy. Raises Unsupported for what is no element type."""
+    found: np.dtype[Any] | None = None
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        found = np.dtype(ml_dtypes.bfloat16)
+    elif dtype.rstrip("0123456789") in ("float", "int", "uint", "bool", "longdouble"):
+        try:
+            found = np.dtype(dtype)
+        except TypeError:
+            found = None
+    if found is None:
+        raise Unsupported(f"there is no element type {dtype}")
+    return found
+
+
+@cache
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+
+def _scalar(value: float, dtype: np.dtype[Any]) -> Array:
+    """Raises Unsupported where an integer type cannot hold the number."""
+    if dtype.kind in "iub":
+        low, high = _limits(dtype)
+        if not isfinite(value) or value != int(value) or not low <= int(value) <= high:
+            raise Unsupported(f"{value} is no {dtype}")
+        return np.array(int(value), dtype)
+    if -1e4 < value < 1e4:
+        return np.array(value, dtype)
+    with np.errstate(all="ignore"):  # too large for the type: infinity
+        return np.array(value, dtype)
+
+
+def _whole(x: Array, target: np.dtype[Any]) -> Array:
+    """Floats cut towards zero. Raises Unsupported where one does not fit the integer type."""
+    whole = np.trunc(x)
+    low, high = _limits(target)
+    # the largest of a wide type is no float, but the number after it is; float16 takes both ends for infinite
+    if not bool(np.all(np.isfinite(whole) & (whole >= low) & (whole < float(high + 1)))):
+        raise Unsupported(f"{target} cannot hold a number of these")
+    return whole.astype(target)
+
+
+# --- functions that numpy has under no name, or with another meaning
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(special.erf(x if x.dtype in (np.float32, np.float64) else x.astype(np.float64))).astype(x.dtype)
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, np.zeros((), x.dtype)))
+
+
+def _sigmoid(x: Array) -> Array:
+    small, one = np.exp(-np.abs(x)), np.ones((), x.dtype)
+    return np.asarray(np.where(x >= 0, one, small) / (one + small))
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.asarray(np.divide(np.ones((), x.dtype), x))
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """Integers are cut towards zero; a division of one by zero has no meaning."""
+    if x.dtype.kind not in _INTEGERS:
+        return np.asarray(np.divide(x, y))
+    _nonzero(y)
+    quotient = np.floor_divide(x, y)
+    remainder = x - quotient * y
+    return np.asarray(quotient + ((remainder != 0) & ((x < 0) != (y < 0))))
+
+
+def _nonzero(y: Array) -> None:
+    if not y.all():
+        raise Unsupported("an integer is divided by zero")
+
+
+def _power(x: Array, y: Array) -> Array:
+    """In the type of the base, whatever that of the exponent is."""
+    if x.dtype.kind not in _INTEGERS:
+        return np.asarray(np.power(x, y)).astype(x.dtype)
+    if y.dtype.kind in _FLOATS:
+        return _whole(np.power(x.astype(np.float64), y.astype(np.float64)), x.dtype)
+    if (y < 0).any():
+        raise Unsupported("an integer has no negative power")
+    return np.asarray(np.power(x, y.astype(x.dtype)))
+
+
+def _remainder(function: Callable[..., Any]) -> Callable[..., Array]:
+    def apply(x: Array, y: Array) -> Array:
+        if x.dtype.kind in _INTEGERS:
+            _nonzero(y)
+        return np.asarray(function(x, y))
+
+    return apply
+
+
+def _shift(function: Callable[..., Any]) -> Callable[..., Array]:
+    def apply(x: Array, y: Array) -> Array:
+        if (y >= 8 * x.dtype.itemsize).any():
+            raise Unsupported("more bits are shifted out than there are")
+        return np.asarray(function(x, y))
+
+    return apply
+
+
+_OF_FLOATS: dict[str, Callable[..., Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "reciprocal": _reciprocal,
+    "erf": _erf,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "softplus": _softplus,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "isnan": np.isnan,
+}
+
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "absolute": np.abs,
+    "sign": np.sign,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": _divide,
+    "power": _power,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "remainder": _remainder(np.remainder),
+    "fmod": _remainder(np.fmod),
+}
+
+_OF_INTEGERS: dict[str, Callable[..., Any]] = {
+    "bitwise_not": np.invert,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+
+_OF_TRUTH_VALUES: dict[str, Callable[..., Any]] = {
+    "logical_not": np.logical_not,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "where": np.where,
+}
+
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    **{name: (function, _FLOATS) for name, function in _OF_FLOATS.items()},
+    **{name: (function, _NUMBERS) for name, function in _OF_NUMBERS.items()},
+    **{name: (function, _INTEGERS) for name, function in _OF_INTEGERS.items()},
+    **{name: (function, "b") for name, function in _OF_TRUTH_VALUES.items()},
+    "negative": (np.negative, _FLOATS + "i"),
+    "equal": (np.equal, _ANY),
+    "shift_left": (_shift(np.left_shift), "u"),
+    "shift_right": (_shift(np.right_shift), "u"),
+}
+"""By name: what computes it, and the kinds of the first operand that ONNX defines it for."""
+
+
+class Numbers:
+    """`Arithmetic` on numpy's numbers, in the precision of the operands; integers wrap.
+
+    Sums, products and matrix products of two-byte floats are computed in float32 and rounded once.
+    """
+
+    def apply(self, function: str, *operands: Array) -> Array:
+        """An element-wise function. Raises Unsupported where it has no meaning for these operands."""
+        if function not in _FUNCTIONS:
+            raise Unsupported(f"there is no function {function}")
+        compute, kinds = _FUNCTIONS[function]
+        if operands[0].dtype.kind not in kinds:
+            raise Unsupported(f"{function} of {operands[0].dtype}")
+        if len(operands) > 1 and operands[-1].dtype != operands[-2].dtype and function != "power":
+            raise Unsupported(f"{function} of {operands[-2].dtype} and {operands[-1].dtype}")
+        with np.errstate(all="ignore"):
+            return np.asarray(compute(*operands))
+
+    def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        """All elements along `axes` put together, in their own type. The largest of none has no meaning."""
+        ufunc: np.ufunc = getattr(np, function)
+        with np.errstate(all="ignore"):
+            if function in ("add", "multiply"):
+                wide = _widened(x)
+                return np.asarray(ufunc.reduce(wide, axis=axes, dtype=wide.dtype, keepdims=keepdims)).astype(x.dtype)
+            if any(x.shape[a] == 0 for a in axes):
+                raise Unsupported("the largest of no elements")
+            return np.asarray(ufunc.reduce(x, axis=axes, keepdims=keepdims))
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """The matrix product."""
+        if a.dtype != b.dtype or a.dtype.kind not in _NUMBERS:
+            raise Unsupported(f"a matrix product of {a.dtype} and {b.dtype}")
+        with np.errstate(all="ignore"):
+            return np.asarray(np.matmul(_widened(a), _widened(b))).astype(a.dtype, copy=False)
+
+    def constant(self, value: float, like: Array) -> Array:
+        """A scalar. Raises Unsupported where an integer type cannot hold it."""
+        return _scalar(value, like.dtype)
+
+    def cast(self, x: Array, dtype: str) -> Array:
+        """The elements as another type. Raises Unsupported where an integer type cannot hold one."""
+        target = element_type(dtype)
+        with np.errstate(all="ignore"):
+            if x.dtype.kind in _FLOATS and target.kind in _INTEGERS:
+                return _whole(x, target)
+            return x.astype(target)
+
+
+def _widened(x: Array) -> Array:
+    kind = x.dtype.kind
+    if kind == "b":
+        raise Unsupported("a sum or product of truth values")
+    return x.astype(np.float32) if kind in _FLOATS and x.dtype.itemsize == 2 else x
+
+
+def full(shape: tuple[int, ...], number: float, dtype: str) -> Array:
+    """A constant of one number. Raises Unsupported for what is no element type, or one that cannot hold it."""
+    target = element_type(dtype)
+    return np.full(shape, _scalar(number, target), target)
+
+
+NUMBERS = Numbers()

@@ -1,0 +1,136 @@
+"""Pooling over sliding windows, and over everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import Arithmetic, Array, Unsupported, constants, floats_only
+from .reduction import mean
+from .windows import padded, positions, windows
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """How windows slide over spatial axes of these sizes. `pads`: all begins, then all ends."""
+
+    sizes: Ints
+    kernel: Ints
+    pads: Ints
+    strides: Ints
+    dilations: Ints
+    ceil: bool
+
+
+@lru_cache(maxsize=1024)
+def _extents(window: Window) -> tuple[Ints, Ints]:
+    """Positions along each axis, and the pads with which the windows there fit."""
+    spatial = len(window.sizes)
+    if not spatial or len(window.pads) != 2 * spatial or min((*window.strides, *window.dilations)) < 1:
+        raise Unsupported("the window does not fit the tensor")
+    pads = window.pads[:spatial], window.pads[spatial:]
+    axes = zip(window.sizes, window.kernel, *pads, window.strides, window.dilations, strict=True)
+    found = [positions(n, k, before, after, s, d, window.ceil) for n, k, before, after, s, d in axes]
+    if any(count < 1 for count, _ in found):
+        raise Unsupported("the window is larger than the tensor")
+    return tuple(c for c, _ in found), (*pads[0], *(end for _, end in found))
+
+
+def _seen(x: Array, fill: Array, counts: Ints, pads: Ints, window: Window) -> Array:
+    """What the windows see: (batch, channels, positions..., kernel...)."""
+    seen = windows(padded(x, pads, fill), window.kernel, window.strides, window.dilations)
+    return seen[(slice(None), slice(None), *(slice(c) for c in counts))]
+
+
+def _kernel_axes(seen: Array) -> Ints:
+    half = (seen.ndim - 2) // 2
+    return tuple(range(2 + half, seen.ndim))
+
+
+@lru_cache(maxsize=1024)
+def _counted(window: Window, with_pads: bool) -> Array:
+    """How many elements of the tensor each position sees, and with its pads if asked for.
+
+    Padding that only makes room for the last window of a rounded-up count never counts.
+    Raises Unsupported where a window sees nothing.
+    """
+    counts, wide = _extents(window)
+    whole = np.ones((1, 1, *window.sizes), np.int64)
+    if with_pads:
+        whole = padded(whole, window.pads, np.asarray(1))
+        wide = tuple(w - p for w, p in zip(wide, window.pads, strict=True))
+    seen = _seen(whole, np.asarray(0), counts, wide, window)
+    number = np.asarray(seen.sum(axis=_kernel_axes(seen)))
+    if not number.all():
+        raise Unsupported("a window sees nothing but padding")
+    return number
+
+
+def _average(
+    arithmetic: Arithmetic,
+    x: Array,
+    kernel: Ints,
+    pads: Ints,
+    strides: Ints,
+    dilations: Ints,
+    ceil: int,
+    count_pads: int,
+) -> Array:
+    floats_only(x)
+    window = Window(x.shape[2:], kernel, pads, strides, dilations, bool(ceil))
+    divisor = constants(arithmetic, _counted(window, bool(count_pads)), x)
+    seen = _seen(x, arithmetic.constant(0.0, x), *_extents(window), window)
+    return arithmetic.apply("divide", arithmetic.reduce("add", seen, _kernel_axes(seen), False), divisor)
+
+
+def _largest(
+    arithmetic: Arithmetic,
+    x: Array,
+    kernel: Ints,
+    pads: Ints,
+    strides: Ints,
+    dilations: Ints,
+    ceil: int,
+    order: int,
+) -> Array:
+    window = Window(x.shape[2:], kernel, pads, strides, dilations, bool(ceil))
+    _counted(window, False)
+    if x.dtype == object:
+        return _largest_symbol(arithmetic, x, window)
+    low = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
+    seen = _seen(x, arithmetic.constant(low, x), *_extents(window), window)
+    return arithmetic.reduce("maximum", seen, _kernel_axes(seen), False)
+
+
+def _largest_symbol(arithmetic: Arithmetic, x: Array, window: Window) -> Array:
+    """Padding is no element: the largest of those that are there."""
+    seen = _seen(x, np.asarray(None, object), *_extents(window), window)
+    shape = seen.shape[: 2 + len(window.kernel)]
+    result = np.empty(shape, object)
+    for at in np.ndindex(shape):
+        there = [e for e in seen[at].flat if e is not None]
+        elements = np.empty(len(there), object)
+        elements[:] = there
+        result[at] = arithmetic.reduce("maximum", elements, (0,), False)[()]
+    return result
+
+
+def _everything(x: Array) -> Ints:
+    floats_only(x)
+    if x.ndim < 3:
+        raise Unsupported("there are no spatial axes")
+    return tuple(range(2, x.ndim))
+
+
+MEANINGS: dict[str, Callable[..., Any]] = {
+    "AveragePool": _average,
+    "MaxPool": _largest,
+    "GlobalAveragePool": lambda arithmetic, x: mean(arithmetic, x, _everything(x), 1),
+    "GlobalMaxPool": lambda arithmetic, x: arithmetic.reduce("maximum", x, _everything(x), True),
+}

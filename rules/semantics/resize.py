@@ -1,0 +1,92 @@
+"""Resize: along one axis after the other, each result a weighted sum of the nearest elements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import Arithmetic, Array, Unsupported, constants, floats_only
+
+_PLAIN = frozenset(
+    [
+        "coordinate_transformation_mode", "nearest_mode", "roi", "scales", "sizes", "axes", "cubic_coeff_a",
+        "exclude_outside", "extrapolation_value",
+    ]
+)  # fmt: skip
+"""Settings that are dealt with, or that do nothing in the modes nearest and linear."""
+
+_NEAREST: dict[str, Callable[[float], int]] = {
+    "round_prefer_floor": lambda x: ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: floor(x + 0.5),
+    "floor": floor,
+    "ceil": ceil,
+}
+
+
+def _coordinate(mode: str, i: int, scale: float, size: int, result: int) -> float:
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "align_corners":
+        return i * (size - 1) / (result - 1) if result > 1 else 0.0
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and result > 1):
+        return (i + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return 0.0
+    if mode == "half_pixel_symmetric":
+        centre, reach = size / 2, result / (scale * size)
+        return centre * (1 - reach) + (i + 0.5) / scale - 0.5
+    raise Unsupported(f"Resize with coordinates by {mode}")
+
+
+def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
+    """For each axis the size of the result and the scale."""
+    found = [(n, 1.0) for n in x.shape]
+    axes = config.get("axes", list(range(x.ndim)))
+    values = config["scales"] if "scales" in config else config.get("sizes")
+    if values is None or len(values) != len(axes):
+        raise Unsupported("Resize without scales or sizes")
+    for axis, value in zip(axes, values, strict=True):
+        size = x.shape[axis]
+        if "scales" in config:
+            found[axis] = (int(np.floor(np.float32(size) * np.float32(value))), value)  # as ONNX rounds it
+        else:
+            found[axis] = (int(value), value / size if size else 1.0)
+    return found
+
+
+def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
+    """In the modes nearest and linear. Raises Unsupported for others, and for regions and antialiasing."""
+    settings = json.loads(config)
+    unusual = {k: v for k, v in settings.items() if k not in _PLAIN and v not in (0, None, "stretch")}
+    if mode not in ("nearest", "linear") or unusual:
+        raise Unsupported(f"Resize by {mode} {unusual or ''}".strip())
+    for axis, (result, scale) in enumerate(_extents(x, settings)):
+        if (result, scale) != (x.shape[axis], 1.0):
+            x = _along(arithmetic, x, axis, result, scale, mode, settings)
+    return x
+
+
+def _along(
+    arithmetic: Arithmetic, x: Array, axis: int, result: int, scale: float, mode: str, settings: Mapping[str, Any]
+) -> Array:
+    size = x.shape[axis]
+    if not size:
+        raise Unsupported("Resize of nothing")
+    transformation = settings.get("coordinate_transformation_mode", "half_pixel")
+    places = [_coordinate(transformation, i, scale, size, result) for i in range(result)]
+    if mode == "nearest":
+        nearest = _NEAREST[settings.get("nearest_mode", "round_prefer_floor")]
+        return np.take(x, [min(max(nearest(p), 0), size - 1) for p in places], axis)
+    floats_only(x)
+    clamped = [min(max(p, 0.0), size - 1.0) for p in places]
+    below = [floor(p) for p in clamped]
+    parts = [p - b for p, b in zip(clamped, below, strict=True)]
+    low = np.take(x, below, axis)
+    high = np.take(x, [min(b + 1, size - 1) for b in below], axis)
+    weight = constants(arithmetic, np.reshape(parts, [-1 if a == axis else 1 for a in range(x.ndim)]), x)
+    rest = arithmetic.apply("subtract", arithmetic.constant(1, x), weight)
+    return arithmetic.apply("add", arithmetic.apply("multiply", low, rest), arithmetic.apply("multiply", high, weight))

@@ -1,0 +1,152 @@
+"""Rules that look right: the checker refutes the careless form and accepts the careful one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eqfuse.rules.checking.verdict import Verdict
+
+Check = Callable[..., Verdict]
+
+CARELESS = {
+    "a right shift of a sum": (
+        '(ReduceSum (BitShift x y "RIGHT") axes k)',
+        '(BitShift (ReduceSum x axes k) y "RIGHT")',
+        "(= (shape y) (vec-empty))",
+    ),
+    "the square of a root": ("(Mul (Sqrt b) (Sqrt b))", "b"),
+    "a quotient of equals": (
+        "(Div x x)",
+        "(Full s 1.0 t)",
+        "(= s (shape x))",
+        "(= t (dtype x))",
+        "(floating x)",
+    ),
+    "a factor and its reciprocal": ("(Mul (Mul x y) (Reciprocal y))", "x", "(= (shape (Mul x y)) (shape x))"),
+    "a sum with nothing of a larger tensor": ("(Add a (Mul a b))", "a", "(= (value b) 0.0)", "(floating a)"),
+    "a factor that widens what it is taken from": ("(Sub (Add a b) b)", "a"),
+    "a mean of unequal parts": (
+        "(ReduceMean (Concat x y 0) (vec-of 0) 1)",
+        '(Mul (Add (ReduceMean x (vec-of 0) 1) (ReduceMean y (vec-of 0) 1)) (Full (vec-empty) 0.5 "float32"))',
+        '(= (dtype x) "float32")',
+    ),
+    "a division of integers undone": (
+        "(Mul (Div a c) c)",
+        "a",
+        '(= (dtype a) "int32")',
+        "(= (shape (Div a c)) (shape a))",
+        "(nonzero c)",
+    ),
+    "bounds in the other order": (
+        "(Max (Min x h) l)",
+        "(Clip x l h)",
+        "(= (shape l) (vec-empty))",
+        "(= (shape h) (vec-empty))",
+    ),
+    "a softmax along the axis as it was before": (
+        "(Softmax (Transpose x perm) axis)",
+        "(Transpose (Softmax x axis) perm)",
+    ),
+    "another shape": ("(Reshape x s)", "x"),
+    "a sum of squares": ("(ReduceSum (Mul x x) axes k)", "(Mul (ReduceSum x axes k) (ReduceSum x axes k))"),
+    "the largest under a falling function": ("(ReduceMax (Neg x) axes k)", "(Neg (ReduceMax x axes k))"),
+    "exponentials that overflow on the right only": (
+        "(Softmax x axis)",
+        "(Div (Exp x) (ReduceSum (Exp x) (vec-of axis) 1))",
+    ),
+}
+CAREFUL = {
+    "a left shift of a sum": (
+        '(ReduceSum (BitShift x y "LEFT") axes k)',
+        '(BitShift (ReduceSum x axes k) y "LEFT")',
+        "(= (shape y) (vec-empty))",
+    ),
+    "the square of a root": ("(Mul (Sqrt b) (Sqrt b))", "b", "(nonneg b)"),
+    "a quotient of equals": (
+        "(Div x x)",
+        "(Full s 1.0 t)",
+        "(= s (shape x))",
+        "(= t (dtype x))",
+        "(floating x)",
+        "(nonzero x)",
+    ),
+    "a factor and its reciprocal": (
+        "(Mul (Mul x y) (Reciprocal y))",
+        "x",
+        "(= (shape (Mul x y)) (shape x))",
+        "(nonzero y)",
+    ),
+    "one more than a factor": (
+        "(Add a (Mul a b))",
+        "(Mul a (Add b (Full (vec-empty) 1.0 t)))",
+        "(= t (dtype a))",
+        "(floating a)",
+    ),
+    "a mean of equal parts": (
+        "(ReduceMean (Concat x y 0) (vec-of 0) 1)",
+        '(Mul (Add (ReduceMean x (vec-of 0) 1) (ReduceMean y (vec-of 0) 1)) (Full (vec-empty) 0.5 "float32"))',
+        '(= (dtype x) "float32")',
+        "(= (shape x) (shape y))",
+    ),
+    "bounds": ("(Min (Max x l) h)", "(Clip x l h)", "(= (shape l) (vec-empty))", "(= (shape h) (vec-empty))"),
+    "a softmax along the axis where it came from": (
+        "(Softmax (Transpose x perm) axis)",
+        "(Transpose (Softmax x i) perm)",
+        "(= i (vec-get perm axis))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CARELESS)
+def test_careless_form_is_refuted(name: str, verdict: Check) -> None:
+    """With a counterexample, or a conflict of shapes that the e-graph itself reports."""
+    found = verdict(*CARELESS[name])
+    assert found.kind == "refuted", found
+    assert found.counterexample is not None
+    assert found.counterexample.sample
+
+
+@pytest.mark.parametrize("name", CAREFUL)
+def test_careful_form_is_accepted(name: str, verdict: Check) -> None:
+    """Proved, or tested where z3 has no answer in time (sums of shifted bits)."""
+    found = verdict(*CAREFUL[name])
+    assert found.kind in ("proved", "proved-if", "tested"), found
+
+
+def test_condition_of_a_proof_is_named(verdict: Check) -> None:
+    """What the guard makes sure of, in words."""
+    assert verdict(*CAREFUL["the square of a root"]).condition == "b >= 0"
+
+
+def test_wrap_around_of_integers_is_allowed_where_it_is_the_same(verdict: Check) -> None:
+    """Sums modulo 2^n distribute like any other."""
+    found = verdict("(Add (Mul a b) (Mul a c))", "(Mul a (Add b c))", '(= (dtype a) "int32")')
+    assert found.kind == "proved"
+
+
+def test_rule_that_never_fires_is_idle(verdict: Check) -> None:
+    """Conditions that contradict each other are a mistake."""
+    found = verdict("(Relu x)", "x", "(nonneg x)", "(= (shape x) (vec-of 2))", "(= (shape x) (vec-of 3))")
+    assert found.kind == "idle"
+
+
+def test_example_of_another_rule_is_idle(verdict: Check) -> None:
+    """The example has to make its rule fire."""
+    found = verdict("(Relu (Relu x))", "(Relu x)", example="(Relu (Sigmoid x)) => (Relu x)")
+    assert found.kind == "idle"
+    assert not found.example
+
+
+def test_exact_rule_that_rounds_differently_is_refuted(verdict: Check) -> None:
+    """The same rule is true over the reals."""
+    sides = ("(Mul (Mul a b) c)", "(Mul a (Mul b c))", "(floating a)")
+    assert verdict(*sides, sound="exact").kind == "refuted"
+    assert verdict(*sides, sound="real").kind == "proved"
+
+
+def test_approximate_rule_may_overflow(verdict: Check) -> None:
+    """`approx` rules are compared where everything stays in range."""
+    left, right, *_ = CARELESS["exponentials that overflow on the right only"]
+    assert verdict(left, right, sound="approx").kind in ("proved", "tested")
