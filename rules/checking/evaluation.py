@@ -136,8 +136,8 @@ class Evaluation:
 
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
-        if self.arithmetic is NUMBERS:
-            return plain
+        if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
+            return plain  # whole numbers among symbols of reals are indices and the like
         return np.broadcast_to(self.arithmetic.constant(number, plain), () if self.scalar else shape)
 
     def _applied(self, head: str, arguments: list[Elements | Value]) -> Elements:

@@ -317,7 +317,7 @@ def _named_operands(fact: Node, random: Random) -> list[Node]:
         return [fact]
     items, equations = [], []
     for item in fact.items:
-        if isinstance(item, Form) and item.head not in ("vec-of", "vec-empty"):
+        if isinstance(item, Form):
             variable = Atom(f"?{random.randrange(10**9)}")
             equations.append(Form((Atom("="), variable, item)))
             items.append(variable)

@@ -43,32 +43,35 @@ class Proven:
 def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
     """Prove the smallest samples of a rule, or as scalars a rule of element-wise operators."""
     conditions: dict[str, None] = {}
-    chosen, scope = _chosen(hits)
-    if not chosen:
-        return Proven(False, reason="no sample is small enough for a proof")
-    for sample, fired, scalar in chosen:
+    proved, scalar, reason = 0, False, "no sample is small enough for a proof"
+    for sample, fired, scalar in _chosen(hits):
         try:
-            for comparison, proof in _proofs(sample, fired, scalar):
+            for _, proof in _proofs(sample, fired, scalar):
                 if proof.outcome != "proved":
-                    return _unproved(sample, comparison, proof, sound)
+                    return _unproved(sample, proof, sound)
                 if proof.needs:
                     conditions.setdefault(_facts(sample))
         except Unsupported as error:
-            return Proven(False, reason=str(error))
-    return Proven(True, scope, ", ".join(conditions))
+            reason = str(error)
+            continue
+        proved += 1
+        if proved == SAMPLES:
+            break
+    scope = ANY_SHAPE if scalar else f"{proved} sampled shape{'s' if proved != 1 else ''}"
+    return Proven(True, scope, ", ".join(conditions)) if proved else Proven(False, reason=reason)
 
 
-def _chosen(hits: Sequence[Hit]) -> tuple[list[tuple[Sample, Fired, bool]], str]:
+def _chosen(hits: Sequence[Hit]) -> list[tuple[Sample, Fired, bool]]:
+    """Samples to prove in turn, the smallest first, and whether as scalars."""
     fired = [(h.sample, h.outcome) for h in hits if isinstance(h.outcome, Fired)]
     if fired and all(_elementwise(s, f) for s, f in fired):
         scalars = [(s, f) for s, f in fired if not _has_integers(s)] or fired
-        return [(s, f, True) for s, f in scalars[:SAMPLES]], ANY_SHAPE
+        return [(s, f, True) for s, f in scalars]
     sized = sorted((_elements(s), i) for i, (s, f) in enumerate(fired))
     small = [i for size, i in sized if 0 < size <= MAX_ELEMENTS]
     # the smallest say little where every dimension is one
     telling = [i for i in small if _elements(fired[i][0]) >= 4] or small
-    picked = [(*fired[i], False) for i in telling[:SAMPLES]]
-    return picked, f"{len(picked)} sampled shape{'s' if len(picked) != 1 else ''}"
+    return [(*fired[i], False) for i in telling[: 2 * SAMPLES]]
 
 
 def _elements(sample: Sample) -> int:
@@ -147,7 +150,7 @@ def _words(leaf: Leaf) -> tuple[str, ...]:
     return ("!= 0",) if leaf.nonzero else ()
 
 
-def _unproved(sample: Sample, comparison: Comparison, proof: Proof, sound: str) -> Proven:
+def _unproved(sample: Sample, proof: Proof, sound: str) -> Proven:
     if proof.outcome == "unknown" or proof.failure != "value" or sound == "approx":
         # where one side is undefined, numbers decide: they know infinities
         return Proven(False, reason=proof.reason)
