@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
+from textwrap import indent
 from typing import Any
 
 from ..errors import UsageError
@@ -66,15 +67,33 @@ def show_rule(arguments: argparse.Namespace) -> int:
         near = get_close_matches(arguments.name, list(rules), 1)
         hint = f"; did you mean {near[0]}?" if near else "; `eqfuse rules list` names them all"
         raise UsageError(f"no rule is called {arguments.name!r}{hint}")
-    record = _record(rules[arguments.name])
+    rule = rules[arguments.name]
+    record = _record(rule)
+    example = _as_onnx(arguments, rule)
     if arguments.json:
-        render.print_json(record)
+        render.print_json({**record, "onnx": dict(zip(("before", "after"), example, strict=True)) if example else None})
         return 0
     text = record.pop("text")
     for name, value in record.items():
         print(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
     print(f"\n{text}")
+    for title, side in zip(("before", "after"), example or (), strict=False):
+        print(f"\n{title}, as ONNX\n{indent(side, '  ')}")
     return 0
+
+
+def _as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
+    """A sample of the rule's example before and after; None where it has none that fires."""
+    from ..engine.rule_example import before_and_after  # what else this module does needs no checker
+    from ..rules.checking.check import authored, scratch_for
+    from ..rules.checking.sampling import example_hits
+
+    files = load_rules(arguments.rules, precision="fast").files
+    for file, candidate in authored(files):
+        if candidate.base == rule.base:
+            sides = (before_and_after(hit) for hit in example_hits(candidate, scratch_for(file)))
+            return next((found for found in sides if found is not None), None)
+    return None
 
 
 def _count(number: int, noun: str) -> str:

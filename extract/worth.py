@@ -16,9 +16,9 @@ from ..rules.checking.evaluation import Evaluation
 from ..rules.checking.generate import Sample
 from ..rules.checking.numeric import draw
 from ..rules.checking.pattern import LEAVES, Value
+from ..rules.checking.placing import Placement
 from ..rules.checking.sampling import Hit
 from ..rules.checking.scratch import Class, Fired, Node
-from ..rules.checking.terms import Leaf, Term
 from ..rules.records import Rule
 from ..rules.semantics import Unsupported
 from ..rules.signatures import Operand, operators
@@ -50,7 +50,8 @@ def remark(rule: Rule, hits: Sequence[Hit]) -> str:
 def _loses(sample: Sample, fired: Fired, model: CostModel) -> bool:
     """Whether every way to compute the roots that the rule added costs more than the sampled one."""
     prices = _Prices(sample, fired, model)
-    left = [prices.node_of(root) for root in sample.roots]
+    placement = Placement(sample, fired)
+    left = [placement.node_of(root) for root in sample.roots]
     added = [
         prices.cost(node)
         for number in fired.roots
@@ -125,28 +126,3 @@ class _Prices:
             next((self.types.get(c) for c, nodes in self.fired.classes.items() if node in nodes), None),
             constant=tuple(a in self.constants for a in operands),
         )
-
-    def node_of(self, term: Term | Leaf) -> Node | None:
-        """The e-node that a sampled term is."""
-        number = self._class_of(term)
-        return None if number is None else self._as_node(term)
-
-    def _as_node(self, term: Term | Leaf) -> Node | None:
-        if isinstance(term, Leaf):
-            return None
-        arguments = tuple(self._class_of(a) if isinstance(a, (Term, Leaf)) else a for a in term.arguments)
-        return None if None in arguments else Node(term.head, arguments)  # type: ignore[arg-type]
-
-    def _class_of(self, term: Term | Leaf) -> Class | None:
-        if isinstance(term, Leaf):
-            return next((c for c, nodes in self.fired.classes.items() if any(_is(n, term) for n in nodes)), None)
-        node = self._as_node(term)
-        return next((c for c, nodes in self.fired.classes.items() if node in nodes), None)
-
-
-def _is(node: Node, leaf: Leaf) -> bool:
-    if node.head != leaf.kind:
-        return False
-    if leaf.kind == "Full":
-        return node.arguments == (leaf.type.shape, leaf.type.value, leaf.type.dtype)
-    return leaf.kind == "Absent" or str(node.arguments[0]).partition(".")[2] == leaf.name

@@ -322,7 +322,7 @@ def _named_operands(fact: Node, random: Random) -> list[Node]:
             equations.append(Form((Atom("="), variable, item)))
             items.append(variable)
         else:
-            items.append(item)  # type: ignore[arg-type]
+            items.append(item)
     return [*equations, Form(tuple(items))]
 
 
