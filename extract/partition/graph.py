@@ -1,0 +1,111 @@
+"""The graph that is cut into sub-graphs: operators that run, and the values between them.
+
+It knows nothing of ONNX files or e-graphs. Only operators that depend on an input of the model are in it: what is
+constant is computed before any run, and appears as a constant value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...costmodels.operation import Attributes, Extent, Operation, extent
+from ...costmodels.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor. `producer` is the index of the operator that makes it, None for inputs of the graph and constants.
+
+    `type` is None where it could not be told; `is_output` says that whoever runs the graph reads it.
+    """
+
+    name: str
+    type: TensorType | None
+    producer: int | None = None
+    is_constant: bool = False
+    is_output: bool = False
+
+    @property
+    def extent(self) -> Extent:
+        """Its size, symbolic dimensions counted as the cost models count them."""
+        return extent(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One node. `inputs` and `outputs` are indices of values, in ONNX's order, None where an input is absent.
+
+    `attributes` are canonical: what some opsets give as an input (axes, perm, ...) is an attribute here. `is_opaque`:
+    nothing is known of it (another domain, a body, attributes that are computed), so nothing may be fused with it.
+    """
+
+    name: str
+    op: str
+    attributes: Attributes
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    is_opaque: bool = False
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """Operators in a topological order, and their values. Everything else is derived from these two.
+
+    Invariants: an operator's inputs are made by earlier operators, or by none; each value is made once.
+    """
+
+    operators: tuple[Operator, ...]
+    values: tuple[Value, ...]
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    @cached_property
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        """Per operator, the distinct operators whose outputs it reads, ascending."""
+        return tuple(self._producers(operator) for operator in self.operators)
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """Per operator, the distinct operators that read its outputs, ascending."""
+        found: list[list[int]] = [[] for _ in self.operators]
+        for index, sources in enumerate(self.predecessors):
+            for source in sources:
+                found[source].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """Per value, the distinct operators that read it, ascending."""
+        found: list[dict[int, None]] = [{} for _ in self.values]
+        for index, operator in enumerate(self.operators):
+            for value in operator.inputs:
+                if value is not None:
+                    found[value][index] = None
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """Per operator, itself with the sizes of its operands and first output, as cost models price it."""
+        return tuple(self._operation(operator) for operator in self.operators)
+
+    def output_bytes(self, index: int) -> int:
+        """Bytes of all outputs of an operator."""
+        return sum(self.values[value].extent.bytes for value in self.operators[index].outputs)
+
+    def _producers(self, operator: Operator) -> tuple[int, ...]:
+        makers = (self.values[value].producer for value in operator.inputs if value is not None)
+        return tuple(sorted({maker for maker in makers if maker is not None}))
+
+    def _operation(self, operator: Operator) -> Operation:
+        inputs = [None if v is None else self.values[v] for v in operator.inputs]
+        types = tuple(None if v is None else v.type for v in inputs)
+        constant = tuple(v is None or v.is_constant for v in inputs)
+        result = self.values[operator.outputs[0]].type if operator.outputs else None
+        operation = Operation.of(operator.op, operator.attributes, types, result, (False,) * len(inputs))
+        if all(constant) or operator.op == "Concat":
+            return operation
+        return Operation(operator.op, operator.attributes, operation.operands, operation.output, constant)
+
+

@@ -1,0 +1,134 @@
+"""A partition of an operator graph into groups, each one sub-graph to compile."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...errors import EqfuseError
+from .graph import OperatorGraph
+
+
+class PartitionError(EqfuseError):
+    """Groups that do not form an acyclic partition; the message names the cycle."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Groups of operators, numbered in an order in which they can run.
+
+    `group` holds the number of each operator's group. Invariants: the numbers are 0 to ``count - 1``, and no operator
+    reads what a later group makes. So the numbers certify that the quotient graph is acyclic and every group convex:
+    a path that left a group and came back would have to go down. Make one by `partition_of`, which finds such numbers.
+    """
+
+    graph: OperatorGraph
+    group: tuple[int, ...]
+    method: str
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return max(self.group, default=-1) + 1
+
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """Operators of each group, ascending, so in topological order."""
+        found: list[list[int]] = [[] for _ in range(self.count)]
+        for index, number in enumerate(self.group):
+            found[number].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """Values that each group reads from outside, constants too, ascending."""
+        return tuple(self._inputs(number) for number in range(self.count))
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """Values that each group makes and others, or the caller, read, ascending."""
+        return tuple(tuple(sorted(self._outputs(number))) for number in range(self.count))
+
+    def _inputs(self, number: int) -> tuple[int, ...]:
+        members = set(self.members[number])
+        read = {v for m in members for v in self.graph.operators[m].inputs if v is not None}
+        return tuple(sorted(v for v in read if self.graph.values[v].producer not in members))
+
+    def _outputs(self, number: int) -> Iterable[int]:
+        for member in self.members[number]:
+            for value in self.graph.operators[member].outputs:
+                users = self.graph.consumers[value]
+                if self.graph.values[value].is_output or any(self.group[u] != number for u in users):
+                    yield value
+
+
+def partition_of(graph: OperatorGraph, labels: Sequence[int], method: str) -> Partition:
+    """The partition that puts operators of equal label together. Raises PartitionError where that makes a cycle."""
+    if len(labels) != len(graph):
+        raise PartitionError(f"{len(labels)} groups given for {len(graph)} operators")
+    edges = _quotient(graph, labels)
+    order = _order(labels, edges)
+    if len(order) < len(edges):
+        raise PartitionError(f"the groups form a cycle: {' -> '.join(map(str, find_cycle(edges)))}")
+    number = {label: position for position, label in enumerate(order)}
+    return Partition(graph, tuple(number[label] for label in labels), method)
+
+
+def unfused(graph: OperatorGraph) -> Partition:
+    """Each operator on its own."""
+    return partition_of(graph, range(len(graph)), "none")
+
+
+def _quotient(graph: OperatorGraph, labels: Sequence[int]) -> dict[int, set[int]]:
+    """Which groups read from which: label to the labels of its readers."""
+    edges: dict[int, set[int]] = {label: set() for label in labels}
+    for index, sources in enumerate(graph.predecessors):
+        for source in sources:
+            if labels[source] != labels[index]:
+                edges[labels[source]].add(labels[index])
+    return edges
+
+
+def _order(labels: Sequence[int], edges: dict[int, set[int]]) -> list[int]:
+    """Topological order of the quotient, the group with the earliest operator first; short where there is a cycle."""
+    first: dict[int, int] = {}
+    for index, label in enumerate(labels):
+        first.setdefault(label, index)
+    waiting = dict.fromkeys(edges, 0)
+    for users in edges.values():
+        for user in users:
+            waiting[user] += 1
+    ready = [(first[label], label) for label, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, label = heapq.heappop(ready)
+        order.append(label)
+        for user in edges[label]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, (first[user], user))
+    return order
+
+
+def find_cycle(edges: dict[int, set[int]]) -> list[int]:
+    """A cycle of the quotient graph, its first group repeated at the end. Raises ValueError where there is none."""
+    state: dict[int, int] = {}
+    for start in sorted(edges):
+        path: list[int] = []
+        stack: list[tuple[int, bool]] = [(start, False)]
+        while stack:
+            label, leaving = stack.pop()
+            if leaving:
+                state[label] = 2
+                path.pop()
+            elif state.get(label) == 1:
+                return [*path[path.index(label) :], label]
+            elif label not in state:
+                state[label] = 1
+                path.append(label)
+                stack.append((label, True))
+                stack += [(user, False) for user in sorted(edges[label], reverse=True) if state.get(user) != 2]
+    raise ValueError("no cycle")

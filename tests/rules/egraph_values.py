@@ -1,0 +1,232 @@
+"""The elements of every e-class, computed in float64 by each of its e-nodes: all have to agree.
+
+A class has the value that the original graph gives it, a new one that of the first of its e-nodes. Every e-node is
+computed from the values of its operands' classes, so that what a wrong rule united shows where it happened, and
+rounding does not pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from eqfuse.engine.egraph import EGraph, ENode
+from eqfuse.engine.encode import Encoding, encode
+from eqfuse.engine.inference import infer
+from eqfuse.engine.messages import RuleSelection
+from eqfuse.engine.model import read
+from eqfuse.engine.saturate import Budget, saturate
+from eqfuse.engine.worker import Worker
+from eqfuse.rules.semantics import Unsupported, evaluate, full
+from eqfuse.rules.signatures import Operand, operators
+
+from .random_graphs import Array, Graph
+from .random_graphs import evaluate as run
+
+Value = Array | tuple[Array, ...] | None
+BUDGET = Budget(nodes=6000, seconds=20, iterations=12)
+NEAR = 3e-6
+"""Rules know numbers like the root of 2 in the precision of float32."""
+LOCAL = 2e-4
+"""What one operator in float32 may be off from float64, relative to its operands."""
+_WIDE = {"float32": "float64", "float16": "float64"}
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two values of one class: `owner` is the class, -1 for a node of the original that is encoded wrongly."""
+
+    owner: int
+    node: str
+    first: str
+    expected: Array
+    found: Array
+
+    def __str__(self) -> str:
+        at = np.unravel_index(int(np.argmax(_distance(self.expected, self.found))), self.expected.shape)
+        pair = "" if self.expected.shape != self.found.shape else f"{self.expected[at]} and {self.found[at]} at {at}"
+        return (
+            f"class {self.owner}: {self.first} and {self.node}: {self.expected.dtype}{list(self.expected.shape)} "
+            f"{self.found.dtype}{list(self.found.shape)} {pair}"
+        )
+
+
+@dataclass(frozen=True)
+class Saturated:
+    """An e-graph with the graph it comes from."""
+
+    graph: Graph
+    encoding: Encoding
+    egraph: EGraph
+
+
+def saturated(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
+    """Everything that the catalogue finds equal."""
+    model = read(graph.model)
+    encoding = encode(model, infer(model))
+    with Worker(rules or RuleSelection()) as worker:
+        return Saturated(graph, encoding, saturate(encoding, worker, budget))
+
+
+def named_values(graph: Graph) -> dict[str, Array]:
+    """Every value of the graph as ONNX Runtime computes it, by name."""
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    present = {o.name for o in model.graph.output}
+    made = [o for node in model.graph.node for o in node.output if o not in present]
+    model.graph.output.extend(onnx.ValueInfoProto(name=o) for o in made)
+    stored = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    return {**stored, **graph.feeds, **run(model, graph.feeds)}
+
+
+class Evaluation:
+    """Values of terms and classes."""
+
+    def __init__(self, saturated: Saturated) -> None:
+        self.graph, self.encoding, self.egraph = saturated.graph, saturated.encoding, saturated.egraph
+        self.names = {n: _widened(a) for n, a in named_values(self.graph).items()}
+        self.sizes = _sizes(self.graph, self.encoding.symbols)
+        self.unsupported = 0
+
+    def disagreements(self) -> Iterator[Disagreement]:
+        """What does not agree: nodes with their encoding, then e-nodes of one class."""
+        yield from self._encoded()
+        known = {self.egraph.terms[t]: v for t, v in self._terms().items() if t in self.egraph.terms}
+        first = {owner: "the original" for owner in known}
+        waiting = [(o, n) for o, c in enumerate(self.egraph.classes) for n in c.nodes]
+        progress = True
+        while progress:
+            progress, later = False, []
+            for owner, node in waiting:
+                if any(c not in known for c in node.children):
+                    later.append((owner, node))
+                    continue
+                progress = True
+                value = self._value(node, [known[c] for c in node.children])
+                if owner not in known and value is not None:
+                    known[owner], first[owner] = value, shown(node)
+                elif value is not None:
+                    scale = _largest(value, *(known[c] for c in node.children))
+                    yield from self._compared(owner, first[owner], node, known[owner], value, NEAR * scale)
+            waiting = later
+        self.known = known
+
+    def _encoded(self) -> Iterator[Disagreement]:
+        """Each node of the original on the values of its operands, against ONNX Runtime."""
+        term_names: dict[int, str] = {}
+        for name, term in self.encoding.values.items():
+            if name in self.names:
+                term_names.setdefault(term, name)
+        given: dict[int, Value] = {t: self.names[n] for t, n in term_names.items()}
+        for index, term in enumerate(self.encoding.terms):
+            absent = term.op == "Absent"
+            value = None if absent else self._value(term, [given.get(c) for c in term.children], given, term.children)
+            if index not in given and (value is not None or absent):
+                given[index] = value
+            elif value is not None:
+                scale = _largest(value, *(given.get(c) for c in term.children))
+                allowed = LOCAL if term.attributes != ("float16",) else 10 * LOCAL
+                yield from self._compared(-1, term_names[index], term, given[index], value, allowed * scale)
+
+    def _terms(self) -> dict[int, Value]:
+        """The original in float64, opaque nodes as ONNX Runtime computes them."""
+        found: dict[int, Value] = {}
+        given = {t: self.names[n] for n, t in self.encoding.values.items() if n in self.names}
+        for index, term in enumerate(self.encoding.terms):
+            value = self._value(term, [found.get(c) for c in term.children], found, term.children)
+            if value is not None:
+                found[index] = value
+            elif index in given or term.op == "Absent":
+                found[index] = given.get(index)
+        return found
+
+    def _compared(
+        self, owner: int, first: str, node: ENode, expected: Value, found: Value, allowed: float
+    ) -> Iterator[Disagreement]:
+        pairs = zip(_parts(expected), _parts(found), strict=False)
+        for left, right in pairs:
+            if not _agree(left, right, allowed):
+                yield Disagreement(owner, shown(node), first, left, right)
+
+    def _value(
+        self,
+        node: ENode,
+        operands: list[Value],
+        known: Mapping[int, Value] | None = None,
+        children: tuple[int, ...] = (),
+    ) -> Value:
+        """The value of a node; None where it cannot be told."""
+        if node.op in ("Var", "Weight"):
+            return self.names.get(str(node.attributes[0]))
+        if node.op in ("Absent", "Op") or (known is not None and any(c not in known for c in children)):
+            return None
+        literals = [self._literal(a) for a in node.attributes]
+        try:
+            if node.op == "Full":
+                return full(*literals)
+            if node.op == "Out":
+                parts = operands[0]
+                return parts[literals[0]] if isinstance(parts, tuple) else None
+            values, attributes = iter(operands), iter(literals)
+            arguments = [
+                next(values) if isinstance(a, Operand) else next(attributes) for a in operators()[node.op].arguments
+            ]
+            with np.errstate(all="ignore"):
+                return evaluate(node.op, arguments)  # type: ignore[arg-type]
+        except Unsupported:
+            self.unsupported += 1
+            return None
+
+    def _literal(self, literal: Any) -> Any:
+        if isinstance(literal, tuple):
+            return tuple(self.sizes.get(d, d) for d in literal)
+        return _WIDE.get(literal, literal) if isinstance(literal, str) else literal
+
+
+def _sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[int, int]:
+    found = {}
+    for value in graph.model.graph.input:
+        for dimension, size in zip(value.type.tensor_type.shape.dim, graph.feeds[value.name].shape, strict=True):
+            if dimension.dim_param in symbols:
+                found[symbols[dimension.dim_param]] = size
+    return found
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _parts(value: Value) -> tuple[Array, ...]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def _largest(*values: Value) -> float:
+    """The largest number in sight, at least a little."""
+    arrays = [np.abs(a[np.isfinite(a)]) for v in values for a in _parts(v) if a.dtype.kind == "f"]
+    return max([1e-6, *(float(a.max()) for a in arrays if a.size)])
+
+
+def _distance(left: Array, right: Array) -> Array:
+    if left.shape != right.shape:
+        return np.zeros(left.shape)
+    if left.dtype.kind != "f" or right.dtype.kind != "f":
+        return np.asarray(left != right).astype(np.float64)
+    with np.errstate(all="ignore"):
+        distance = np.abs(left - right)
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _agree(left: Array, right: Array, allowed: float) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    return bool(np.all(_distance(left, right) <= (allowed if left.dtype.kind == "f" else 0)))
+
+
+def shown(node: ENode) -> str:
+    """An e-node for people."""
+    return f"({' '.join((node.op, *map(str, node.attributes), *(f'c{c}' for c in node.children)))})"
