@@ -91,7 +91,8 @@ def _as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | Non
     files = load_rules(arguments.rules, precision="fast").files
     for file, candidate in authored(files):
         if candidate.base == rule.base:
-            sides = (before_and_after(hit) for hit in example_hits(candidate, scratch_for(file)))
+            hits = sorted(example_hits(candidate, scratch_for(file)), key=lambda hit: hit.sample.is_empty)
+            sides = (before_and_after(hit) for hit in hits)
             return next((found for found in sides if found is not None), None)
     return None
 

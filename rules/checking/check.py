@@ -22,7 +22,7 @@ from . import cache as verdicts
 from .numeric import Counterexample, named_leaves, test_sample
 from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
-from .scratch import Conflict, Scratch
+from .scratch import Conflict, Fired, Scratch
 from .terms import readable
 from .verdict import Kind, Verdict
 
@@ -46,9 +46,12 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verd
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example))
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
-    idle = _idle(by_direction, example, tested)
+    foreign = _foreign(every)
+    idle = _idle(by_direction, example, tested or len(foreign))
     if idle:
         return replace(blank, reason=idle)
+    if foreign:
+        return replace(blank, kind="assumed", reason=f"only its author knows what {', '.join(foreign)} computes")
     verdict = _with_proof(blank, prove_samples(every, rule.sound))
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
 
@@ -62,6 +65,13 @@ def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested:
     if not tested:
         return "an operator of the rule has no meaning for any sample"
     return "" if example else "the rule does not fire on its example"
+
+
+def _foreign(found: Sequence[Hit]) -> list[str]:
+    """Operators of other domains among what a rule made, without their attributes."""
+    classes = (c for hit in found if isinstance(hit.outcome, Fired) for c in hit.outcome.classes.values())
+    keys = (str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op")
+    return sorted({key.partition("/")[0] for key in keys})
 
 
 def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int]:

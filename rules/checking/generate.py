@@ -30,7 +30,7 @@ from .conditions import (
 )
 from .pattern import LEAVES, Application, Contradiction, Pattern, Value, traced
 from .recipes import Choice, Misfit, Site, admits, order, random_shape, recipe
-from .terms import Argument, Leaf, Term
+from .terms import Argument, Leaf, Term, leaves
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _TRIES = 12
@@ -48,6 +48,12 @@ class Sample:
     terms: dict[str, Term | Leaf]
     environment: Environment
     made: dict[Term, Type] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether some tensor of it has no element."""
+        types = [leaf.type for root in self.roots for leaf in leaves(root)] + list(self.made.values())
+        return any(0 in type_.shape for type_ in types)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..egglog_bindings import execute, load
 from ..loader import prelude
 from .conditions import Environment
 from .generate import Sample
-from .pattern import TENSOR_SORTS, Value
+from .pattern import Value
 from .terms import Leaf, Term, facts, leaves, literal_text, text
 
 ROOTS = 16
@@ -22,7 +22,8 @@ _ROOT = "(constructor root (i64) T :unextractable)"
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
 _TOLD = frozenset({"Resize"})
 """Operators whose result the encoder gives the shape of, for no analysis does."""
-_FORMS = frozenset({"N", "T"})
+_FORMS = frozenset({"N", "T", "Ts"})
+"""Sorts of e-classes: of nodes, of tensors, and of the lists that operators of other domains take."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class _Reader:
         self.tables = {
             name: function
             for name, function in frozen.items()
-            if function.output_sort in TENSOR_SORTS and name[:1].isupper()
+            if function.output_sort in _FORMS and name[:1].isupper()
         }
         self.rows: dict[Any, list[tuple[str, Any]]] = {}
         for name, function in self.tables.items():

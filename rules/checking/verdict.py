@@ -7,15 +7,16 @@ from typing import Literal
 
 from .numeric import Counterexample
 
-Kind = Literal["proved", "proved-if", "tested", "refuted", "idle"]
-KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "refuted", "idle")
+Kind = Literal["proved", "proved-if", "tested", "assumed", "refuted", "idle"]
+KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted", "idle")
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
-    of; ``tested``: equal on all numbers tried; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made
-    the rule fire, or not its example, so that little or nothing is known.
+    of; ``tested``: equal on all numbers tried; ``assumed``: it fires, but makes an operator of another domain, of which
+    only its author knows what it computes; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made the
+    rule fire, or not its example, so that little or nothing is known.
 
     `scope` says for which shapes it is proved: ``any shape``, or how many sampled ones. `samples` is how many samples
     of the left side fired and were tested in numbers, `example` whether the rule fired on its own example. `remark` is
