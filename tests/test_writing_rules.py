@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from eqfuse.cli import main
 
 ROOT = Path(__file__).parent.parent

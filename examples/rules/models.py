@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Weights = dict[str, np.ndarray]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def swish() -> onnx.ModelProto:
     """Two dense layers, each followed by x * sigmoid(1.702 x)."""
-    weights = {"w1": _random(64, 128), "w2": _random(128, 32), "beta": np.float32(1.702)}
+    weights: dict[str, Array] = {"w1": _random(64, 128), "w2": _random(128, 32), "beta": np.array(1.702, np.float32)}
     nodes = []
     for i, source in ((1, "x"), (2, "h1")):
         nodes += [
@@ -28,7 +29,7 @@ def swish() -> onnx.ModelProto:
 
 def embedding() -> onnx.ModelProto:
     """Tokens looked up in a table and scaled by the root of its width, then a dense layer."""
-    weights = {"table": _random(1000, 64), "scale": np.float32(8.0), "w": _random(64, 64)}
+    weights: dict[str, Array] = {"table": _random(1000, 64), "scale": np.array(8.0, np.float32), "w": _random(64, 64)}
     nodes = [
         helper.make_node("Gather", ["table", "tokens"], ["looked_up"]),
         helper.make_node("Mul", ["looked_up", "scale"], ["scaled"]),
@@ -41,7 +42,7 @@ def embedding() -> onnx.ModelProto:
 
 def single_token() -> onnx.ModelProto:
     """Attention of one position to itself: its softmax has one element."""
-    weights = {"q": _random(64, 64), "k": _random(64, 64), "v": _random(64, 64)}
+    weights: dict[str, Array] = {"q": _random(64, 64), "k": _random(64, 64), "v": _random(64, 64)}
     nodes = [
         *(helper.make_node("MatMul", ["x", w], [f"x{w}"]) for w in "qkv"),
         helper.make_node("Transpose", ["xk"], ["kt"], perm=[0, 2, 1]),
@@ -52,7 +53,7 @@ def single_token() -> onnx.ModelProto:
     return _model(nodes, weights, _float("x", 4, 1, 64), _float("y", 4, 1, 64))
 
 
-def _random(*shape: int) -> np.ndarray:
+def _random(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape, np.float32) / np.float32(8)
 
 
@@ -61,9 +62,9 @@ def _float(name: str, *shape: int) -> onnx.ValueInfoProto:
 
 
 def _model(
-    nodes: list[onnx.NodeProto], weights: Weights, source: onnx.ValueInfoProto, result: onnx.ValueInfoProto
+    nodes: list[onnx.NodeProto], weights: dict[str, Array], source: onnx.ValueInfoProto, result: onnx.ValueInfoProto
 ) -> onnx.ModelProto:
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "example", [source], [result], stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
