@@ -49,12 +49,23 @@ def seconds(operation: Operation, device: Device) -> float:
     """
     if operation.op in VIEWS:
         return device.view_overhead
-    kernel = _kernel(operation)
-    if kernel.unit == "run":
-        busy = _move(operation, device) + _RUNS[operation.op](operation) * kernel.value / device.clock
-    else:
-        busy = max(_compute(operation, kernel, device), _move(operation, device))
+    move, copy = _move(operation, device), copy_seconds(operation, device)
+    busy = move + copy if copy else max(compute_seconds(operation, device), move)
     return busy + device.launch_overhead if operation.starts_kernel else busy
+
+
+def compute_seconds(operation: Operation, device: Device) -> float:
+    """Time of the arithmetic alone, were the data in registers; 0 for operators that only move data."""
+    kernel = _kernel(operation)
+    return 0.0 if operation.op in VIEWS or kernel.unit == "run" else _compute(operation, kernel, device)
+
+
+def copy_seconds(operation: Operation, device: Device) -> float:
+    """Time that an operator which moves data takes beyond the bytes: for every contiguous run; 0 for the others."""
+    kernel = _kernel(operation)
+    if operation.op in VIEWS or kernel.unit != "run":
+        return 0.0
+    return _RUNS[operation.op](operation) * kernel.value / device.clock
 
 
 def _kernel(operation: Operation) -> Kernel:

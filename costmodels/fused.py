@@ -1,0 +1,77 @@
+"""The price of an operator that will be fused with its neighbours: what it adds to the kernel around it.
+
+A sum of such prices comes nearer to the price of a partitioned graph than a sum of kernels does, and is still a price per
+node, so that extraction can minimise it. `Observed` puts in the place of the estimate what the operator really cost in
+the kernels of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .device import Device
+from .model import LEAVES
+from .operation import Attributes, Operation
+from .roofline import compute_seconds, copy_seconds, seconds
+from .traffic import VIEWS
+from .types import TensorType
+
+_REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
+ANCHORS = frozenset(
+    ["MatMul", "Gemm", "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax", "Hardmax", "CumSum", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"]
+) | {f"Reduce{kind}" for kind in _REDUCTIONS}
+"""Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
+
+_FOLDED_SECONDS = 1e-12
+_VIEW_SECONDS = 1e-9
+Key = tuple[Any, ...]
+
+
+def key(
+    op: str, attributes: Attributes, operands: tuple[TensorType | None, ...], output: TensorType | None
+) -> Key:
+    """What tells operators apart: operators of equal key cost the same by themselves."""
+    return op, tuple(sorted(attributes.items())), operands, output
+
+
+@dataclass(frozen=True)
+class FusedCost:
+    """Seconds that an operator adds to a kernel of `device`.
+
+    An anchor op starts a kernel and costs what it costs alone; any other is computed on the way: its arithmetic, and the
+    bytes of what it reads besides the value that flows through. `observed` are seconds by `key`.
+    """
+
+    device: Device
+    observed: Mapping[Key, float] = field(default_factory=dict)
+    name: str = "fused"
+    unit: str = "s"
+
+    def price(
+        self,
+        op: str,
+        attributes: Attributes,
+        operands: tuple[TensorType | None, ...],
+        output: TensorType | None,
+        *,
+        constant: tuple[bool, ...],
+    ) -> float:
+        """As observed where it was; else as estimated."""
+        if op in LEAVES:
+            return 0.0
+        if constant and len(constant) == len(operands) and all(constant):
+            return _FOLDED_SECONDS
+        seen = self.observed.get(key(op, attributes, operands, output)) if self.observed else None
+        return self._estimate(Operation.of(op, attributes, operands, output, constant)) if seen is None else seen
+
+    def _estimate(self, operation: Operation) -> float:
+        if operation.op in VIEWS:
+            return _VIEW_SECONDS
+        if operation.op in ANCHORS:
+            return seconds(operation, self.device)
+        sizes = sorted(operand.bytes for operand in operation.operands)
+        beside = sum(sizes[:-1])
+        moved = beside / self.device.bandwidth(beside) if beside else 0.0
+        return max(compute_seconds(operation, self.device), moved) + copy_seconds(operation, self.device)

@@ -1,0 +1,282 @@
+"""What a sub-graph costs on a device: the fused kernels it becomes, and the time of each.
+
+A kernel is one nest of loops. It may hold several anchor ops where their loops can be tiled together without computing
+anything twice (loops.py): AGO's intensive fusion (section III.B), found from the index maps for any operators, not for two
+kinds of convolution. What it keeps between them has to fit: the tiles of all such values share half of the second
+cache. A value that no tile cuts is a plain buffer, allowed up to half of the first cache.
+
+The price is the roofline's: the longer of computing and moving what crosses the kernel's border at the bandwidth of the
+level that holds it, plus the traffic of the buffers, plus what reordered reads cost. A sub-graph is one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from math import inf
+
+from ...costmodels.device import Device
+from ...costmodels.fused import ANCHORS
+from ...costmodels.roofline import compute_seconds, copy_seconds
+from ...costmodels.traffic import VIEWS, traffic
+from .graph import OperatorGraph
+from .index_maps import Site, index_map
+from .loops import Axes, Loops, Misaligned
+from .partition import Partition
+
+Members = tuple[int, ...]
+"""Operators of one kernel or sub-graph, ascending."""
+Measured = Callable[[Members], float | None]
+"""Seconds of a kernel from the profile database, without its launch; None where it was never measured."""
+
+_PICKING = frozenset({"Slice", "Gather"})
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What a kernel keeps between anchor ops: bytes of each value and of its smallest tile.
+
+    It runs in `rounds`, so that what it keeps of one round fits the cache; `repeated` are the bytes from outside that
+    every round reads, because no loop of theirs is cut.
+    """
+
+    kept: tuple[tuple[int, int], ...] = ()
+    rounds: int = 1
+    repeated: int = 0
+
+    def traffic(self, device: Device) -> float:
+        """Seconds to write and read what is kept."""
+        return sum(2 * size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
+
+    def again(self, device: Device) -> float:
+        """Seconds to read once more, in all rounds but the first, what every round needs."""
+        return (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
+
+
+@dataclass
+class KernelModel:
+    """Prices of sets of operators of one graph, each worked out once."""
+
+    graph: OperatorGraph
+    device: Device
+    measured: Measured | None = None
+    _kernels: dict[Members, float] = field(default_factory=dict)
+    _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        operations = self.graph.operations
+        self._compute = [compute_seconds(operation, self.device) for operation in operations]
+        self._copy = [copy_seconds(operation, self.device) for operation in operations]
+        self._sizes = [value.extent.bytes for value in self.graph.values]
+        caches = self.device.caches
+        self._plain = caches[0].size // 2
+        self._tiled = caches[min(1, len(caches) - 1)].size // 2
+
+    # --- prices
+
+    def partition(self, partition: Partition) -> float:
+        """Seconds of one run of every sub-graph."""
+        return sum(map(self.group, partition.members))
+
+    def group(self, members: Members) -> float:
+        """Seconds of a sub-graph: one launch, and its kernels one after the other."""
+        if all(self.graph.operators[m].op in VIEWS for m in members):
+            return self.device.view_overhead
+        return self.device.launch_overhead + sum(map(self.kernel, self.kernels(members)))
+
+    def kernel(self, members: Members) -> float:
+        """Seconds of a kernel without its launch; infinite where its operators cannot be one."""
+        if members not in self._kernels:
+            self._kernels[members] = self._price(members)
+        return self._kernels[members]
+
+    def kernels(self, members: Members) -> tuple[Members, ...]:
+        """The kernels of a sub-graph, in the order they run: each operator joins the kernels it reads from, those that
+        save the most bytes first, wherever that is possible and cheaper."""
+        if members not in self._cuts:
+            self._cuts[members] = _Cut(self, members).run()
+        return self._cuts[members]
+
+    def _price(self, members: Members) -> float:
+        if self.measured is not None and (seconds := self.measured(members)) is not None:
+            return seconds
+        buffers = self._buffers(members)
+        if buffers is None:
+            return inf
+        border = self._border(members)
+        moved = border / self.device.bandwidth(border) + buffers.traffic(self.device)
+        busy = max(sum(self._compute[m] for m in members), moved)
+        return busy + buffers.again(self.device) + sum(self._copy[m] for m in members)
+
+    def _border(self, members: Members) -> int:
+        """Bytes read from outside and written to it. What is only picked from counts as what is taken."""
+        inside = set(members)
+        read: dict[int, int] = {}
+        written = 0
+        for member in members:
+            operator, operation = self.graph.operators[member], self.graph.operations[member]
+            picks = operator.op in _PICKING
+            taken = min(operation.operand(0).bytes, operation.output.bytes) if picks else 0
+            if operator.op in VIEWS and len(members) == 1:
+                return 0
+            for position, value in enumerate(operator.inputs):
+                if value is not None and self.graph.values[value].producer not in inside:
+                    size = taken if picks and position == 0 else self._sizes[value]
+                    read[value] = max(read.get(value, 0), size)
+            written += sum(self._sizes[v] for v in operator.outputs if self._leaves(v, inside))
+        if len(members) == 1 and operator.op == "Expand":
+            return traffic(operation).total
+        return sum(read.values()) + written
+
+    def _leaves(self, value: int, inside: set[int]) -> bool:
+        return self.graph.values[value].is_output or any(user not in inside for user in self.graph.consumers[value])
+
+    # --- legality
+
+    def _buffers(self, members: Members) -> Buffers | None:
+        """What a kernel keeps between its anchor ops; None where the operators are no one kernel."""
+        if len(members) == 1:
+            return Buffers()
+        try:
+            found = self._found(members)
+        except Misaligned:
+            return None
+        if any(tile == size > self._plain for size, tile in found.kept):
+            return None
+        return found if sum(tile for _, tile in found.kept) <= self._tiled else None
+
+    def _found(self, members: Members) -> Buffers:
+        loops, axes = self.loops(members)
+        kept = self.kept(members)
+        tiles = tuple((self._sizes[v], self._tile_bytes(v, loops.tile(axes[v]))) for v in kept)
+        rounds = max(1, -(-sum(size for size, _ in tiles) // self._tiled))
+        return Buffers(tiles, rounds, self._repeated(axes, kept, loops, set(members)))
+
+    def kept(self, members: Members) -> tuple[int, ...]:
+        """Values that the kernel computes and reads repeatedly."""
+        inside = set(members)
+        read = (v for m in members if self.graph.operators[m].op in ANCHORS for v in self.graph.operators[m].inputs)
+        return tuple(dict.fromkeys(v for v in read if v is not None and self.graph.values[v].producer in inside))
+
+    def loops(self, members: Members) -> tuple[Loops, Mapping[int, Axes]]:
+        """The loops of a kernel, and the axes of all its values. Raises Misaligned where it can have none."""
+        loops, axes = Loops(), dict[int, Axes]()
+        costly: set[int] = set()
+        inside = set(members)
+        for member in members:
+            operator = self.graph.operators[member]
+            transform = None if operator.is_opaque else index_map(operator.op)
+            if transform is None:
+                raise Misaligned
+            results = transform(self._site(member, axes, inside, costly, loops), loops)
+            axes.update(zip(operator.outputs, results, strict=True))
+            if operator.op in ANCHORS or not costly.isdisjoint(operator.inputs):
+                costly.update(operator.outputs)
+        return loops, axes
+
+    def _repeated(self, axes: Mapping[int, Axes], kept: Iterable[int], loops: Loops, inside: set[int]) -> int:
+        cut = set().union(*(loops.tiled(axes[v]) for v in kept))
+        outside = (v for v in axes if self.graph.values[v].producer not in inside)
+        return sum(self._sizes[v] for v in outside if not cut & loops.tiled(axes[v]))
+
+    def _site(
+        self, member: int, axes: dict[int, Axes], inside: Set[int], costly: Set[int], loops: Loops
+    ) -> Site:
+        operator = self.graph.operators[member]
+        for value in operator.inputs:
+            if value is not None and value not in axes:
+                axes[value] = loops.axes(self._extents(value))
+        operands = tuple(None if v is None else axes[v] for v in operator.inputs)
+        results = tuple(map(self._extents, operator.outputs))
+        computed = tuple(v is not None and self.graph.values[v].producer in inside for v in operator.inputs)
+        expensive = tuple(v in costly for v in operator.inputs)
+        return Site(self.graph.operations[member], operands, computed, expensive, results)
+
+    def _extents(self, value: int) -> tuple[int, ...]:
+        type_ = self.graph.values[value].type
+        if type_ is None or type_.shape is None:
+            raise Misaligned
+        return self.graph.values[value].extent.dimensions
+
+    def _tile_bytes(self, value: int, elements: int) -> int:
+        extent = self.graph.values[value].extent
+        return elements * max(1, extent.bytes // max(1, extent.elements))
+
+
+@dataclass
+class _Cut:
+    """The greedy cut of one sub-graph into kernels."""
+
+    model: KernelModel
+    members: Members
+    kernel: dict[int, int] = field(default_factory=dict)
+    content: dict[int, Members] = field(default_factory=dict)
+
+    def run(self) -> tuple[Members, ...]:
+        for member in self.members:
+            self.kernel[member] = member
+            self.content[member] = (member,)
+            for source in self._sources(member):
+                self._join(source, member)
+        return self._ordered()
+
+    def _sources(self, member: int) -> list[int]:
+        """Operators in the sub-graph that it reads from, those of the most bytes first."""
+        graph = self.model.graph
+        found = [p for p in graph.predecessors[member] if p in self.kernel]
+        return sorted(found, key=lambda p: (-graph.output_bytes(p), p))
+
+    def _join(self, source: int, member: int) -> None:
+        first, second = self.kernel[source], self.kernel[member]
+        if first == second or self._surrounds(first, second):
+            return
+        joined = tuple(sorted(self.content[first] + self.content[second]))
+        apart = self.model.kernel(self.content[first]) + self.model.kernel(self.content[second])
+        if self.model.kernel(joined) <= apart:
+            for operator in self.content.pop(second):
+                self.kernel[operator] = first
+            self.content[first] = joined
+
+    def _surrounds(self, first: int, second: int) -> bool:
+        """Whether a path leads from one kernel to the other through a third."""
+        graph = self.model.graph
+        last = max(self.content[second])
+        todo = [s for m in self.content[first] for s in graph.successors[m] if self._is_between(s, first, second)]
+        seen = set(todo)
+        while todo:
+            operator = todo.pop()
+            for member in self.content[self.kernel[operator]]:
+                for user in graph.successors[member]:
+                    if self.kernel.get(user) == second:
+                        return True
+                    if user not in seen and user < last and self._is_between(user, first, second):
+                        seen.add(user)
+                        todo.append(user)
+        return False
+
+    def _is_between(self, operator: int, first: int, second: int) -> bool:
+        return operator in self.kernel and self.kernel[operator] not in (first, second)
+
+    def _ordered(self) -> tuple[Members, ...]:
+        """Kernels in an order in which they can run."""
+        done: dict[int, None] = {}
+        for member in self.members:
+            self._visit(self.kernel[member], done)
+        return tuple(self.content[k] for k in done)
+
+    def _visit(self, start: int, done: dict[int, None]) -> None:
+        stack = [(start, False)]
+        while stack:
+            kernel, ready = stack.pop()
+            if kernel in done:
+                continue
+            if ready:
+                done[kernel] = None
+                continue
+            stack.append((kernel, True))
+            stack += [(k, False) for k in self._needs(kernel) if k not in done]
+
+    def _needs(self, kernel: int) -> Iterable[int]:
+        graph = self.model.graph
+        found = {self.kernel[p] for m in self.content[kernel] for p in graph.predecessors[m] if p in self.kernel}
+        return sorted(found - {kernel}, reverse=True)
