@@ -1,8 +1,8 @@
 """The price of an operator that will be fused with its neighbours: what it adds to the kernel around it.
 
-A sum of such prices comes nearer to the price of a partitioned graph than a sum of kernels does, and is still a price per
-node, so that extraction can minimise it. `Observed` puts in the place of the estimate what the operator really cost in
-the kernels of a partition.
+A sum of such prices comes nearer to the price of a partitioned graph than a sum of kernels does, and is still a price
+per node, so that extraction can minimise it. `observed` puts in the place of the estimate what operators really cost
+in the kernels of a partition.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from .traffic import VIEWS
 from .types import TensorType
 
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
-ANCHORS = frozenset(
-    ["MatMul", "Gemm", "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax", "Hardmax", "CumSum", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"]
-) | {f"Reduce{kind}" for kind in _REDUCTIONS}
+_PLAIN_ANCHORS = """
+MatMul Gemm Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool Softmax LogSoftmax Hardmax CumSum
+LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
+"""
+ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
 """Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
 
 _FOLDED_SECONDS = 1e-12
@@ -40,8 +42,8 @@ def key(
 class FusedCost:
     """Seconds that an operator adds to a kernel of `device`.
 
-    An anchor op starts a kernel and costs what it costs alone; any other is computed on the way: its arithmetic, and the
-    bytes of what it reads besides the value that flows through. `observed` are seconds by `key`.
+    An anchor op starts a kernel and costs what it costs alone; any other is computed on the way: its arithmetic, and
+    the bytes of what it reads besides the value that flows through. `observed` are seconds by `key`.
     """
 
     device: Device

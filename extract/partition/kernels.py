@@ -1,8 +1,8 @@
 """What a sub-graph costs on a device: the fused kernels it becomes, and the time of each.
 
 A kernel is one nest of loops. It may hold several anchor ops where their loops can be tiled together without computing
-anything twice (loops.py): AGO's intensive fusion (section III.B), found from the index maps for any operators, not for two
-kinds of convolution. What it keeps between them has to fit: the tiles of all such values share half of the second
+anything twice (loops.py): AGO's intensive fusion (section III.B), found from the index maps for any operators, not for
+two kinds of convolution. What it keeps between them has to fit: the tiles of all such values share half of the second
 cache. A value that no tile cuts is a plain buffer, allowed up to half of the first cache.
 
 The price is the roofline's: the longer of computing and moving what crosses the kernel's border at the bandwidth of the

@@ -2,11 +2,10 @@
 
 Each axis of each value is a product of loops, outermost first. Operators say which axes are one loop (an element-wise
 operator: all of them; a Reshape: after both sides are cut at the same places), and which loops have to run to their end
-inside a tile because a value would otherwise be computed more than once: the two conditions of AGO, section III.B,
-"re-computation will only occur under two conditions: data reuse for the output tensor of the upstream operator, and two or
-more output data tiles in the downstream operator". So a depthwise convolution that reads what the kernel computes keeps
-its feature map whole and tiles its channels; a pointwise one or a matrix product tiles rows and keeps its output channels
-whole (Fig. 7); a Softmax keeps its axis. What is left can be tiled.
+inside a tile because a value would otherwise be computed more than once, which AGO (section III.B) says happens when
+the downstream operator reuses the value and has two or more tiles. So a depthwise convolution that reads what the
+kernel computes keeps its feature map whole and tiles its channels; a pointwise one or a matrix product tiles rows and
+keeps its output channels whole (Fig. 7); a Softmax keeps its axis. What is left can be tiled.
 """
 
 from __future__ import annotations

@@ -47,10 +47,8 @@ class Build:
 
     def graph(self, *outputs: int) -> OperatorGraph:
         consumed = {v for o in self.operators for v in o.inputs}
-        values = [
-            Value(v.name, v.type, v.producer, v.is_constant, i in outputs or (v.producer is not None and i not in consumed))
-            for i, v in enumerate(self.values)
-        ]
+        ends = outputs or [i for i, v in enumerate(self.values) if v.producer is not None and i not in consumed]
+        values = [Value(v.name, v.type, v.producer, v.is_constant, i in ends) for i, v in enumerate(self.values)]
         return OperatorGraph(tuple(self.operators), tuple(values))
 
     def _operands(self, op: str) -> int:
@@ -251,10 +249,8 @@ def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:
         Value("x", shape), Value("w1", weights[0], None, True), Value("y", shape, 0),
         Value("w2", weights[1], None, True), Value("z", shape, 1, False, True),
     )  # fmt: skip
-    made = [
-        Operator(f"c{i}", "Conv", {"kernel_shape": (k, k), "pads": (p,) * 4, "group": 1}, (2 * i, 2 * i + 1), (2 * i + 2,))
-        for i, (k, p) in enumerate(((3, 1), (window, pad)))
-    ]
+    settings = [{"kernel_shape": (k, k), "pads": (p,) * 4, "group": 1} for k, p in ((3, 1), (window, pad))]
+    made = [Operator(f"c{i}", "Conv", s, (2 * i, 2 * i + 1), (2 * i + 2,)) for i, s in enumerate(settings)]
     return OperatorGraph(tuple(made), values)
 
 
