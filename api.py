@@ -1,70 +1,30 @@
-"""The pipeline: ``Model -> EGraph -> Selection -> Model``, one step per line, each timed."""
+"""The public API: optimise a model."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from .costmodels.device import load_device
-from .costmodels.model import cost_model
-from .engine.custom import named_operators
-from .engine.decode import decode, drop_annotations
-from .engine.egraph import EGraph, Saturation, Selection
-from .engine.encode import Encoding, encode
-from .engine.inference import Knowledge, infer
-from .engine.messages import Precision, RuleSelection
-from .engine.model import Model, check_destination, external_name, read, reads, write
-from .engine.opset import raise_opset
-from .engine.plan import Origins, origins
-from .engine.saturate import Budget, saturate
-from .engine.shapes import override_shapes
+from .engine.decode import drop_annotations
+from .engine.egraph import Saturation, Selection
+from .engine.model import Model, write
+from .engine.provenance import stamp
 from .engine.summary import GraphSummary, knowledge_of_result, summarize
 from .engine.worker import Worker
-from .errors import UsageError, VerificationError
-from .extract.select import Pricing, select
+from .errors import VerificationError
+from .extract.select import Pricing
+from .pipeline import Clock, Observer, Options, Saturated, extracted, saturated
 
 if TYPE_CHECKING:
     import onnx
 
     from .engine.verification import Verification
-
-GROWTH = 1.01
-"""How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
-_ATTEMPTS = 5
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to optimise. The command line's options are these fields."""
-
-    cost: Literal["flops", "roofline"] = "roofline"
-    device: str = "host"
-    precision: Precision = "real"
-    rules: tuple[Path, ...] = ()
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    time_limit: float = 30.0
-    node_limit: int = 50_000
-    iterations: int = 200
-    extraction: Literal["exact", "greedy"] = "exact"
-    extraction_limit: float = 10.0
-    opset: int | None = None
-    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
-    verify: bool = True
-    atol: float | None = None
-    rtol: float | None = None
-    seed: int = 0
-
-    @property
-    def selection(self) -> RuleSelection:
-        """Which rules to use."""
-        return RuleSelection(self.rules, self.precision, self.only, self.skip)
+    from .extract.partition.partition import Partition
+    from .partitioning import Partitioned
 
 
 @dataclass(frozen=True)
@@ -81,32 +41,12 @@ class Result:
     enodes: int
     verification: Verification | None
     phases: Mapping[str, float]
+    partition: Partitioned | None = None
 
     @property
     def budget_hit(self) -> bool:
         """Whether a limit ended the search before it was complete; the result is valid all the same."""
         return self.saturation.budget_hit or self.extraction.status != "optimal"
-
-
-Observer = Callable[[str, str], None]
-"""Called with the phase and a line of detail."""
-
-
-class _Clock:
-    def __init__(self, observer: Observer | None) -> None:
-        self.phases: dict[str, float] = {}
-        self.observer = observer
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self.tell(name, "")
-        started = time.perf_counter()
-        yield
-        self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - started
-
-    def tell(self, phase: str, detail: str) -> None:
-        if self.observer:
-            self.observer(phase, detail)
 
 
 def optimize(
@@ -133,25 +73,21 @@ def run(
 ) -> Result:
     """`optimize` with its options in one object, and a worker that may have been started before with their rules."""
     with worker or Worker(options.selection) as started:  # loads the rules while the model is read
-        return _run(source, output, options, _Clock(observer), started)
+        return _run(source, output, options, Clock(observer), started)
 
 
-def _run(source: Any, output: Path | None, options: Options, clock: _Clock, worker: Worker) -> Result:
-    with clock.phase("read"):
-        model = _read(source, output, options)
-        model_price = cost_model(options.cost, load_device(options.device))
-    with clock.phase("infer"):
-        knowledge = infer(model)
-    with clock.phase("encode"):
-        encoding = encode(model, knowledge, named_operators(options.selection.paths))
-    with clock.phase("saturate"):
-        egraph = _saturate(encoding, worker, options, clock)
-    origin = origins(model.graph, encoding, egraph)
-    result, selection = _extract(model, knowledge, encoding, egraph, origin, Pricing.of(model_price), options, clock)
+def _run(source: Any, output: Path | None, options: Options, clock: Clock, worker: Worker) -> Result:
+    price = options.cost_model
+    known = saturated(source, output, options, worker, clock)
+    model, egraph = known.model, known.egraph
+    (result, selection), partition = _chosen(known, options, clock)
     with clock.phase("summarize"):
-        before = summarize(model, knowledge, model_price)
-        after = summarize(result, knowledge_of_result(result, knowledge), model_price)
+        before = summarize(model, known.knowledge, price)
+        after = summarize(result, knowledge_of_result(result, known.knowledge), price)
         drop_annotations(result, model)
+        if partition is not None:
+            result = _with_partition(result, partition.partition, options)
+        stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched))
     verification = None
     if options.verify:
         with clock.phase("verify"):
@@ -170,62 +106,38 @@ def _run(source: Any, output: Path | None, options: Options, clock: _Clock, work
         enodes=egraph.enodes,
         verification=verification,
         phases=clock.phases,
+        partition=partition,
     )
 
 
-def _read(source: Any, output: Path | None, options: Options) -> Model:
-    model = read(source)
-    if output is not None:
-        check_destination(output)
-        if model.path is not None and output.exists() and output.samefile(model.path):
-            raise UsageError(f"{output}: is the input itself; name another file to write")
-        if reads(model, output.with_name(external_name(output))):
-            name = external_name(output)
-            raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
-    return raise_opset(override_shapes(model, options.input_shapes), options.opset)
+def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Model, Selection], Partitioned | None]:
+    if options.partition == "none":
+        return extracted(known, Pricing.of(options.cost_model), options, clock), None
+    from .partitioning import partitioned  # sub-graphs take imports of their own
+
+    return partitioned(known, options.partition, options, clock)
 
 
-def _saturate(encoding: Encoding, worker: Worker, options: Options, clock: _Clock) -> EGraph:
-    budget = Budget(options.node_limit, options.time_limit, options.iterations)
-    return saturate(
-        encoding,
-        worker,
-        budget,
-        progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
-    )
+def _with_partition(model: Model, partition: Partition, options: Options) -> Model:
+    from .extract.partition.annotate import annotate
+    from .extract.partition.local_functions import as_functions
 
-
-def _extract(
-    model: Model,
-    knowledge: Knowledge,
-    encoding: Encoding,
-    egraph: EGraph,
-    origin: Origins,
-    pricing: Pricing,
-    options: Options,
-    clock: _Clock,
-) -> tuple[Model, Selection]:
-    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
-    allowed = GROWTH * model.file_bytes
-    for attempt in range(_ATTEMPTS):
-        with clock.phase("extract"):
-            selection = select(
-                egraph, encoding, origin, model.opset, pricing,
-                time_limit=options.extraction_limit, method=options.extraction,
-            )  # fmt: skip
-        with clock.phase("decode"):
-            result = decode(model, knowledge, encoding, egraph, selection)
-        if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
-            break
-        pricing = pricing.stricter()
-    return replace(result, path=None), selection
+    annotate(model, partition)
+    return as_functions(model, partition) if options.as_functions else model
 
 
 def _verify(model: Model, result: Model, options: Options) -> Verification:
     from .engine.verification import verify
 
     original = model.path if model.path is not None and not options.input_shapes else model.ir
-    verification = verify(original, result.ir, atol=options.atol, rtol=options.rtol, seed=options.seed)
+    verification = verify(
+        original,
+        result.ir,
+        atol=options.atol,
+        rtol=options.rtol,
+        seed=options.seed,
+        exact=options.precision == "exact",
+    )
     if verification.status == "failed":
         raise VerificationError(
             f"{model.label}: the result differs from the original: {verification.summary}; nothing was written; "

@@ -12,25 +12,21 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from .api import Observer, Options, _Clock, _extract, _read, _saturate
-from .costmodels.device import load_device
-from .costmodels.model import cost_model
-from .engine.custom import named_operators
 from .engine.egraph import EGraph, ENode, Saturation, Selection
-from .engine.encode import Encoding, encode, opaque_type
+from .engine.encode import Encoding, opaque_type
 from .engine.explain.explain import Explanation, Unexplained, explain
 from .engine.explain.probe import Result
 from .engine.explain.search import Search, is_unchanged
 from .engine.explain.session import OutOfTime
 from .engine.explain.why_not import Diagnosis, diagnose
 from .engine.folding import FOLD
-from .engine.inference import Knowledge, infer
 from .engine.model import Model
 from .engine.plan import origins
 from .engine.worker import Worker
 from .errors import UsageError
 from .extract.problem import ExtractionError
 from .extract.select import Pricing, select
+from .pipeline import Clock, Observer, Options, extracted, saturated
 from .rules.loader import Rule, load_rules
 
 _NAMED = 5
@@ -87,25 +83,13 @@ class Optimized:
 
 def optimized(path: Path, options: Options, observer: Observer | None = None) -> Optimized:
     """Optimise a model as `optimize` does, without verifying or writing anything."""
-    clock = _Clock(observer)
-    pricing = Pricing.of(cost_model(options.cost, load_device(options.device)))
+    clock = Clock(observer)
+    pricing = Pricing.of(options.cost_model)
     with Worker(options.selection) as worker:
-        model, knowledge, encoding = _encoded(path, options, clock)
-        with clock.phase("saturate"):
-            egraph = _saturate(encoding, worker, options, clock)
-    origin = origins(model.graph, encoding, egraph)
-    _, selection = _extract(model, knowledge, encoding, egraph, origin, pricing, options, clock)
+        known = saturated(path, None, options, worker, clock)
+    _, selection = extracted(known, pricing, options, clock)
     rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    return Optimized(model, options, Search(encoding, egraph, selection, rules), pricing)
-
-
-def _encoded(path: Path, options: Options, clock: _Clock) -> tuple[Model, Knowledge, Encoding]:
-    with clock.phase("read"):
-        model = _read(path, None, options)
-    with clock.phase("infer"):
-        knowledge = infer(model)
-    with clock.phase("encode"):
-        return model, knowledge, encode(model, knowledge, named_operators(options.rules))
+    return Optimized(known.model, options, Search(known.encoding, known.egraph, selection, rules), pricing)
 
 
 # --- explain
@@ -362,8 +346,6 @@ def usage(paths: Sequence[Path], options: Options, observer: Observer | None = N
 
 
 def _saturated(path: Path, options: Options, observer: Observer | None) -> Saturation:
-    clock = _Clock(observer)
+    told = None if observer is None else (lambda phase, detail: observer(f"{path}: {phase}", detail))
     with Worker(options.selection) as worker:
-        encoding = _encoded(path, options, clock)[2]
-        with clock.phase(f"{path}: saturate"):
-            return _saturate(encoding, worker, options, clock).saturation
+        return saturated(path, None, options, worker, Clock(told)).egraph.saturation

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from ..costmodels.model import cost_model
-from ..engine.inference import infer
+from ..engine.inference import Knowledge, infer
 from ..engine.model import Model, read
 from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError
+from ..extract.partition.local_functions import inlined
 from . import render
+from .effect import print_verification
 from .options import device_of
+from .partition import Inspection, inspection, print_inspection
 
 VERIFICATION_FAILED = 3
 
@@ -31,17 +34,12 @@ def verify(arguments: argparse.Namespace) -> int:
         rtol=arguments.rtol,
         seed=arguments.seed,
         shapes=shapes,
+        measure=True,
     )
     if arguments.json:
         render.print_json(verification.as_dict())
     elif not arguments.quiet:
-        rows = [
-            (o.name, "yes" if o.passed else "NO", f"{o.max_abs:.3g}", f"{o.max_rel:.3g}", _yes(o.depends_on_inputs))
-            for o in verification.outputs
-        ]
-        columns = ("output", "equal", "max abs", "max rel", "depends on inputs")
-        render.table(f"{arguments.model} and {arguments.candidate}", columns, list(rows))
-        print(verification.summary)
+        print_verification(f"{arguments.model} and {arguments.candidate}", verification)
     if verification.status in ("not verifiable", "unsupported"):
         raise EqfuseError(f"{arguments.candidate}: was not verified: {verification.reason}")
     return VERIFICATION_FAILED if verification.status == "failed" else 0
@@ -54,23 +52,30 @@ def _numeric(shapes: dict[str, tuple[int | str, ...]]) -> dict[str, tuple[int, .
     return {name: tuple(int(d) for d in shape) for name, shape in shapes.items()}
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
 def inspect(arguments: argparse.Namespace) -> int:
-    """Show inputs, outputs, operators and cost."""
-    model = override_shapes(read(arguments.model), dict(arguments.input_shapes))
-    summary = _summary(model, arguments)
+    """Show inputs, outputs, operators and cost, and the partition where the model has one or one is asked for.
+
+    Groups that are local functions are shown as the nodes they hold.
+    """
+    model = override_shapes(inlined(read(arguments.model)), dict(arguments.input_shapes))
+    knowledge = infer(model)
+    summary = _summary(model, knowledge, arguments)
+    partition = inspection(model, knowledge, device_of(arguments), arguments)
     if arguments.json:
-        render.print_json(_description(model, summary))
+        render.print_json(_description(model, summary) | _partition(partition))
     elif not arguments.quiet:
         _print_description(arguments.model, model, summary)
+        if partition is not None:
+            print_inspection(arguments.model, partition)
     return 0
 
 
-def _summary(model: Model, arguments: argparse.Namespace) -> GraphSummary:
-    return summarize(model, infer(model), cost_model(arguments.cost, device_of(arguments)))
+def _summary(model: Model, knowledge: Knowledge, arguments: argparse.Namespace) -> GraphSummary:
+    return summarize(model, knowledge, cost_model(arguments.cost, device_of(arguments)))
+
+
+def _partition(found: Inspection | None) -> dict[str, Any]:
+    return {} if found is None else {"partition": found.as_dict()}
 
 
 def _description(model: Model, summary: GraphSummary) -> dict[str, Any]:
@@ -114,8 +119,9 @@ def _print_description(path: Path, model: Model, summary: GraphSummary) -> None:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Show two models side by side."""
-    before = _summary(read(arguments.model), arguments)
-    after = _summary(read(arguments.candidate), arguments)
+    before, after = (
+        _summary(model, infer(model), arguments) for model in map(read, (arguments.model, arguments.candidate))
+    )
     if arguments.json:
         render.print_json({"before": before.as_dict(), "after": after.as_dict()})
     elif not arguments.quiet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from onnx import defs
 
@@ -36,7 +37,21 @@ def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
         atol=arguments.atol,
         rtol=arguments.rtol,
         seed=arguments.seed,
+        **_partition(arguments),
     )
+
+
+def _partition(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of a partition, which only `optimize` has. Raises UsageError for those that say nothing together."""
+    method = getattr(arguments, "partition", "none")
+    if method == "none":
+        for name in ("as_functions", "certify"):
+            if getattr(arguments, name, False):
+                raise UsageError(f"--{name.replace('_', '-')} is about sub-graphs; say how to cut by --partition")
+        return {}
+    if method == "joint" and arguments.cost != "roofline":
+        raise UsageError(f"--partition joint minimises time; it cannot be had with --cost {arguments.cost}")
+    return {"partition": method, "as_functions": arguments.as_functions, "certify": arguments.certify}
 
 
 def device_of(arguments: argparse.Namespace) -> Device:

@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_optimize, _verify, _inspect, _diff, _bisect, _rules):
+    for add in (_optimize, _verify, _inspect, _diff, _bisect, _rules, _profile):
         add(commands)
     return parser
 
@@ -72,6 +72,14 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
     _optimization(parser)
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
+    parser.add_argument(
+        "--partition",
+        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        default="none",
+        help="cut the result into fused sub-graphs; joint: choose graph and sub-graphs together (default none)",
+    )
+    parser.add_argument("--as-functions", action="store_true", help="write each sub-graph as a local function")
+    parser.add_argument("--certify", action="store_true", help="have z3 check that the sub-graphs are acyclic")
     _tolerances(parser)
 
 
@@ -88,6 +96,19 @@ def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
     _model(parser)
     _pricing(parser)
     _shapes(parser)
+    partition = parser.add_mutually_exclusive_group()
+    partition.add_argument(
+        "--partition",
+        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        help="cut the model into groups to fuse (default: show those it records)",
+    )
+    partition.add_argument(
+        "--certificate", type=Path, metavar="FILE.json", help="show the groups that this certificate proves"
+    )
+    parser.add_argument("--certify", action="store_true", help="have z3 check the groups: acyclic, each convex")
+    parser.add_argument(
+        "--time-limit", type=positive(float), default=10.0, help="seconds for --partition joint (default 10)"
+    )
 
 
 def _diff(commands: Commands) -> None:  # type: ignore[type-arg]
@@ -119,6 +140,16 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     check = _command(actions, "check", "lint, prove and test rules", ("check_rules", "check_rules"))
     check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
     check.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
+    find = _command(actions, "discover", "find rules over some operators", ("discover", "discover_rules"))
+    find.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
+    find.add_argument("--size", type=positive(int), default=3, help="operators in the largest term (default 3)")
+    find.add_argument(
+        "--no-catalogue",
+        dest="catalogue",
+        action="store_false",
+        help="find what the shipped rules derive, too; a rule that is one of them is written as a comment",
+    )
+    find.add_argument("--output", type=Path, metavar="FILE", help="the rule file to write (default: standard output)")
     _observation(actions)
 
 
@@ -136,6 +167,24 @@ def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
     for parser in (explain, why, stats):
         _optimization(parser)
         parser.set_defaults(atol=None, rtol=None, seed=0)  # nothing is verified
+
+
+def _profile(commands: Commands) -> None:  # type: ignore[type-arg]
+    about = "Latencies of sub-graphs that were measured on devices, and that later runs use again."
+    profile = commands.add_parser("profile", help="list, share and remove measured latencies", description=about)
+    actions = profile.add_subparsers(title="actions", required=True, metavar="ACTION")
+    listing = _command(actions, "list", "list the measurements", ("profile", "list_measurements"))
+    export = _command(actions, "export", "write the measurements to a file", ("profile", "export_measurements"))
+    export.add_argument("file", type=Path, metavar="FILE.json", help="the file to write")
+    load = _command(actions, "import", "add the measurements of a file", ("profile", "import_measurements"))
+    load.add_argument("file", type=Path, metavar="FILE.json", help="what `export` wrote")
+    clear = _command(actions, "clear", "remove measurements, without asking", ("profile", "clear_measurements"))
+    for parser in (listing, export, clear):
+        parser.add_argument("--device", metavar="D", help="only measurements on this device")
+    for parser in (listing, export, load, clear):
+        parser.add_argument(
+            "--database", type=Path, metavar="PATH", help="the database (default: in the user's cache folder)"
+        )
 
 
 def _model(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,15 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..api import Result
 from . import render
+
+if TYPE_CHECKING:
+    from ..engine.verification import Verification
+    from ..extract.joint import JointPrices
+    from ..partitioning import Partitioned
 
 
 def print_report(arguments: argparse.Namespace, result: Result) -> None:
@@ -27,14 +32,51 @@ def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
     shown = rows if everything else [r for r in rows if r[3] != "="]
     if shown:
         render.table("layers by operator", ("operator", "before", "after", "change"), list(shown))
-    fired = [r for r in result.saturation.rules if r.matches and not r.name.startswith(("analysis.", "("))]
+    fired = result.saturation.matched
     top = fired if everything else fired[:10]
     if top:
         title = f"rules that matched ({len(top)} of {len(fired)})"
         rules = [(r.name, str(r.matches), render.seconds(r.seconds) if r.seconds else "< 1 ms") for r in top]
         render.table(title, ("rule", "matches", "time"), list(rules))
+    if result.partition is not None:
+        _print_partition(result.partition)
     for line in _closing(result):
         print(line)
+
+
+def _print_partition(partition: Partitioned) -> None:
+    """What became of the graph, and what rewriting and fusing each did to the price."""
+    figures = partition.figures()
+    rows: list[tuple[str, ...]] = [
+        ("operators", f"{figures['operators']:.0f}"),
+        ("fused kernels", f"{figures['kernels']:.0f}"),
+        ("sub-graphs", f"{figures['subgraphs']:.0f}"),
+        ("values that need no memory", f"{figures['removed_values']:.0f}"),
+        ("intermediate bytes", _bytes(figures)),
+        ("predicted latency", render.seconds(partition.seconds)),
+    ]
+    if partition.proof is not None:
+        rows.append(("certificate", "checked by z3: acyclic, every sub-graph convex"))
+    render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
+    if partition.prices is not None:
+        shown = [(name, render.seconds(seconds)) for name, seconds in _prices(partition.prices)]
+        render.table("predicted latency of compiled kernels", ("", ""), list(shown), left=1)
+
+
+def _bytes(figures: Mapping[str, float]) -> str:
+    names = ("intermediate_bytes_original", "intermediate_bytes_unfused", "intermediate_bytes")
+    return " -> ".join(render.figure(figures[name], "B") for name in names) + " (original, rewritten, fused)"
+
+
+def _prices(prices: JointPrices) -> list[tuple[str, float]]:
+    return [
+        ("as it was read, a kernel for each operator", prices.original),
+        ("rewritten only", prices.rewritten),
+        ("fused only", prices.fused),
+        ("rewritten, then fused", prices.sequence),
+        (f"together, after {prices.rounds} rounds", prices.joint),
+        ("no graph of the rules, however cut, is below", prices.bound),
+    ]
 
 
 def _closing(result: Result) -> list[str]:
@@ -45,10 +87,21 @@ def _closing(result: Result) -> list[str]:
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes",
         f"extraction: {proof}",
-        f"verification: {result.verification.summary if result.verification else 'not asked for'}",
+        *_verified(result.verification),
         "time: " + render.seconds(sum(result.phases.values())) + _slowest(result.phases),
     ]
     return [*lines, f"written: {result.path}"] if result.path else lines
+
+
+def _verified(verification: Verification | None) -> list[str]:
+    if verification is None:
+        return ["verification: not asked for"]
+    lines = [f"verification: {verification.summary}"]
+    if verification.numeric_effect:
+        lines.append(f"numeric effect: {verification.numeric_effect}")
+    if verification.accuracy:
+        lines.append(f"accuracy: {verification.accuracy}")
+    return lines
 
 
 def _slowest(phases: Mapping[str, float]) -> str:
@@ -80,6 +133,17 @@ def as_dict(result: Result) -> dict[str, Any]:
             "gap": extraction.gap,
         },
         "verification": result.verification.as_dict() if result.verification else None,
+        "partition": _partition_dict(result.partition) if result.partition else None,
         "seconds": dict(result.phases),
         "budget_hit": result.budget_hit,
+    }
+
+
+def _partition_dict(partition: Partitioned) -> dict[str, Any]:
+    proof = partition.proof
+    return {
+        "method": partition.partition.method,
+        **partition.figures(),
+        "prices": asdict(partition.prices) if partition.prices else None,
+        "certificate": {"groups": proof.groups, "edges": proof.edges, "convex": proof.convex} if proof else None,
     }

@@ -12,6 +12,8 @@ from ..errors import EqfuseError
 
 DIRECTORY = Path(__file__).parent / "devices"
 ORIGINS = ("documented", "measured", "assumed")
+VECTOR_REGISTERS = 16
+"""What a device file that does not say counts: x86-64 without AVX-512 has 16, others in use have more."""
 
 
 class DeviceError(EqfuseError):
@@ -44,6 +46,7 @@ class Device:
     dram_bandwidth: float
     launch_overhead: float
     view_overhead: float
+    vector_registers: int = VECTOR_REGISTERS
 
     @cached_property
     def lanes(self) -> int:
@@ -115,7 +118,9 @@ class _Reader:
             raise self.fail(field, f"value must be finite and {'at least 0' if zero else 'positive'}, not {value!r}")
         return float(value)
 
-    def integer(self, field: str) -> int:
+    def integer(self, field: str, default: int | None = None) -> int:
+        if default is not None and field not in self.table:
+            return default
         value = self.number(field)
         if value != int(value):
             raise self.fail(field, f"value must be a whole number, not {value!r}")
@@ -159,4 +164,5 @@ def _device(reader: _Reader, name: str) -> Device:
         dram_bandwidth=reader.number("dram_bandwidth"),
         launch_overhead=reader.number("launch_overhead", zero=True),
         view_overhead=reader.number("view_overhead", zero=True),
+        vector_registers=reader.integer("vector_registers", VECTOR_REGISTERS),
     )

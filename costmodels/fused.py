@@ -21,7 +21,7 @@ from .types import TensorType
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
 _PLAIN_ANCHORS = """
 MatMul Gemm Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool Softmax LogSoftmax Hardmax CumSum
-LayerNormalization RMSNormalization InstanceNormalization GroupNormalization
+LayerNormalization RMSNormalization InstanceNormalization GroupNormalization LRN
 """
 ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
 """Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
@@ -77,3 +77,30 @@ class FusedCost:
         beside = sum(sizes[:-1])
         moved = beside / self.device.bandwidth(beside) if beside else 0.0
         return max(compute_seconds(operation, self.device), moved) + copy_seconds(operation, self.device)
+
+
+@dataclass(frozen=True)
+class ArithmeticCost:
+    """Seconds that no fusion takes away from an operator: its arithmetic, and what copies cost beyond their bytes.
+
+    A sum of these is below the price of any partition: the bound of the joint search.
+    """
+
+    device: Device
+    name: str = "arithmetic"
+    unit: str = "s"
+
+    def price(
+        self,
+        op: str,
+        attributes: Attributes,
+        operands: tuple[TensorType | None, ...],
+        output: TensorType | None,
+        *,
+        constant: tuple[bool, ...],
+    ) -> float:
+        """Arithmetic and copying alone."""
+        if op in LEAVES or (constant and len(constant) == len(operands) and all(constant)):
+            return 0.0
+        operation = Operation.of(op, attributes, operands, output, constant)
+        return compute_seconds(operation, self.device) + copy_seconds(operation, self.device)

@@ -8,11 +8,12 @@ says how near a kernel of each class comes to the device's peak.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from .device import Device
 from .flops import depth, flops, window
@@ -34,9 +35,14 @@ class Kernel:
 
 
 @cache
+def _sections() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(KERNELS.read_text(encoding="utf-8"))
+
+
+@cache
 def kernels() -> dict[str, Kernel]:
     """Every entry of the table, by operator or ``operator.variant``."""
-    sections = tomllib.loads(KERNELS.read_text(encoding="utf-8"))
+    sections = {name: rows for name, rows in _sections().items() if name != "layout"}
     products = sections.pop("product")
     found = {name: Kernel("product", row["efficiency"], row["depth"]) for name, row in products.items()}
     return found | {name: Kernel(unit, value) for unit, rows in sections.items() for name, value in rows.items()}
@@ -66,6 +72,14 @@ def copy_seconds(operation: Operation, device: Device) -> float:
     if operation.op in VIEWS or kernel.unit != "run":
         return 0.0
     return _RUNS[operation.op](operation) * kernel.value / device.clock
+
+
+def layout_share(operation: Operation, layout: str) -> float:
+    """Share of the tabled speed that a kernel reaches in a layout, ``plain`` or ``channels_last``; 1 in others."""
+    op, rows = operation.op, _sections()["layout"]
+    variant = _conv_variant(operation) or _pointwise_variant(operation) if op == "Conv" else ""
+    row = rows.get(f"{op}.{variant}") or rows.get(op, {})
+    return float(row.get(layout, 1.0))
 
 
 def _kernel(operation: Operation) -> Kernel:
@@ -126,6 +140,10 @@ def _conv_variant(operation: Operation) -> str:
         return ""
     weight = operation.operand(1).dimensions
     return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
+
+
+def _pointwise_variant(operation: Operation) -> str:
+    return "pointwise" if all(size == 1 for size in operation.operand(1).dimensions[2:]) else ""
 
 
 def _reduce_variant(operation: Operation) -> str:

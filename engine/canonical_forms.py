@@ -114,6 +114,7 @@ def _squeeze(site: Site, literals: Literals) -> Literals:
     if axes is None:
         _require(all(isinstance(d, int) for d in shape), "a Squeeze of unknown axes")
         axes = tuple(a for a, d in enumerate(shape) if d == 1)
+    _require(bool(axes) or literals["axes"] is None, "a Squeeze of no axes, which some runtimes take for all")
     return literals | {"axes": tuple(sorted(site.axis(a) for a in axes))}
 
 

@@ -59,6 +59,11 @@ class Saturation:
         """Whether a limit ended it before nothing was left to rewrite."""
         return self.stop_reason != "saturated"
 
+    @property
+    def matched(self) -> tuple[RuleStatistics, ...]:
+        """The rules that matched, without those that only derive facts."""
+        return tuple(r for r in self.rules if r.matches and not r.name.startswith(("analysis.", "(")))
+
 
 @dataclass(frozen=True)
 class EGraph:

@@ -38,9 +38,16 @@ class _Inexpressible(Exception):
 
 
 def emission(
-    node: ENode, operands: Types, output: TensorType | None, opset: int, symbols: Mapping[int, str], absent: int = -1
+    node: ENode,
+    operands: Types,
+    output: TensorType | None,
+    opset: int,
+    symbols: Mapping[int, str],
+    absent: int = -1,
+    *,
+    runs: bool = False,
 ) -> Emission | None:
-    """How to write `node` in ONNX; None where this opset cannot say it.
+    """How to write `node` in ONNX; None where this opset cannot say it; with `runs`, or ONNX Runtime cannot run it.
 
     `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions.
     """
@@ -62,7 +69,9 @@ def emission(
         inputs.pop()
     outputs = len(literals["split"]) if node.op == "Split" else 1  # type: ignore[arg-type]
     result = Emission(node.op, tuple(inputs), attributes, outputs)
-    return result if _is_allowed(result, operands, opset) else None
+    if runs and _lacks_kernel(result, operands, opset):
+        return None
+    return result if _is_allowed(result, operands, opset) and _is_exact(operator, literals, operands) else None
 
 
 def _custom(node: ENode, absent: int) -> Emission | None:
@@ -154,6 +163,12 @@ def _expand(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[
     return [0, np.asarray(sizes, np.int64)], attributes
 
 
+def _squeeze(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    if not context.literals["axes"]:  # no axis to some runtimes, every axis of one element to others
+        raise _Inexpressible
+    return inputs, attributes
+
+
 def _cast(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     return inputs, {"to": int(dtype_of(context.literals["to"]))}
 
@@ -192,6 +207,7 @@ def _average_pool(context: _Context, inputs: Inputs, attributes: Attributes) -> 
 _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attributes]]] = {
     "Reshape": _reshape,
     "Expand": _expand,
+    "Squeeze": _squeeze,
     "Cast": _cast,
     "CumSum": _cumulative,
     "Softmax": _softmax,
@@ -229,6 +245,28 @@ def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
         return False
     first = operands[0] if operands else None
     return first is None or _onnx_type(first.dtype) in _allowed_types(node.op_type, opset)
+
+
+_SINGLE_ONLY = frozenset(
+    {
+        "Erf", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Softsign",
+        "HardSwish", "Mish", "Elu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Gelu", "PRelu", "Conv",
+        "ConvTranspose", "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+    }
+)  # fmt: skip
+"""What ONNX Runtime computes in float32 but not in float64: a graph with a new one of these could not be run."""
+
+
+def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
+    double = any(type_ is not None and type_.dtype == "float64" for type_ in operands)
+    return double and (node.op_type in _SINGLE_ONLY or (node.op_type == "Clip" and opset < 12))
+
+
+def _is_exact(operator: Operator, literals: Mapping[str, Any], operands: Types) -> bool:
+    """Whether attributes, which are float32 in ONNX, hold what float64 operands meet."""
+    if not any(type_ is not None and type_.dtype == "float64" for type_ in operands):
+        return True
+    return all(float(np.float32(literals[a.name])) == literals[a.name] for a in operator.attributes if a.kind == "f64")
 
 
 @cache

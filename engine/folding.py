@@ -60,6 +60,7 @@ class Folder:
         """Knuth's generalisation of Dijkstra: the e-node of each constant class with the fewest operations."""
         best: dict[int, ENode] = {}
         users, missing = self._users()
+        absent = self.egraph.absent
         heap: list[tuple[int, int, int]] = []
         costs: dict[int, int] = {}
         for owner, index in missing:
@@ -74,7 +75,7 @@ class Folder:
                 missing[user] -= 1
                 if missing[user] == 0 and user[0] not in best:
                     children = self.egraph.classes[user[0]].nodes[user[1]].children
-                    heapq.heappush(heap, (self._weight(*user) + sum(costs[c] for c in set(children)), *user))
+                    heapq.heappush(heap, (self._weight(*user) + sum(costs[c] for c in set(children) - {absent}), *user))
         return best
 
     def _users(self) -> tuple[dict[int, list[tuple[int, int]]], dict[tuple[int, int], int]]:

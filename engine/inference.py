@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ..costmodels.types import TensorType
+from . import ceil_pools
 from .evaluation import evaluate
 from .model import Model, ModelError, first_line
 from .nodes import is_foldable, is_standard
@@ -133,7 +134,8 @@ class _Skeleton:
         types = {v.name: tensor_type(v.type) for v in (*graph.input, *graph.value_info, *graph.output)}
         types |= self._weight_types
         types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
-        return {name: type_ for name, type_ in types.items() if type_ is not None}
+        known = {name: type_ for name, type_ in types.items() if type_ is not None}
+        return self.infer(constants) if ceil_pools.correct(self._proto.graph.node, known) else known
 
 
 def _allow_unknown_rank(value: onnx.ValueInfoProto) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .compare import Difference, Tolerance, compare
+from .effect import effect
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source
 from .structure import Structure, TensorShape
@@ -43,6 +44,11 @@ def beyond(tolerance: Tolerance) -> Judge:
         return None if difference.equal else difference
 
     return judge_by_tolerance
+
+
+def other_bits(_: str, expected: Value, found: Value) -> Difference | None:
+    """A value differs when any of its bits does."""
+    return None if effect(expected, found).is_identical else compare(expected, found, Tolerance())
 
 
 def first_divergence(

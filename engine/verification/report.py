@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from ..provenance import Provenance
+from .effect import Effect, Errors
 
 Status = Literal["passed", "failed", "not verifiable", "unsupported"]
 
@@ -18,6 +21,7 @@ class OutputReport:
     Either is infinite when the values cannot be subtracted (other shape, type or kind, NaN on one side only).
     ``depends_on_inputs`` is false when other inputs left the output as it was: its equality then proves little.
     ``passed`` is the verdict on the numbers alone. ``note`` says what the reader should know besides.
+    ``effect`` is what became of the numbers, whether or not that is within tolerance.
     """
 
     name: str
@@ -26,6 +30,7 @@ class OutputReport:
     depends_on_inputs: bool
     passed: bool
     note: str = ""
+    effect: Effect = field(default_factory=Effect)
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Verification:
     differs, or the candidate does not run. ``not verifiable``: nothing differs, but no output could have shown a
     difference. ``unsupported``: the original itself cannot be run here.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
+    ``made`` is what the candidate says of its making. ``unmeasured``: why there is no float64 run, if one was tried.
     """
 
     status: Status
@@ -44,6 +50,8 @@ class Verification:
     first_divergent: str | None
     reason: str
     seconds: float
+    made: Provenance | None = None
+    unmeasured: str = ""
 
     @property
     def summary(self) -> str:
@@ -57,6 +65,30 @@ class Verification:
         reason = f": {self.reason}" if self.reason else ""
         return f"{self.status}{figures}, {self.seconds:.2f} s{reason}"
 
+    @property
+    def numeric_effect(self) -> str:
+        """One line for a terminal: what became of the bits of all outputs together; empty without elements."""
+        total = self._effect
+        if total.share is None:
+            return ""
+        distance = "" if total.max_ulp is None or total.is_identical else f", max {units(total.max_ulp)} ulp"
+        return f"{percentage(total.share)} of the elements bit-identical{distance}"
+
+    @property
+    def accuracy(self) -> str:
+        """One line for a terminal: the largest errors of all outputs together; empty where they were not measured."""
+        own, other = self._effect.original_error, self._effect.result_error
+        if own is None or other is None:
+            return ""
+        return f"max error against float64 {other.largest:.3g} (original: {own.largest:.3g})"
+
+    @property
+    def _effect(self) -> Effect:
+        total = Effect()
+        for report in self.outputs:
+            total = total.plus(report.effect)
+        return total
+
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain values that ``json.dumps`` accepts; figures that are not finite become text."""
         return {
@@ -65,6 +97,11 @@ class Verification:
             "first_divergent": self.first_divergent,
             "reason": self.reason,
             "seconds": round(self.seconds, 6),
+            "precision": self.made.precision if self.made else None,
+            "rules": self.made.rules if self.made else None,
+            "unmeasured": self.unmeasured,
+            "numeric_effect": self.numeric_effect,
+            "accuracy": self.accuracy,
             "summary": self.summary,
         }
 
@@ -77,7 +114,28 @@ def _report_as_dict(report: OutputReport) -> dict[str, Any]:
         "depends_on_inputs": report.depends_on_inputs,
         "passed": report.passed,
         "note": report.note,
+        "elements": report.effect.elements,
+        "bit_identical": report.effect.share,
+        "max_ulp": None if report.effect.max_ulp is None else _json_number(report.effect.max_ulp),
+        "float64_error": {
+            "original": _errors_as_dict(report.effect.original_error),
+            "result": _errors_as_dict(report.effect.result_error),
+        },
     }
+
+
+def _errors_as_dict(errors: Errors | None) -> dict[str, float | str] | None:
+    return {"max": _json_number(errors.largest), "rms": _json_number(errors.rms)} if errors else None
+
+
+def percentage(share: float) -> str:
+    """A share in percent; 100 % only when nothing is missing."""
+    return "100 %" if share == 1 else f"{min(100 * share, 99.9):.3g} %"
+
+
+def units(ulp: float) -> str:
+    """A number of units in the last place."""
+    return f"{ulp:.0f}" if ulp < 1e6 else f"{ulp:.3g}"
 
 
 def _json_number(value: float) -> float | str:

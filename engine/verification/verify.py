@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ...errors import UsageError
+from ..provenance import Provenance, provenance
 from .baseline import Baseline, Request, establish
 from .compare import Tolerance
-from .divergence import beyond, common_values, first_divergence
+from .divergence import beyond, common_values, first_divergence, other_bits
 from .inputs import InputSpec, input_specs
 from .interface import interface_difference
-from .outputs import ComparedOutput, Comparison
+from .outputs import ComparedOutput, Comparison, Demands
 from .report import OutputReport, Status, Verification
 from .run import Backend, OnnxRuntime, Reference
 from .source import ModelLike, Source, open_source
@@ -33,6 +34,8 @@ def verify(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     user_inputs: Mapping[str, NDArray[Any]] | None = None,
     precise: bool = True,
+    exact: bool | None = None,
+    measure: bool = False,
 ) -> Verification:
     """Run both models on the same inputs, compare every output, and name the first value that differs.
 
@@ -40,8 +43,11 @@ def verify(
     values that suit their use in the original; ``shapes`` fixes the shape of inputs and ``user_inputs`` their values.
     Both models run under two seeds, and once more with larger sizes where dimensions are symbolic. A given ``atol`` or
     ``rtol`` is final; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by
-    more than a few units in the last place (see ``oracle``; seconds on a large model). Raises UsageError for a file
-    that is no model and for inputs the model lacks.
+    more than a few units in the last place (see ``oracle``; seconds on a large model). With ``exact`` (None: where the
+    candidate says that it was made with that precision) and the default tolerance, every output must be the same bits
+    (see ``effect``) where ONNX Runtime runs the models. With ``measure`` the oracle also says how accurate both are
+    wherever bits differ.
+    Raises UsageError for a file that is no model and for inputs the model lacks.
     """
     started = time.perf_counter()
     with open_source(original, "original") as before, open_source(candidate, "candidate") as after:
@@ -51,8 +57,11 @@ def verify(
         _check_names(specs, [*fixed_shapes, *fixed_values])
         tolerance = Tolerance(atol, rtol, structure.coarsest_type)
         request = Request(seed, fixed_shapes, fixed_values, tolerance)
-        check = _Check(before, after, structure, specs, request, precise and atol is None and rtol is None)
-        return check.verdict(started)
+        made = provenance({entry.key: entry.value for entry in after.structure.metadata_props})
+        bits = exact if exact is not None else made is not None and made.precision == "exact"
+        by_default = atol is None and rtol is None
+        demands = Demands(precise and by_default, bits and by_default, precise and measure)
+        return _Check(before, after, structure, specs, request, demands, made).verdict(started)
 
 
 def _check_names(specs: Sequence[InputSpec], names: Sequence[str]) -> None:
@@ -71,15 +80,21 @@ class _Check:
     structure: Structure
     specs: Sequence[InputSpec]
     request: Request
-    ask_oracle: bool
+    demands: Demands
+    made: Provenance | None
 
     def verdict(self, started: float) -> Verification:
         """Everything but the time it took to open the models."""
 
         def conclude(
-            status: Status, reason: str, outputs: tuple[OutputReport, ...] = (), divergent: str | None = None
+            status: Status,
+            reason: str,
+            outputs: tuple[OutputReport, ...] = (),
+            divergent: str | None = None,
+            unmeasured: str = "",
         ) -> Verification:
-            return Verification(status, outputs, divergent, reason, time.perf_counter() - started)
+            taken = time.perf_counter() - started
+            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured)
 
         difference = interface_difference(self.original.graph, self.candidate.graph)
         if difference is not None:
@@ -92,16 +107,16 @@ class _Check:
             results = self._run_candidate(baseline)
         except RunError as error:
             return conclude("failed", f"the candidate does not run: {error}")
-        comparison = Comparison(
-            self.original, self.structure, self.request.tolerance, baseline, results, self.ask_oracle
-        )
+        # Constants were folded by ONNX Runtime: the reference evaluator rounds otherwise, so there bits prove nothing.
+        demands = replace(self.demands, bits=self.demands.bits and not baseline.on_reference)
+        comparison = Comparison(self.original, self.structure, self.request.tolerance, baseline, results, demands)
         compared = comparison.outputs()
         reports = tuple(output.report for output in compared)
         broken = next((output for output in compared if output.broken_run is not None), None)
         if broken is None:
-            return conclude(*self._status(compared), reports)
+            return conclude(*self._status(compared), reports, None, comparison.unmeasured)
         name, reason = self._explain(broken, comparison)
-        return conclude("failed", reason, reports, name)
+        return conclude("failed", reason, reports, name, comparison.unmeasured)
 
     def _run_candidate(self, baseline: Baseline) -> list[Mapping[str, Value]]:
         backend = self._load_candidate(baseline.on_reference)
@@ -135,7 +150,7 @@ class _Check:
         """Name of the first divergent value, and the reason in one line."""
         index = broken.broken_run or 0
         run = comparison.baseline.runs[index]
-        judge = beyond(self.request.tolerance)
+        judge = other_bits if comparison.demands.bits else beyond(self.request.tolerance)
         if broken.convicted:
             judge = comparison.beyond_rounding(index, common_values(self.original, self.candidate, self.structure))
         on_reference = comparison.baseline.on_reference

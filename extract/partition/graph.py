@@ -36,8 +36,9 @@ class Value:
 class Operator:
     """One node. `inputs` and `outputs` are indices of values, in ONNX's order, None where an input is absent.
 
-    `attributes` are canonical: what some opsets give as an input (axes, perm, ...) is an attribute here. `is_opaque`:
-    nothing is known of it (another domain, a body, attributes that are computed), so nothing may be fused with it.
+    `attributes` are canonical where the rules know the operator: what some opsets give as an input (axes, perm, ...) is
+    an attribute here. `is_opaque`: nothing is known of it (another domain, a body, attributes that are computed), so
+    nothing may be fused with it.
     """
 
     name: str

@@ -77,6 +77,16 @@ def _channelwise(site: Site, loops: Loops) -> tuple[Axes, ...]:
     return (site.data,)
 
 
+def _dropout(site: Site, loops: Loops) -> tuple[Axes, ...]:
+    """Outside training: the data, and a mask of ones."""
+    return tuple(site.data for _ in site.results)
+
+
+def _shape(site: Site, loops: Loops) -> tuple[Axes, ...]:
+    """Known without the data."""
+    return (loops.axes(site.result),)
+
+
 def _transpose(site: Site, loops: Loops) -> tuple[Axes, ...]:
     return (tuple(site.data[axis] for axis in site.operation.integers("perm")),)
 
@@ -237,7 +247,7 @@ def _maps(site: Site, loops: Loops) -> tuple[Axes, ...]:
 
 
 def _groups(site: Site, loops: Loops) -> tuple[Axes, ...]:
-    """GroupNormalization: channels whole too."""
+    """GroupNormalization, LRN: channels whole too."""
     loops.complete(*site.data[1:])
     return (site.data,)
 
@@ -262,6 +272,9 @@ def _named(function: IndexMap, names: str) -> dict[str, IndexMap]:
 
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
 _MAPS: dict[str, IndexMap] = {
+    **_named(_elementwise, "Sum Mean"),
+    **_named(_dropout, "Dropout"),
+    **_named(_shape, "Shape Size"),
     **_named(_channelwise, "BatchNormalization"),
     **_named(_transpose, "Transpose"),
     **_named(_reshape, "Reshape Flatten Squeeze Unsqueeze"),
@@ -278,6 +291,6 @@ _MAPS: dict[str, IndexMap] = {
     **_named(_row, "Softmax LogSoftmax Hardmax CumSum"),
     **_named(_rows, "LayerNormalization RMSNormalization"),
     **_named(_maps, "InstanceNormalization"),
-    **_named(_groups, "GroupNormalization"),
+    **_named(_groups, "GroupNormalization LRN"),
     **_named(_resize, "Resize"),
 }

@@ -84,6 +84,48 @@ class KernelModel:
             return self.device.view_overhead
         return self.device.launch_overhead + sum(map(self.kernel, self.kernels(members)))
 
+    def shares(self, partition: Partition) -> tuple[float, ...]:
+        """What each operator adds to the price of a partition; they sum up to it.
+
+        Its own arithmetic and copying; of what else its kernel takes, a part by the bytes it moves over the border;
+        and of the launch of its sub-graph an equal part.
+        """
+        shares = [0.0] * len(self.graph)
+        for members in partition.members:
+            rest = self.group(members)
+            for kernel in self.kernels(members):
+                for member, share in self._split(kernel):
+                    shares[member] = share
+                    rest -= share
+            for member in members:
+                shares[member] += rest / len(members)
+        return tuple(shares)
+
+    def _split(self, kernel: Members) -> Iterable[tuple[int, float]]:
+        own = {m: self._compute[m] + self._copy[m] for m in kernel}
+        rest = self.kernel(kernel) - sum(own.values())
+        inside = set(kernel)
+        moved = {m: self._crossing(m, inside) for m in kernel}
+        total = sum(moved.values())
+        return ((m, own[m] + (rest * moved[m] / total if total else rest / len(kernel))) for m in kernel)
+
+    def _crossing(self, member: int, inside: Set[int]) -> int:
+        """Bytes that an operator of a kernel reads from outside, or writes to it."""
+        operator, values = self.graph.operators[member], self.graph.values
+        read = (v for v in operator.inputs if v is not None and values[v].producer not in inside)
+        return sum(self._sizes[v] for v in (*read, *(v for v in operator.outputs if self._leaves(v, inside))))
+
+    def bound(self) -> float:
+        """Seconds below which no partition of the graph can be: every operator computed once, on what it has to read.
+
+        One launch; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing.
+        """
+        return self.device.launch_overhead + sum(self._compute) + sum(self._copy) if self._compute else 0.0
+
+    def kernel_with_launch(self, members: Members) -> float:
+        """Seconds of a kernel launched by itself; infinite where its operators cannot be one."""
+        return self.kernel(members) + self.device.launch_overhead
+
     def kernel(self, members: Members) -> float:
         """Seconds of a kernel without its launch; infinite where its operators cannot be one."""
         if members not in self._kernels:
@@ -128,7 +170,7 @@ class KernelModel:
             return traffic(operation).total
         return sum(read.values()) + written
 
-    def _leaves(self, value: int, inside: set[int]) -> bool:
+    def _leaves(self, value: int, inside: Set[int]) -> bool:
         return self.graph.values[value].is_output or any(user not in inside for user in self.graph.consumers[value])
 
     # --- legality

@@ -10,8 +10,9 @@ import onnx_ir as ir
 from ...engine.canonical import canonical
 from ...engine.inference import Knowledge
 from ...engine.model import Model
-from ...engine.nodes import has_body, outer_values
+from ...engine.nodes import has_body, is_standard, outer_values
 from ...engine.summary import layer_nodes
+from ...rules.signatures import operators
 from .graph import Operator, OperatorGraph, Value
 
 
@@ -34,7 +35,7 @@ class _Builder:
 
     def add(self, node: ir.Node) -> None:
         call = canonical(node, self.knowledge, self.model.opset)
-        attributes: dict[str, Any] = {}
+        attributes = _plain(node)
         names = [v.name if v is not None else None for v in node.inputs]
         if call is not None:
             attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
@@ -44,7 +45,8 @@ class _Builder:
         inputs = tuple(self.read(name) if name else None for name in names)
         outputs = tuple(self.make(v) for v in node.outputs if v.name)
         name = node.name or f"{node.op_type} of {node.outputs[0].name}"
-        self.operators.append(Operator(name, node.op_type, attributes, inputs, outputs, call is None))
+        is_opaque = attributes is None or (call is None and node.op_type in operators()) or not is_standard(node)
+        self.operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque))
 
     def read(self, name: str) -> int:
         """An input of the graph or a constant, unless an operator made it."""
@@ -62,3 +64,16 @@ class _Builder:
         self.known[name] = len(self.values)
         self.values.append(Value(name, type_, len(self.operators), False, id(value) in self.results))
         return self.known[name]
+
+
+def _plain(node: ir.Node) -> dict[str, Any] | None:
+    """The attributes of a node as plain values; None where one is a tensor, a graph, or a reference to another."""
+    found: dict[str, Any] = {}
+    for name, attribute in node.attributes.items():
+        value = attribute.value
+        value = tuple(value) if isinstance(value, list | tuple) else value
+        items = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(item, int | float | str) for item in items):
+            return None
+        found[name] = value
+    return found

@@ -141,8 +141,11 @@ def _widened(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
         return shape[-1:] if random.random() < 0.6 else (*(1,) * (rank - 1), shape[-1])
     if kind < 0.72 and rank >= 2:
         return (1, shape[1], *(1,) * (rank - 2))
-    if kind < 0.82:
+    if kind < 0.8:
         return tuple(d if random.random() < 0.6 else 1 for d in shape)
+    if kind < 0.92 and rank < 5:
+        grown = (random.choice((2, 3)) if d == 1 and random.random() < 0.75 else d for d in shape)
+        return (random.choice((1, 2, 2, 3)), *grown)  # axes counted from the front are others now
     grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
     return grown if grown != shape or rank >= 4 else (2, *grown)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from random import Random
 
 from .. import sexpr
@@ -14,12 +15,13 @@ from ..sexpr import Atom, Form, Node
 from .generate import Sample, patterns, sample
 from .pattern import Contradiction, Pattern, directions, makes, renamed
 from .scratch import Conflict, Fired, Scratch
+from .terms import leaves
 
 WANTED = 12
 """Samples to find for each direction of a rule."""
 _ENOUGH = 4
 """As many will do where they are hard to find."""
-_BATCH = 24
+_BATCH = 48
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -54,7 +56,16 @@ def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, w
         enough = wanted if attempt < 1 else _ENOUGH if attempt < 6 else 1
         if len(found) >= enough:
             break
-    return found[:wanted]
+    return _various(found)[:wanted]
+
+
+def _various(found: Sequence[Hit]) -> list[Hit]:
+    """The same samples, in turn those whose first leaf has the rank of the others, a lower one, a higher one."""
+    kinds: dict[tuple[int, ...], list[Hit]] = {}
+    for hit in found:
+        ranks = [len(leaf.type.shape) for root in hit.sample.roots for leaf in leaves(root)]
+        kinds.setdefault(tuple((r > ranks[0]) - (r < ranks[0]) for r in ranks), []).append(hit)
+    return [hit for turn in zip_longest(*kinds.values()) for hit in turn if hit is not None]
 
 
 def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random) -> list[Sample]:

@@ -1,22 +1,14 @@
-"""The command line in a folder of the test's own."""
+"""Commands run with a cache folder of their own: what a user has measured must not decide tests, nor they fill it."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from .command_line import CommandLine
 
-
-@pytest.fixture
-def eqfuse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[CommandLine]:
-    """The command line, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    handler = signal.getsignal(signal.SIGTERM)
-    yield CommandLine(tmp_path, capsys)
-    signal.signal(signal.SIGTERM, handler)
+@pytest.fixture(scope="session", autouse=True)
+def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

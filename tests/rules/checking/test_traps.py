@@ -49,6 +49,10 @@ CARELESS = {
         "(Softmax (Transpose x perm) axis)",
         "(Transpose (Softmax x axis) perm)",
     ),
+    "axes of a tensor of lower rank": (
+        "(ReduceSum (Mul (ReduceSum a axes 1) b) axes 1)",
+        "(Mul (ReduceSum a axes 1) (ReduceSum b axes 1))",
+    ),
     "another shape": ("(Reshape x s)", "x"),
     "a sum of squares": ("(ReduceSum (Mul x x) axes k)", "(Mul (ReduceSum x axes k) (ReduceSum x axes k))"),
     "the largest under a falling function": ("(ReduceMax (Neg x) axes k)", "(Neg (ReduceMax x axes k))"),

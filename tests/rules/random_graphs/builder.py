@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 Array = np.ndarray[Any, Any]
@@ -147,9 +146,8 @@ class Builder:
 
     def _run(self, node: onnx.NodeProto) -> list[Array]:
         feeds = {i: self.values[i] for i in node.input if i}
-        graph = helper.make_graph(
-            [node], "one", [value_info(n, a) for n, a in feeds.items()], [onnx.ValueInfoProto(name=o) for o in node.output]
-        )
+        outputs = [onnx.ValueInfoProto(name=o) for o in node.output]
+        graph = helper.make_graph([node], "one", [value_info(n, a) for n, a in feeds.items()], outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
         try:
             return list(evaluate(model, feeds).values())
@@ -161,7 +159,7 @@ class Builder:
             return False
         if array.dtype.kind != "f":
             return array.dtype.kind != "i" or self.wild or not array.size or int(np.abs(array).max()) < 2**31
-        return self.wild or (bool(np.isfinite(array).all()) and (not array.size or float(np.abs(array).max()) < LARGEST))
+        return self.wild or (bool(np.isfinite(array).all()) and float(np.abs(array).max(initial=0)) < LARGEST)
 
     # --- choosing operands
 
@@ -173,7 +171,8 @@ class Builder:
         found = self.candidates(fits)
         if not found:
             raise Misfit
-        return str(found[-1 - min(int(self.random.expovariate(0.3)), len(found) - 1)] if self.chance(0.8) else self.pick(found))
+        late = found[-1 - min(int(self.random.expovariate(0.3)), len(found) - 1)]
+        return late if self.chance(0.8) else str(self.pick(found))
 
     def floats(self, rank: int | None = None, least: int = 0) -> str:
         def fits(array: Array) -> bool:
@@ -200,10 +199,15 @@ class Builder:
     # --- the whole
 
     def finish(self) -> Graph:
-        """The model: what nothing uses is an output, but for a little, and so are a few others."""
+        """The model: what nothing uses is an output, but for a little, and so are a few others.
+
+        Raises Misfit where nothing depends on an input.
+        """
         used = {i for n in self.nodes for i in n.input}
-        made = [o for n in self.nodes for o in n.output]
+        made = self._dependent()
         outputs = [o for o in made if (o not in used and self.chance(0.95)) or self.chance(0.08)] or made[-1:]
+        if not outputs:
+            raise Misfit
         needed = used | set(outputs)
         feeds = {n: a for n, a in self.inputs.items() if n in needed}
         weights = {n: a for n, a in self.weights.items() if n in needed}
@@ -225,53 +229,15 @@ class Builder:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
         return Graph(model, feeds)
 
+    def _dependent(self) -> list[str]:
+        """What depends on elements of an input, in order."""
+        found: dict[str, None] = dict.fromkeys(self.inputs)
+        for node in self.nodes:
+            if node.op_type not in ("Shape", "Size") and not found.keys().isdisjoint(node.input):
+                found.update(dict.fromkeys(node.output))
+        return [name for name in found if name not in self.inputs]
+
 
 def _with_symbol(shape: Shape, size: int | None) -> tuple[int | str, ...]:
     """The first dimension by name where it has a size."""
     return ("N", *shape[1:]) if shape and shape[0] == size else shape
-
-
-def random_graph(random: Random, low: int = 5, high: int = 40) -> Graph:
-    """A graph of about `low` to `high` nodes."""
-    from .random_motifs import MOTIFS
-    from .random_operators import OPERATORS
-
-    builder = Builder(random, random.choice(OPSETS), random.choice(("float32",) * 8 + ("float64",)))
-    builder.wild = builder.chance(0.05)
-    _first_inputs(builder)
-    size = builder.between(low, high)
-    for _ in range(4 * size):
-        if len(builder.nodes) >= size:
-            break
-        make = builder.pick(MOTIFS if builder.chance(0.35) else OPERATORS)
-        before = len(builder.nodes)
-        try:
-            make(builder)
-        except Misfit:
-            if builder.chance(0.5):  # half-made things are graphs too
-                del builder.nodes[before:]
-                _forget(builder)
-    if not builder.nodes:
-        builder.add("Relu", next(iter(builder.inputs)))
-    return builder.finish()
-
-
-def _forget(builder: Builder) -> None:
-    """Drop the values of nodes that are gone."""
-    kept = {*builder.inputs, *builder.weights, *(o for n in builder.nodes for o in n.output)}
-    for name in [n for n in builder.values if n not in kept]:
-        del builder.values[name]
-
-
-def _first_inputs(builder: Builder) -> None:
-    """A few inputs whose dimensions meet: images, sequences, matrices."""
-    n, c, s = builder.pick((1, 2, 3)), builder.pick((2, 4, 6)), builder.pick((4, 5, 6))
-    shapes: list[Shape] = [(n, c, s, s), (n, c, s), (n, c), (n, s, c), (s, c), (c,), (1, n, s, c)]
-    for _ in range(builder.between(1, 3)):
-        builder.input(builder.pick(shapes))
-    if builder.chance(0.25):
-        builder.input(builder.pick(shapes), builder.pick(("int32", "int64", "int64", "uint8", "uint64")))
-
-
-graphs = st.randoms(use_true_random=False).map(random_graph)
-"""Random graphs that hypothesis can shrink."""

@@ -13,22 +13,28 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx_ir import serde
 
+from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.model import cost_model
+from eqfuse.engine.decode import decode
 from eqfuse.engine.egraph import EGraph, ENode
 from eqfuse.engine.encode import Encoding, encode
-from eqfuse.engine.inference import infer
+from eqfuse.engine.inference import Knowledge, infer
 from eqfuse.engine.messages import RuleSelection
-from eqfuse.engine.model import read
+from eqfuse.engine.model import Model, read
+from eqfuse.engine.plan import origins
 from eqfuse.engine.saturate import Budget, saturate
 from eqfuse.engine.worker import Worker
+from eqfuse.extract.select import Pricing, select
 from eqfuse.rules.semantics import Unsupported, evaluate, full
 from eqfuse.rules.signatures import Operand, operators
 
-from .random_graphs import Array, Graph
-from .random_graphs import evaluate as run
+from .builder import Array, Graph
+from .builder import evaluate as run
 
 Value = Array | tuple[Array, ...] | None
-BUDGET = Budget(nodes=6000, seconds=20, iterations=12)
+BUDGET = Budget(nodes=4000, seconds=60, iterations=6)
 NEAR = 3e-6
 """Rules know numbers like the root of 2 in the precision of float32."""
 LOCAL = 2e-4
@@ -60,16 +66,26 @@ class Saturated:
     """An e-graph with the graph it comes from."""
 
     graph: Graph
+    model: Model
+    knowledge: Knowledge
     encoding: Encoding
     egraph: EGraph
+
+    def cheapest(self) -> onnx.ModelProto:
+        """The graph that the optimiser would choose."""
+        pricing = Pricing.of(cost_model("roofline", load_device("host")))
+        origin = origins(self.model.graph, self.encoding, self.egraph)
+        chosen = select(self.egraph, self.encoding, origin, self.model.opset, pricing, time_limit=3.0, method="exact")
+        return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)
 
 
 def saturated(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
     """Everything that the catalogue finds equal."""
     model = read(graph.model)
-    encoding = encode(model, infer(model))
-    with Worker(rules or RuleSelection()) as worker:
-        return Saturated(graph, encoding, saturate(encoding, worker, budget))
+    knowledge = infer(model)
+    encoding = encode(model, knowledge)
+    with Worker(rules or RuleSelection(precision="fast")) as worker:
+        return Saturated(graph, model, knowledge, encoding, saturate(encoding, worker, budget))
 
 
 def named_values(graph: Graph) -> dict[str, Array]:
@@ -96,11 +112,12 @@ class Evaluation:
         """What does not agree: nodes with their encoding, then e-nodes of one class."""
         yield from self._encoded()
         known = {self.egraph.terms[t]: v for t, v in self._terms().items() if t in self.egraph.terms}
-        first = {owner: "the original" for owner in known}
+        first = dict.fromkeys(known, "the original")
         waiting = [(o, n) for o, c in enumerate(self.egraph.classes) for n in c.nodes]
         progress = True
         while progress:
-            progress, later = False, []
+            later: list[tuple[int, ENode]] = []
+            progress = False
             for owner, node in waiting:
                 if any(c not in known for c in node.children):
                     later.append((owner, node))
@@ -118,9 +135,9 @@ class Evaluation:
     def _encoded(self) -> Iterator[Disagreement]:
         """Each node of the original on the values of its operands, against ONNX Runtime."""
         term_names: dict[int, str] = {}
-        for name, term in self.encoding.values.items():
+        for name, number in self.encoding.values.items():
             if name in self.names:
-                term_names.setdefault(term, name)
+                term_names.setdefault(number, name)
         given: dict[int, Value] = {t: self.names[n] for t, n in term_names.items()}
         for index, term in enumerate(self.encoding.terms):
             absent = term.op == "Absent"
@@ -176,7 +193,7 @@ class Evaluation:
                 next(values) if isinstance(a, Operand) else next(attributes) for a in operators()[node.op].arguments
             ]
             with np.errstate(all="ignore"):
-                return evaluate(node.op, arguments)  # type: ignore[arg-type]
+                return evaluate(node.op, arguments)
         except Unsupported:
             self.unsupported += 1
             return None

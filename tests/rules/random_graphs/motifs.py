@@ -20,8 +20,9 @@ from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
 from eqfuse.rules.signatures import operators
 
-from .random_graphs import Builder, Misfit, Shape
-from .random_operators import Maker, image, positive, reduced, weights
+from .builder import Builder, Misfit, Shape
+from .layout import axes_operator
+from .operators import Maker, image, positive, reduced, weights
 
 _ATTEMPTS = 30
 _ABSENT = -1
@@ -300,8 +301,7 @@ def shape_arithmetic(b: Builder) -> None:
     x = b.floats(least=2)
     shape = b.add("Shape", x)
     first = b.add("Gather", shape, b.weight(np.asarray(0)))
-    unsqueezed = b.add("Unsqueeze", first, *([b.integers([0])] if b.opset >= 13 else []), axes=None if b.opset >= 13 else [0])
-    b.add("Reshape", x, b.add("Concat", unsqueezed, b.integers([-1]), axis=0))
+    b.add("Reshape", x, b.add("Concat", axes_operator(b, "Unsqueeze", first, [0]), b.integers([-1]), axis=0))
 
 
 def safe_softmax(b: Builder) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from .random_graphs import Array, Graph, evaluate
+from .builder import Array, Graph, evaluate
 
 _TRIALS = 3
 _UNITS = {"float32": 2.0**-22, "float64": 2.0**-50, "float16": 2.0**-9}

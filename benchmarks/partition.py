@@ -1,0 +1,314 @@
+"""Count the fused kernels of each way to partition a model, beside the figures that DNNFusion and AGO print.
+
+Builds the models of DNNFusion's Table 5 that can be built (table5/), or reads those that are given. FuseOps,
+DNNFusion's plan and AGO's clusters cut the model as it is; `joint` rewrites it too. A fused kernel is one nest of
+loops, as extract/partition/kernels.py finds them in each sub-graph; views that are left alone count as kernels.
+Intermediate bytes are those of the values that leave their kernel, before: their operator. The fusion rate is operators
+of the original over kernels, and operators are those that depend on an input. z3 checks the certificate of every
+partition.
+
+    python benchmarks/partition.py                                 # the models of Table 5
+    python benchmarks/partition.py --only vgg16 c3d
+    python benchmarks/partition.py bert_base=bert.onnx mobilevit=mobilevit.onnx other.onnx --only bert_base mobilevit
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import onnx
+from rich.console import Console
+from rich.table import Table
+
+from eqfuse.benchmarks.table5 import BUILDERS
+from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
+from eqfuse.costmodels.device import Device, load_device
+from eqfuse.costmodels.model import CostModel, RooflineCost
+from eqfuse.engine.model import Model
+from eqfuse.engine.summary import knowledge_of_result
+from eqfuse.engine.worker import Worker
+from eqfuse.extract.joint import Extracted, Joint, JointPrices, joint
+from eqfuse.extract.partition.certificate import certificate_of
+from eqfuse.extract.partition.certify import certify
+from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
+from eqfuse.extract.partition.kernels import KernelModel
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.partition import Partition, partition_of
+from eqfuse.extract.partition.search import Method, partition_by
+from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
+from eqfuse.extract.select import Pricing
+from eqfuse.pipeline import Clock, Options, Saturated, extracted, saturated
+
+OTHERS: tuple[Method, ...] = ("fuseops", "dnnfusion", "ago")
+CERTIFY_SECONDS = 120.0
+MOBILEVIT = "mobilevit"
+
+Source: TypeAlias = Path | onnx.ModelProto
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One partition: sub-graphs, fused kernels, operators that make up a kernel alone by their type, bytes that leave
+    kernels, price and the time that finding it took in seconds, the groups that z3 found in order and convex, balance.
+    """
+
+    groups: int
+    kernels: int
+    alone: Mapping[str, int]
+    intermediate: int
+    price: float
+    seconds: float
+    certified: int
+    balance: PartitionStatistics
+
+
+@dataclass
+class Record:
+    """One model: operators before and after rewriting, bytes of intermediate results of the original, every cut."""
+
+    name: str
+    operators: int
+    rewritten: int
+    intermediate: int
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    prices: JointPrices | None = None
+    seconds: float = 0.0
+
+    @property
+    def joint(self) -> Cut:
+        return self.cuts["joint"]
+
+    @property
+    def rate(self) -> float:
+        """The fusion rate of `joint`."""
+        return self.operators / self.joint.kernels
+
+    @property
+    def ratio(self) -> float:
+        """What `joint` leaves of the bytes of intermediate results."""
+        return self.joint.intermediate / self.intermediate
+
+    def misses(self) -> Iterator[str]:
+        """What is not as good as it should be."""
+        printed = TABLE5.get(self.name)
+        if printed and self.rate <= printed.rate:
+            yield f"fusion rate {self.rate:.2f}, DNNFusion's {printed.rate:.2f}"
+        if printed and self.ratio >= printed.ratio:
+            yield f"{self.ratio:.0%} of the intermediate bytes left, by DNNFusion {printed.ratio:.0%}"
+        for method in OTHERS:
+            if self.joint.price > self.cuts[method].price:
+                yield f"dearer than {method}: {self.joint.price:.3g} s against {self.cuts[method].price:.3g} s"
+        if self.name == MOBILEVIT and self.cuts["ago"].balance.jain <= FIG14["ago"].jain:
+            yield f"Jain's index of ago {self.cuts['ago'].balance.jain:.2f}, printed {FIG14['ago'].jain}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "rate": self.rate, "ratio": self.ratio, "misses": list(self.misses())}
+
+
+def measured(partition: Partition, prices: KernelModel, seconds: float) -> Cut:
+    """The figures of a partition. Raises PartitionError where z3 finds its certificate wrong."""
+    proof = certify(partition.graph, certificate_of(partition), CERTIFY_SECONDS)
+    kernels = [kernel for members in partition.members for kernel in prices.kernels(members)]
+    single = sorted(partition.graph.operators[kernel[0]].op for kernel in kernels if len(kernel) == 1)
+    labels = {member: number for number, kernel in enumerate(kernels) for member in kernel}
+    nests = partition_of(partition.graph, [labels[m] for m in range(len(partition.graph))], "kernels")
+    return Cut(
+        groups=partition.count,
+        kernels=len(kernels),
+        alone={op: single.count(op) for op in sorted(set(single))},
+        intermediate=intermediate_bytes(nests),
+        price=prices.partition(partition),
+        seconds=seconds,
+        certified=proof.groups,
+        balance=statistics(partition),
+    )
+
+
+def timed_cut(method: Method, original: Extracted[Model], device: Device) -> Cut:
+    """A partition of the model as it is."""
+    started = time.perf_counter()
+    prices = KernelModel(original.graph, device)
+    partition = partition_by(method, original.graph, prices)
+    return measured(partition, prices, time.perf_counter() - started)
+
+
+def rewritten(
+    known: Saturated, original: Extracted[Model], device: Device, options: Options, limit: float
+) -> Joint[Model]:
+    """Rewriting and partition together."""
+    per_byte = Pricing.of(RooflineCost(device)).per_byte
+
+    def extract(cost: CostModel) -> Extracted[Model]:
+        result, _ = extracted(known, Pricing(cost, per_byte), options, Clock(None))
+        return Extracted(result, operator_graph(result, knowledge_of_result(result, known.knowledge)))
+
+    def lower_bound(cost: CostModel) -> float:
+        return known.select(Pricing(cost, 0.0), options).lower_bound
+
+    return joint(original, extract, lower_bound, device, limit)
+
+
+def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
+    """Every partition of one model; the time of `joint` includes reading and saturation."""
+    started = time.perf_counter()
+    device, options = load_device(arguments.device), Options(device=arguments.device)
+    with Worker(options.selection) as worker:
+        known = saturated(source, None, options, worker, Clock(None))
+    original = Extracted(known.model, operator_graph(known.model, known.knowledge))
+    saturation = time.perf_counter() - started
+    progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
+    record = Record(name, len(original.graph), 0, unfused_intermediate_bytes(original.graph))
+    for method in OTHERS:
+        record.cuts[method] = timed_cut(method, original, device)
+        progress(f"{method}: {record.cuts[method].kernels} kernels in {record.cuts[method].seconds:.1f} s")
+    begun = time.perf_counter()
+    found = rewritten(known, original, device, options, arguments.time_limit)
+    seconds = saturation + time.perf_counter() - begun
+    record.rewritten = len(found.search.partition.graph)
+    record.cuts["joint"] = measured(found.search.partition, found.model, seconds)
+    record.prices = found.prices
+    record.seconds = time.perf_counter() - started
+    progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s; {'; '.join(record.misses()) or 'no miss'}")
+    return record
+
+
+def progress(line: str) -> None:
+    print(f"    {line}", file=sys.stderr, flush=True)
+
+
+# --- tables
+
+
+def mark(text: str, good: bool) -> str:
+    return text if good else f"{text} ✗"
+
+
+def kernel_table(records: Sequence[Record]) -> Table:
+    heads = ("model", "operators", "rewritten", *OTHERS, "joint", "Table 5", "TVM", "DNNF", "rate", "DNNF's")
+    table = Table(*heads, title="Fused kernels (sub-graphs)")
+    for record in records:
+        cuts = [f"{record.cuts[m].kernels} ({record.cuts[m].groups})" for m in (*OTHERS, "joint")]
+        row = [record.name, str(record.operators), str(record.rewritten), *cuts]
+        if printed := TABLE5.get(record.name):
+            row += [str(printed.original), str(printed.tvm or "-"), str(printed.dnnf)]
+            row += [mark(f"{record.rate:.2f}", record.rate > printed.rate), f"{printed.rate:.2f}"]
+        else:
+            row += ["-", "-", "-", f"{record.rate:.2f}", "-"]
+        table.add_row(*row)
+    return table
+
+
+def byte_table(records: Sequence[Record]) -> Table:
+    heads = ("model", "original", *OTHERS, "joint", "left", "Table 5", "DNNF", "left by it")
+    table = Table(*heads, title="Intermediate results, MB")
+    for record in records:
+        cuts = [f"{record.cuts[m].intermediate / 1e6:.1f}" for m in (*OTHERS, "joint")]
+        row = [record.name, f"{record.intermediate / 1e6:.1f}", *cuts]
+        if printed := TABLE5.get(record.name):
+            row += [mark(f"{record.ratio:.1%}", record.ratio < printed.ratio)]
+            row += [str(printed.before), str(printed.after), f"{printed.ratio:.1%}"]
+        else:
+            row += [f"{record.ratio:.1%}", "-", "-", "-"]
+        table.add_row(*row)
+    return table
+
+
+def price_table(records: Sequence[Record]) -> Table:
+    heads = ("original", "rewritten", "fused", "sequence", "joint", "bound")
+    table = Table("model", *OTHERS, *heads, title="Price, µs: partitions of the original, then the steps of joint")
+    for record in records:
+        steps = [getattr(record.prices, name) * 1e6 for name in heads]
+        cuts = [record.cuts[method].price * 1e6 for method in OTHERS]
+        row = [f"{value:.0f}" for value in (*cuts, *steps)]
+        row[len(OTHERS) + 4] = mark(row[len(OTHERS) + 4], record.joint.price <= min(cuts))
+        table.add_row(record.name, *row)
+    return table
+
+
+def time_table(records: Sequence[Record]) -> Table:
+    table = Table("model", *OTHERS, "joint", "all", "groups certified", title="Seconds; groups that z3 checked")
+    for record in records:
+        seconds = [f"{record.cuts[m].seconds:.2f}" for m in (*OTHERS, "joint")]
+        certified = " ".join(str(record.cuts[m].certified) for m in (*OTHERS, "joint"))
+        table.add_row(record.name, *seconds, f"{record.seconds:.1f}", certified)
+    return table
+
+
+def balance_table(record: Record) -> Table:
+    heads = ("partition", "sub-graphs", "trivial", "mean", "median", "Jain")
+    table = Table(*heads, title=f"Weights of the sub-graphs of {record.name}, printed figures below")
+    for method, cut in record.cuts.items():
+        table.add_row(method, *balance_row(cut.balance))
+        if printed := FIG14.get(method):
+            table.add_row(f"  AGO, Fig. 14: {'Relay' if method == 'fuseops' else 'AGO'}", *balance_row(printed))
+    return table
+
+
+def balance_row(found: PartitionStatistics | PrintedBalance) -> list[str]:
+    trivial = "-" if found.trivial is None else str(found.trivial)
+    return [str(found.count), trivial, f"{found.mean:.0f}", f"{found.median:.0f}", f"{found.jain:.2f}"]
+
+
+def print_tables(records: Sequence[Record]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for make in (kernel_table, byte_table, price_table, time_table):
+        console.print(make(records))
+    for record in records:
+        if record.name == MOBILEVIT:
+            console.print(balance_table(record))
+    for record in records:
+        for miss in record.misses():
+            console.print(f"{record.name}: {miss}", markup=False, highlight=False)
+
+
+# --- command line
+
+
+def sources(arguments: argparse.Namespace) -> dict[str, Callable[[], Source]]:
+    """Models by name, each read or built when it is its turn. Exits where one is asked for that there is none of."""
+    found: dict[str, Callable[[], Source]] = dict(BUILDERS)
+    for text in arguments.models:
+        name, given, path = text.rpartition("=")
+        found[name if given else Path(path).stem] = partial(Path, path)
+    unknown = [name for name in arguments.only if name not in found]
+    if unknown:
+        sys.exit(f"no model called {', '.join(unknown)}: there are {', '.join(found)}")
+    return {name: source for name, source in found.items() if not arguments.only or name in arguments.only}
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = f"more models, {MOBILEVIT}= for AGO's figures, or in the place of one that is built: {', '.join(BUILDERS)}"
+    result.add_argument("models", nargs="*", metavar="[NAME=]MODEL", help=known)
+    result.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these")
+    result.add_argument("--device", default="host", help="device that prices are for (default host)")
+    result.add_argument("--time-limit", type=float, default=10.0, help="seconds for windows of each model (default 10)")
+    result.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    return result
+
+
+def main() -> None:
+    """Command line."""
+    arguments = parser().parse_args()
+    records = []
+    for name, source in sources(arguments).items():
+        print(name, file=sys.stderr, flush=True)
+        records.append(compare(name, source(), arguments))
+        gc.collect()  # a model may be half a gigabyte
+    if arguments.json:
+        print(json.dumps([record.as_dict() for record in records], indent=1))
+    else:
+        print_tables(records)
+
+
+if __name__ == "__main__":
+    main()

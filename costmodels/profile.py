@@ -1,0 +1,205 @@
+"""The profile database: latencies of sub-graphs that were measured, shared by all runs of a user.
+
+A row is identified by the sub-graph's canonical key, the device, the schedule and the versions of the software; the
+newest measurement of such a row replaces an older one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .database_file import DamagedError, DatabaseFile
+from .measurement import (
+    FIELDS,
+    FieldError,
+    Measurement,
+    ProfileError,
+    canonical_json,
+    measurement_of,
+    parse_json,
+    readable_json,
+    record_of,
+)
+
+__all__ = ["FieldError", "Measurement", "ProfileDatabase", "ProfileError", "default_path"]
+
+SCHEMA_VERSION = 1
+WAIT = 10.0
+"""Seconds to wait for other processes."""
+_APPLICATION = 0x65716670  # "eqfp", in SQLite's header
+_FORMAT = "eqfuse profile"
+_FORMAT_VERSION = 1
+
+_SCHEMA = (
+    """CREATE TABLE measurement (
+        key TEXT NOT NULL,
+        device TEXT NOT NULL,
+        latency REAL NOT NULL CHECK (latency > 0),
+        spread REAL NOT NULL CHECK (spread >= 0),
+        runs INTEGER NOT NULL CHECK (runs > 0),
+        versions TEXT NOT NULL,
+        schedule TEXT NOT NULL,
+        subgraph TEXT NOT NULL,
+        measured_at TEXT NOT NULL,
+        PRIMARY KEY (device, key, schedule, versions)
+    ) STRICT, WITHOUT ROWID""",
+)
+_COLUMNS = ", ".join(FIELDS)
+_ADD = f"""INSERT INTO measurement ({_COLUMNS}) VALUES ({", ".join(f":{name}" for name in FIELDS)})
+    ON CONFLICT DO UPDATE SET ({_COLUMNS}) = ({", ".join(f"excluded.{name}" for name in FIELDS)})
+    WHERE excluded.measured_at >= measurement.measured_at"""
+_CHOSEN = "(:device IS NULL OR device = :device) AND (:key IS NULL OR key = :key)"
+_ALL = f"SELECT {_COLUMNS} FROM measurement WHERE {_CHOSEN} ORDER BY device, key, latency, schedule, versions"
+_CLEAR = f"DELETE FROM measurement WHERE {_CHOSEN}"
+# SQLite takes the other columns from the row that has the maximum, or the minimum
+_NEWEST = f"""SELECT {_COLUMNS}, max(measured_at) FROM measurement
+    WHERE device = :device AND (:versions IS NULL OR versions = :versions) GROUP BY key, schedule"""
+_BEST = f"SELECT {_COLUMNS}, min(latency) FROM ({_NEWEST}) GROUP BY key"
+
+_Best = dict[str, Measurement]
+
+
+def default_path() -> Path:
+    """The user's database: ``$XDG_CACHE_HOME/eqfuse/profile.db``, by default under ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "eqfuse" / "profile.db"
+
+
+@dataclass(frozen=True)
+class ProfileDatabase:
+    """Measurements kept in a file. Many processes may use it at once; reading never makes the file.
+
+    A damaged file is moved aside, with a warning on standard error, and a new one takes its place. Every method raises
+    ProfileError where the file is locked for too long or may not be used. Make one by `open`.
+    """
+
+    file: DatabaseFile
+    _best: dict[tuple[str, str | None], _Best] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, path: Path | str | None = None, *, timeout: float | None = None) -> ProfileDatabase:
+        """The database in that file, or the user's. `timeout`: seconds to wait for others, `WAIT` by default."""
+        chosen = default_path() if path is None else Path(path)
+        return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, WAIT if timeout is None else timeout))
+
+    @property
+    def path(self) -> Path:
+        """Where it is, or would be."""
+        return self.file.path
+
+    def best(self, key: str, device: str, versions: Mapping[str, str] | None = None) -> Measurement | None:
+        """The fastest schedule of a sub-graph, each schedule by its newest measurement; None without a measurement.
+
+        `versions` limits it to measurements with exactly this software. The first call reads all that is known of the
+        device; later ones look it up in memory, and see what this object has changed but not what others have.
+        """
+        wanted = None if versions is None else canonical_json(dict(versions))
+        if (device, wanted) not in self._best:
+            self._best[device, wanted] = self.file.read(lambda c: _fastest(c, device, wanted), {})
+        return self._best[device, wanted].get(key)
+
+    def add(self, *measurements: Measurement) -> int:
+        """Keep these, all or none; how many are in the database now (those with a newer one there are not)."""
+        rows = [_row(m) for m in measurements]
+        self._best.clear()
+        return self.file.write(lambda c: sum(c.execute(_ADD, row).rowcount for row in rows)) if rows else 0
+
+    def all(self, *, device: str | None = None, key: str | None = None) -> tuple[Measurement, ...]:
+        """Every measurement, or those of a device and a key; by device and key, the fastest first."""
+        chosen = {"device": device, "key": key}
+        return self.file.read(lambda c: tuple(map(_measurement, c.execute(_ALL, chosen))), ())
+
+    def clear(self, *, device: str | None = None, key: str | None = None) -> int:
+        """Remove every measurement, or those of a device and a key; how many these were."""
+        self._best.clear()
+        chosen = {"device": device, "key": key}
+        if not self.file.read(lambda _: True, False):
+            return 0
+        return self.file.write(lambda c: c.execute(_CLEAR, chosen).rowcount)
+
+    def export(self, file: Path | str, *, device: str | None = None) -> int:
+        """Write every measurement, or those of a device, as JSON: the whole file or none. How many these were."""
+        measurements = self.all(device=device)
+        content = {"format": _FORMAT, "version": _FORMAT_VERSION}
+        _write(Path(file), readable_json({**content, "measurements": [record_of(m) for m in measurements]}))
+        return len(measurements)
+
+    def load(self, file: Path | str) -> tuple[int, int]:
+        """Add what `export` wrote, all or none: how many were read, and how many of these were kept.
+
+        Raises FieldError and ProfileError with the file's name and the place in it.
+        """
+        measurements = _read(Path(file))
+        return len(measurements), self.add(*measurements)
+
+
+# --- rows
+
+
+def _row(measurement: Measurement) -> dict[str, Any]:
+    record = record_of(measurement)
+    return {**record, "versions": canonical_json(record["versions"])}
+
+
+def _measurement(row: tuple[Any, ...]) -> Measurement:
+    record = dict(zip(FIELDS, row, strict=False))
+    try:
+        return measurement_of({**record, "versions": parse_json(record["versions"])})
+    except (ProfileError, ValueError) as error:
+        raise DamagedError(f"row of key {record['key']}: {error}") from None
+
+
+def _fastest(connection: sqlite3.Connection, device: str, versions: str | None) -> _Best:
+    rows = connection.execute(_BEST, {"device": device, "versions": versions})
+    return {measurement.key: measurement for measurement in map(_measurement, rows)}
+
+
+# --- files
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():
+        raise ProfileError(f"{path}: is not a file; name a file to write")
+    target = path.resolve()
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            staged = Path(folder) / target.name
+            staged.write_text(text, encoding="utf-8")
+            os.replace(staged, target)
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be written: {error.strerror or error}; name another file") from None
+
+
+def _read(path: Path) -> list[Measurement]:
+    try:
+        content = parse_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ProfileError(f"{path}: not a JSON file: {error}") from None
+    return [_imported(path, number, record) for number, record in enumerate(_records(path, content))]
+
+
+def _records(path: Path, content: object) -> Iterable[object]:
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise ProfileError(f'{path}: field format: must be "{_FORMAT}"; import what `eqfuse profile export` wrote')
+    if content.get("version") != _FORMAT_VERSION:
+        raise ProfileError(f"{path}: field version: must be {_FORMAT_VERSION}, not {content.get('version')!r}")
+    records = content.get("measurements")
+    if not isinstance(records, list):
+        raise ProfileError(f"{path}: field measurements: must be a list")
+    return records
+
+
+def _imported(path: Path, number: int, record: object) -> Measurement:
+    try:
+        return measurement_of(record)
+    except FieldError as error:
+        field_name = f"measurements[{number}]{'.' if error.name else ''}{error.name}"
+        raise ProfileError(f"{path}: field {field_name}: {error.problem}") from None

@@ -1,0 +1,158 @@
+"""What rewriting did to the numbers of an output: in bits, in units in the last place, and against float64.
+
+Elements count as identical when their bits are, so -0 is not +0; but any NaN is identical to any other, since no
+operator says which NaN it gives. A unit in the last place (ulp) is the step from one float to the next, as in Goldberg,
+"What every computer scientist should know about floating-point arithmetic" (1991); -0 and +0 are 0 ulp apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compare import distances, widened
+from .values import Value, leaves
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_PARTS = {"complex64": np.float32, "complex128": np.float64}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Distance of an output from its float64 counterpart: the largest, and the root mean square."""
+
+    largest: float = 0.0
+    rms: float = 0.0
+
+    def worst(self, other: Errors) -> Errors:
+        """Both taken together."""
+        return Errors(max(self.largest, other.largest), max(self.rms, other.rms))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How the numbers of an output changed: ``identical`` of its ``elements``, over every run, are the same bits.
+
+    ``max_ulp`` is the largest distance in units in the last place of the output's own type: None for types without such
+    units, infinite where only one side is infinite or not a number. ``original_error`` and ``result_error`` are None
+    where no float64 run was made: nothing differs, the output is no float of 32 bits or less, or none is possible.
+    Since float64 is slow, they need not cover every run.
+    """
+
+    elements: int = 0
+    identical: int = 0
+    max_ulp: float | None = None
+    original_error: Errors | None = None
+    result_error: Errors | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The part of the elements that is identical; None without elements."""
+        return self.identical / self.elements if self.elements else None
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether nothing differs."""
+        return self.identical == self.elements
+
+    def plus(self, other: Effect) -> Effect:
+        """Both taken together."""
+        return Effect(
+            self.elements + other.elements,
+            self.identical + other.identical,
+            _larger(self.max_ulp, other.max_ulp),
+            _worse(self.original_error, other.original_error),
+            _worse(self.result_error, other.result_error),
+        )
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return max(one, other) if one is not None and other is not None else one if other is None else other
+
+
+def _worse(one: Errors | None, other: Errors | None) -> Errors | None:
+    return one.worst(other) if one is not None and other is not None else one or other
+
+
+def effect(expected: Value, found: Value) -> Effect:
+    """Compare two values of any kind. Where their structure, shapes or types differ, nothing is identical."""
+    wanted, results = leaves(expected), leaves(found)
+    if len(wanted) != len(results) or not all(_alike(a, b) for a, b in zip(wanted, results, strict=True)):
+        return Effect(max(1, sum(leaf.size for leaf in wanted)))
+    total = Effect()
+    for one, other in zip(wanted, results, strict=True):
+        units = ulp_distances(one, other)
+        largest = None if units is None else float(units.max(initial=0.0))
+        total = total.plus(Effect(one.size, int(np.count_nonzero(identical(one, other))), largest))
+    return total
+
+
+def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    text = one.dtype.kind in "OUS" and other.dtype.kind in "OUS"
+    return one.shape == other.shape and (text or one.dtype == other.dtype)
+
+
+def identical(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which elements of two arrays of one shape and type have the same bits, or are both NaN."""
+    if one.dtype.kind in "OUSbiu":
+        return np.asarray(one == other)
+    if one.dtype.name in _PARTS:
+        return np.asarray(identical(_parts(one), _parts(other)).all(axis=-1))
+    nan = np.isnan(one.astype(np.float64)) & np.isnan(other.astype(np.float64))
+    return np.asarray((_bits(one) == _bits(other)) | nan)
+
+
+def ulp_distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64] | None:
+    """How many steps from float to float lie between the elements of two arrays of one shape and type.
+
+    0 for equal numbers and for two NaNs, infinite where only one side is infinite or NaN or where infinities have other
+    signs. Complex numbers give one distance for each part. None for all but IEEE-like floats of 16 bits or more.
+    """
+    if one.dtype.name in _PARTS:
+        return ulp_distances(_parts(one), _parts(other))
+    if one.dtype.name not in _FLOATS:
+        return None
+    left, right = _ordinals(one), _ordinals(other)
+    # The distance of two 64-bit ordinals needs all 64 bits: unsigned subtraction wraps around to just that.
+    steps = np.maximum(left, right).astype(np.uint64) - np.minimum(left, right).astype(np.uint64)
+    wide = one.astype(np.float64), other.astype(np.float64)
+    unequal = (wide[0] != wide[1]) & ~(np.isnan(wide[0]) & np.isnan(wide[1]))
+    strange = ~(np.isfinite(wide[0]) & np.isfinite(wide[1]))
+    return np.asarray(np.where(unequal, np.where(strange, np.inf, steps.astype(np.float64)), 0.0))
+
+
+def _ordinals(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Integers in the order of the floats, with a step of 1 from each float to the next; both zeros are 0."""
+    bits = _bits(array)
+    magnitude = (bits & bits.dtype.type(np.iinfo(bits.dtype).max >> 1)).astype(np.int64)
+    negative = bits > bits.dtype.type(np.iinfo(bits.dtype).max >> 1)
+    return np.asarray(np.where(negative, -magnitude, magnitude))
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    # A copy: views need contiguous memory, and scalars have none of their own.
+    return np.array(array, order="C").view(f"u{array.dtype.itemsize}")
+
+
+def _parts(array: NDArray[Any]) -> NDArray[Any]:
+    """Real and imaginary parts along a new last axis."""
+    return np.stack([array.real, array.imag], axis=-1)
+
+
+def errors(exact: Value, found: Value) -> Errors | None:
+    """Distance of a value from its float64 counterpart; None where they cannot be subtracted."""
+    truths, values = leaves(exact), leaves(found)
+    if [leaf.shape for leaf in truths] != [leaf.shape for leaf in values]:
+        return None
+    total = Errors()
+    for truth, value in zip(truths, values, strict=True):
+        if truth.dtype.kind in "OUS" or value.dtype.kind in "OUS":
+            return None
+        distance = distances(widened(truth), widened(value))
+        if distance.size:
+            total = total.worst(Errors(float(distance.max()), math.sqrt(float(np.mean(np.square(distance))))))
+    return total

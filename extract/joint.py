@@ -1,0 +1,141 @@
+"""Rewriting and fusing together: extraction with fusion-aware prices, in turn with partition.
+
+DNNFusion and AGO rewrite first, or not at all, and then fuse. Here each partition says what every operator costs inside
+its kernel; extraction runs again with these prices (costmodels/fused.py), what it chooses is partitioned again, and so
+on until nothing improves. The cheapest graph and partition seen are kept, so the result is at most the price of
+rewriting and fusing in sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from ..costmodels.device import Device
+from ..costmodels.fused import ArithmeticCost, FusedCost, Key, key
+from ..costmodels.model import CostModel, RooflineCost
+from .partition.graph import OperatorGraph
+from .partition.kernels import KernelModel, Measured
+from .partition.partition import Partition, unfused
+from .partition.search import Search, search
+
+_ROUNDS = 6
+_ENOUGH = 1e-4
+"""A round that saves a smaller part than this is the last."""
+
+Chosen = TypeVar("Chosen")
+"""Whatever the caller makes of an extraction: a model, say."""
+
+
+@dataclass(frozen=True)
+class Extracted(Generic[Chosen]):
+    """What one extraction chose, and its graph of operators."""
+
+    chosen: Chosen
+    graph: OperatorGraph
+
+
+@dataclass(frozen=True)
+class JointPrices:
+    """Seconds on the device: of the original, of rewriting only, of fusing only, of one after the other, of both
+    together.
+
+    `bound` is proven: no graph that the rules reach, however partitioned, costs less under the model of kernels.
+    """
+
+    original: float
+    rewritten: float
+    fused: float
+    sequence: float
+    joint: float
+    bound: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Joint(Generic[Chosen]):
+    """The cheapest graph and partition found."""
+
+    chosen: Chosen
+    search: Search
+    prices: JointPrices
+    model: KernelModel
+
+
+@dataclass
+class _State(Generic[Chosen]):
+    device: Device
+    measured: Callable[[OperatorGraph], Measured | None]
+    best: tuple[Extracted[Chosen], Search, KernelModel] | None = None
+    seen: list[float] = field(default_factory=list)
+
+    def consider(self, found: Extracted[Chosen]) -> Search:
+        """Partition a graph, quickly, and keep it if it is the cheapest so far."""
+        model = KernelModel(found.graph, self.device, self.measured(found.graph))
+        result = search(found.graph, model, time_limit=0)
+        if self.best is None or result.price < self.best[1].price:
+            self.best = found, result, model
+        self.seen.append(result.price)
+        return result
+
+
+def joint(
+    original: Extracted[Chosen],
+    extract: Callable[[CostModel], Extracted[Chosen]],
+    lower_bound: Callable[[CostModel], float],
+    device: Device,
+    time_limit: float,
+    measured: Callable[[OperatorGraph], Measured | None] = lambda graph: None,
+) -> Joint[Chosen]:
+    """Alternate extraction and partition.
+
+    `extract` chooses a graph by a cost model, `lower_bound` proves what none can be below by one; `time_limit` is for
+    the windows; `measured` gives what the profile database knows of the kernels of a graph.
+    """
+    state: _State[Chosen] = _State(device, measured)
+    fused = state.consider(original)
+    alone = unfused_price(original.graph, device)
+    first = extract(RooflineCost(device))
+    sequence = state.consider(first)
+    observed: dict[Key, float] = {}
+    for _ in range(_ROUNDS):
+        before = state.best[1].price if state.best else 0.0
+        state.consider(extract(FusedCost(device, observed)))
+        assert state.best is not None
+        if observed and state.best[1].price > before * (1 - _ENOUGH):
+            break
+        observed = observations(state.best[1].partition, state.best[2])
+    chosen, found, model = state.best  # type: ignore[misc]
+    final = search(chosen.graph, model, time_limit) if time_limit > 0 else found
+    prices = JointPrices(
+        original=alone,
+        rewritten=unfused_price(first.graph, device),
+        fused=fused.price,
+        sequence=sequence.price,
+        joint=final.price,
+        bound=min(final.price, lower_bound(ArithmeticCost(device)) + device.launch_overhead),
+        rounds=len(state.seen) - 2,
+    )
+    return Joint(chosen.chosen, replace(final, baselines=found.baselines), prices, model)
+
+
+def unfused_price(graph: OperatorGraph, device: Device) -> float:
+    """Seconds with a kernel for every operator."""
+    return KernelModel(graph, device).partition(unfused(graph))
+
+
+def observations(partition: Partition, model: KernelModel) -> dict[Key, float]:
+    """What operators cost in the kernels of a partition, by their `key`; the mean where several have the same."""
+    graph = partition.graph
+    found: dict[Key, list[float]] = {}
+    for operator, share in zip(graph.operators, model.shares(partition), strict=True):
+        types = tuple(None if v is None else graph.values[v].type for v in operator.inputs)
+        output = graph.values[operator.outputs[0]].type if operator.outputs else None
+        found.setdefault(key(operator.op, operator.attributes, types, output), []).append(share)
+    return {name: _mean(shares) for name, shares in found.items()}
+
+
+def _mean(shares: Iterable[float]) -> float:
+    values = list(shares)
+    return sum(values) / len(values)

@@ -1,0 +1,96 @@
+"""Groups of an operator graph that grow by merging, and never into a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .graph import OperatorGraph
+from .partition import Partition
+
+
+class Contraction:
+    """A graph whose operators are merged step by step into groups.
+
+    Invariants: the quotient graph (of groups) is acyclic, and `_position` numbers the groups in a topological order of
+    it. A merge looks only at the groups between the two in that order, so it costs little where they are near.
+    """
+
+    def __init__(self, graph: OperatorGraph, members: Sequence[tuple[int, ...]] | None = None) -> None:
+        """`members`: groups to start from, in an order in which they can run; else each operator by itself."""
+        self.graph = graph
+        singles = [(index,) for index in range(len(graph))]
+        self._members: list[tuple[int, ...]] = list(singles if members is None else members)
+        owner = {member: label for label, group in enumerate(self._members) for member in group}
+        self._group = [owner[index] for index in range(len(graph))]
+        self._position = list(range(len(self._members)))
+        self._order: list[int | None] = list(range(len(self._members)))
+
+    @classmethod
+    def of(cls, partition: Partition) -> Contraction:
+        """The groups of a partition, labelled by their numbers."""
+        return cls(partition.graph, partition.members)
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Per operator, the label of its group."""
+        return tuple(self._group)
+
+    def group(self, operator: int) -> int:
+        """The label of an operator's group."""
+        return self._group[operator]
+
+    def members(self, group: int) -> tuple[int, ...]:
+        """The operators of a group, ascending."""
+        return self._members[group]
+
+    def can_merge(self, first: int, second: int) -> bool:
+        """Whether no path leads from one group to the other through a third: merging them would make a cycle."""
+        return self._between(*self._sorted(first, second)) is not None
+
+    def merge(self, first: int, second: int) -> int:
+        """Make one group of two, and give its label, `first`. Raises ValueError where that would make a cycle."""
+        low, high = self._sorted(first, second)
+        later = self._between(low, high)
+        if later is None:
+            raise ValueError(f"a third group lies between {first} and {second}")
+        self._reorder(low, high, first, later)
+        for member in self._members[second]:
+            self._group[member] = first
+        self._members[first] = tuple(sorted(self._members[first] + self._members[second]))
+        self._members[second] = ()
+        return first
+
+    def _sorted(self, first: int, second: int) -> tuple[int, int]:
+        return (first, second) if self._position[first] <= self._position[second] else (second, first)
+
+    def _successors(self, group: int) -> Iterator[int]:
+        for member in self._members[group]:
+            for user in self.graph.successors[member]:
+                if self._group[user] != group:
+                    yield self._group[user]
+
+    def _between(self, low: int, high: int) -> set[int] | None:
+        """The groups that `low` reaches and that come before `high`; None where one of them reaches `high`."""
+        limit = self._position[high]
+        found: set[int] = set()
+        stack = [low]
+        while stack:
+            group = stack.pop()
+            for user in self._successors(group):
+                if user == high and group != low:
+                    return None
+                if user not in found and self._position[user] < limit:
+                    found.add(user)
+                    stack.append(user)
+        return found
+
+    def _reorder(self, low: int, high: int, merged: int, later: set[int]) -> None:
+        """First what `low` does not reach, then the merged group, then what it does."""
+        start, end = self._position[low], self._position[high] + 1
+        window = [g for g in self._order[start:end] if g is not None and g not in (low, high)]
+        order: list[int | None] = [g for g in window if g not in later]
+        order += [merged, *(g for g in window if g in later)]
+        self._order[start:end] = order + [None] * (end - start - len(order))
+        for offset, group in enumerate(order):
+            if group is not None:
+                self._position[group] = start + offset

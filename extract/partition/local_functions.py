@@ -1,0 +1,211 @@
+"""Groups as ONNX local functions: ``Model, Partition -> Model``, and back.
+
+Each group of several nodes becomes a function, and one call of it. Its body is the nodes as they were, names and
+metadata included, so that inlining gives back the graph that was cut; hence equal groups have functions of their own,
+told by the same digest in their metadata. What a group reads from outside are the inputs of its function, constants
+among them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from ...engine.model import ONNX_DOMAINS, Model, ModelError, first_line
+from ...engine.nodes import has_body, outer_values
+from ..cycles import strongly_connected
+from .annotate import GROUP_KEY, annotate, partitioned_nodes
+from .canonical_key import subgraph_key
+from .partition import Partition, PartitionError
+
+DOMAIN = "eqfuse.subgraph"
+DIGEST_KEY = "eqfuse.subgraph"
+"""On functions: the canonical key of the sub-graph (canonical_key.py)."""
+
+_IR_VERSION = 8
+"""The first ONNX IR version that has local functions."""
+_NAMED_OPERATORS = 4
+
+
+def as_functions(model: Model, partition: Partition) -> Model:
+    """A new model in which each group of two or more nodes is one call of a function of the domain `DOMAIN`.
+
+    Nodes keep their numbers of groups (annotate.py), and calls carry them too. Of a model below ONNX IR version 8,
+    which has no functions, the version becomes 8. A group stays as it is where nobody reads what it makes; it becomes
+    several functions where a single one could not run: where a shape is known by inference, the operator graph has no
+    edge for it, but the nodes that compute it are still there and may lie in other groups.
+
+    Raises PartitionError where the partition is of another model, or a group of several holds a node with a body.
+    """
+    made = Model(model.ir.clone(), model.path)
+    annotate(made, partition)
+    nodes = partitioned_nodes(made, partition)
+    _raise_ir_version(made)
+    for piece in _pieces(made.graph, nodes, partition):
+        if len(piece) > 1:
+            number, digest = partition.group[piece[0]], subgraph_key(partition.graph, piece)
+            _replace(made, [nodes[index] for index in piece], number, digest)
+    made.graph.sort()
+    return made
+
+
+def inlined(model: Model) -> Model:
+    """The model with the functions of `as_functions` put back where they are called; itself where it has none.
+
+    The nodes of a function then follow each other, whatever their order was before. Raises ModelError where a function
+    was edited so that it cannot be put back.
+    """
+    if not any(function.domain == DOMAIN for function in model.ir.functions.values()):
+        return model
+    copy = model.ir.clone()
+    try:
+        InlinePass(lambda function: function.domain == DOMAIN)(copy)
+    except (ir.passes.PassError, ir.passes.InvariantError, ValueError) as error:
+        raise ModelError(f"{model.label}: functions of {DOMAIN} cannot be inlined: {first_line(error)}") from error
+    copy.opset_imports.pop(DOMAIN, None)
+    return Model(copy, model.path)
+
+
+def _raise_ir_version(model: Model) -> None:
+    if model.ir.ir_version < 4:  # initializers had to be inputs; from 4 on that would let a caller replace them
+        real = [i for i in model.graph.inputs if i.name not in model.graph.initializers]
+        model.graph.inputs[:] = real
+    model.ir.ir_version = max(model.ir.ir_version, _IR_VERSION)
+
+
+# --- groups that can run
+
+
+def _pieces(graph: ir.Graph, nodes: Sequence[ir.Node], partition: Partition) -> list[tuple[int, ...]]:
+    """The groups, as nodes by their indices, those on cycles cut until there are none.
+
+    Cycles need an edge that the operator graph does not have. Such edges within a strongly connected component of
+    groups raise the level of what comes after them, and a group on a cycle is cut into its levels. No cycle is left:
+    levels never go down along an edge, so on one they would be equal, and all its edges be of the operator graph.
+    """
+    sources = _sources(graph, nodes)
+    component = _components(sources, partition)
+    sizes = Counter(component)
+    levels = _levels(sources, component, partition)
+    pieces: dict[tuple[int, int], list[int]] = {}
+    for index, number in enumerate(partition.group):
+        level = levels[index] if sizes[component[number]] > 1 else 0
+        pieces.setdefault((number, level), []).append(index)
+    return [tuple(piece) for piece in pieces.values()]
+
+
+def _sources(graph: ir.Graph, nodes: Sequence[ir.Node]) -> list[set[int]]:
+    """Per node, those whose outputs it reads."""
+    maker = {value: index for index, node in enumerate(nodes) for value in node.outputs}
+    return [{maker[value] for value in _read(node, graph) if value in maker} for node in nodes]
+
+
+def _components(sources: Sequence[set[int]], partition: Partition) -> list[int]:
+    """Per group, the number of its strongly connected component."""
+    readers: dict[int, set[int]] = {number: set() for number in range(partition.count)}
+    for index, found in enumerate(sources):
+        for source in found:
+            readers[partition.group[source]].add(partition.group[index])
+    component = [0] * partition.count
+    for place, members in enumerate(strongly_connected(readers)):
+        for number in members:
+            component[number] = place
+    return component
+
+
+def _levels(sources: Sequence[set[int]], component: Sequence[int], partition: Partition) -> list[int]:
+    """Per node, how many edges that the operator graph does not have lie before it, within components."""
+    group = partition.group
+    levels: list[int] = []
+    for index, found in enumerate(sources):
+        hidden = found.difference(partition.graph.predecessors[index])
+        rising = {s for s in hidden if group[s] != group[index] and component[group[s]] == component[group[index]]}
+        levels.append(max((levels[source] + (source in rising) for source in found), default=0))
+    return levels
+
+
+def _read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
+    outer = outer_values(node, graph) if has_body(node) else ()
+    return [value for value in (*node.inputs, *outer) if value is not None]
+
+
+# --- one function
+
+
+@dataclass(frozen=True)
+class _Interface:
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+
+
+def _interface(nodes: Sequence[ir.Node]) -> _Interface:
+    """What nodes read from outside, each value once, and what others read of theirs."""
+    inside = set(nodes)
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    made = [value for node in nodes for value in node.outputs]
+    return _Interface(
+        tuple(value for value in read if value.producer() not in inside),
+        tuple(v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())),
+    )
+
+
+def _replace(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None) -> None:
+    """Put a call in place of nodes of the main graph."""
+    _require_no_body(nodes, number)
+    interface = _interface(nodes)
+    if not interface.outputs:
+        return
+    function = _function(model, nodes, interface, _name(model, nodes, number))
+    if digest is not None:
+        function.metadata_props[DIGEST_KEY] = digest
+    model.ir.functions[function.identifier()] = function
+    model.ir.opset_imports.setdefault(DOMAIN, 1)
+    call = ir.Node(
+        DOMAIN,
+        function.name,
+        interface.inputs,
+        outputs=[_copy(value) for value in interface.outputs],
+        name=function.name,
+        metadata_props={GROUP_KEY: str(number)},
+    )
+    model.graph.insert_after(nodes[-1], call)
+    ir.convenience.replace_all_uses_with(interface.outputs, call.outputs, replace_graph_outputs=True)
+    model.graph.remove(nodes, safe=True)
+
+
+def _require_no_body(nodes: Sequence[ir.Node], number: int) -> None:
+    for node in nodes:
+        if has_body(node):
+            raise PartitionError(
+                f"group {number}: node {node.name or node.op_type!r} runs a body, so it must be a group of its own"
+            )
+
+
+def _function(model: Model, nodes: Sequence[ir.Node], interface: _Interface, name: str) -> ir.Function:
+    imports = model.ir.opset_imports
+    domains = {node.domain for node in nodes}
+    versions = {d: model.opset if d in ONNX_DOMAINS else imports[d] for d in sorted(domains)}
+    view = ir.GraphView(interface.inputs, interface.outputs, nodes=nodes, opset_imports=versions, name=name)
+    body = view.clone()
+    for value in body.inputs:
+        value.const_value = None
+    return ir.Function(DOMAIN, name, graph=body, attributes=())
+
+
+def _name(model: Model, nodes: Sequence[ir.Node], number: int) -> str:
+    """``group_12_Conv_Sigmoid_Mul``: the operators in order, of many the first few."""
+    operators = [node.op_type for node in nodes]
+    more = len(operators) - _NAMED_OPERATORS
+    name = "_".join((f"group_{number}", *operators[:_NAMED_OPERATORS], *([f"and_{more}_more"] if more > 0 else ())))
+    taken = {function.name for function in model.ir.functions.values() if function.domain == DOMAIN}
+    return next(n for n in (name, *(f"{name}_{copy}" for copy in range(2, len(taken) + 3))) if n not in taken)
+
+
+def _copy(value: ir.Value) -> ir.Value:
+    made = ir.Value(name=value.name, shape=value.shape, type=value.type, doc_string=value.doc_string)
+    made.metadata_props.update(value.metadata_props)
+    return made

@@ -1,0 +1,107 @@
+"""The cheapest partition that can be found for one graph, and the partitions by which it is measured.
+
+The candidates are the baselines (FuseOps, DNNFusion's plan, AGO's clusters) and the fused kernels of the whole graph
+(kernels.py). Each is made coarser while that is cheaper: two groups of which one reads from the other become one where
+the sum of their weights (AGO, Eq. 1) stays below the threshold and no third group lies between. The cheapest is cut
+again, window by window, with proofs (windows.py), and made coarser once more. So the result is never dearer than any of
+the baselines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .clustering import THRESHOLD, cluster
+from .contraction import Contraction
+from .fuse_ops import fuse_ops
+from .fusion_plan import fusion_plan
+from .graph import OperatorGraph
+from .kernels import KernelModel, Members
+from .partition import Partition, partition_of, unfused
+from .weights import weights
+from .windows import Improvement, Limits, improve
+
+Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
+METHODS: tuple[Method, ...] = ("joint", "ago", "dnnfusion", "fuseops", "none")
+
+_WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
+
+
+@dataclass(frozen=True)
+class Search:
+    """A partition, its price in seconds, those of the baselines, and what the windows proved.
+
+    `bound` is proven too: no partition of this graph costs less under the model of kernels.
+    """
+
+    partition: Partition
+    price: float
+    baselines: Mapping[str, float]
+    improvement: Improvement | None
+    bound: float
+
+
+def partition_by(method: Method, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0) -> Partition:
+    """The partition of `graph` by one method; `time_limit` is for the windows of ``joint``."""
+    return search(graph, model, time_limit).partition if method == "joint" else _BASELINES[method](graph, model)
+
+
+def search(graph: OperatorGraph, model: KernelModel, time_limit: float) -> Search:
+    """The cheapest partition found; with a `time_limit` of 0 no windows are solved."""
+    limit = _Limit(weights(graph))
+    baselines = {name: method(graph, model) for name, method in _BASELINES.items()}
+    starts = (_kernels(graph, model), *baselines.values())
+    best, improvement = min((coarser(start, model, limit) for start in starts), key=model.partition), None
+    if time_limit > 0:
+        improvement = improve(best, model.group, limit, time_limit, _WINDOW)
+        best = min(best, coarser(improvement.partition, model, limit), key=model.partition)
+    prices = {name: model.partition(partition) for name, partition in baselines.items()}
+    return Search(replace(best, method="joint"), model.partition(best), prices, improvement, model.bound())
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Whether operators may be one group: AGO's threshold of weight, which keeps it possible to tune."""
+
+    weights: tuple[float, ...]
+
+    def __call__(self, members: Members) -> bool:
+        return len(members) == 1 or sum(self.weights[m] for m in members) < THRESHOLD
+
+
+def coarser(partition: Partition, model: KernelModel, allowed: Callable[[Members], bool]) -> Partition:
+    """Merge groups that read from each other, those that share the most bytes first, as long as that is cheaper."""
+    graph = partition.graph
+    groups = Contraction.of(partition)
+    edges = [(-graph.output_bytes(p), p, m) for m in range(len(graph)) for p in graph.predecessors[m]]
+    for _, source, reader in sorted(edges):
+        first, second = groups.group(source), groups.group(reader)
+        if first == second:
+            continue
+        one, other = groups.members(first), groups.members(second)
+        joined = tuple(sorted(one + other))
+        if not allowed(joined) or not groups.can_merge(first, second):
+            continue
+        if model.group(joined) < model.group(one) + model.group(other):
+            groups.merge(first, second)
+    return partition_of(graph, groups.labels, partition.method)
+
+
+def _kernels(graph: OperatorGraph, model: KernelModel) -> Partition:
+    """Each fused kernel of the whole graph a group."""
+    labels = {m: number for number, kernel in enumerate(model.kernels(tuple(range(len(graph))))) for m in kernel}
+    return partition_of(graph, [labels[m] for m in range(len(graph))], "kernels")
+
+
+def _plan(graph: OperatorGraph, model: KernelModel) -> Partition:
+    return fusion_plan(graph, model.device, model.kernel_with_launch)
+
+
+_BASELINES: dict[str, Callable[[OperatorGraph, KernelModel], Partition]] = {
+    "none": lambda graph, model: unfused(graph),
+    "fuseops": lambda graph, model: fuse_ops(graph),
+    "dnnfusion": _plan,
+    "ago": lambda graph, model: cluster(graph),
+}

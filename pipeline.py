@@ -1,0 +1,169 @@
+"""The steps from a model to what was chosen for it: ``Model -> EGraph -> Selection -> Model``, each timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from .costmodels.device import load_device
+from .costmodels.model import CostModel, cost_model
+from .engine.canary import check_constants
+from .engine.custom import named_operators
+from .engine.decode import decode
+from .engine.egraph import EGraph, Selection
+from .engine.encode import Encoding, encode
+from .engine.inference import Knowledge, infer
+from .engine.messages import Precision, RuleSelection
+from .engine.model import Model, check_destination, external_name, read, reads
+from .engine.opset import raise_opset
+from .engine.plan import Origins, origins
+from .engine.saturate import Budget, saturate
+from .engine.shapes import override_shapes
+from .engine.worker import Worker
+from .errors import UsageError
+from .extract.select import Pricing, select
+
+Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
+"""How the result is cut into sub-graphs: see extract/partition/search.py."""
+
+GROWTH = 1.01
+"""How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
+_ATTEMPTS = 5
+
+@dataclass(frozen=True)
+class Options:
+    """How to optimise. The command line's options are these fields."""
+
+    cost: Literal["flops", "roofline"] = "roofline"
+    device: str = "host"
+    precision: Precision = "real"
+    rules: tuple[Path, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    time_limit: float = 30.0
+    node_limit: int = 50_000
+    iterations: int = 200
+    extraction: Literal["exact", "greedy"] = "exact"
+    extraction_limit: float = 10.0
+    opset: int | None = None
+    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    verify: bool = True
+    atol: float | None = None
+    rtol: float | None = None
+    seed: int = 0
+    partition: Method = "none"
+    as_functions: bool = False
+    certify: bool = False
+
+    @property
+    def selection(self) -> RuleSelection:
+        """Which rules to use."""
+        return RuleSelection(self.rules, self.precision, self.only, self.skip)
+
+    @property
+    def cost_model(self) -> CostModel:
+        """What extraction minimises."""
+        return cost_model(self.cost, load_device(self.device))
+
+    @property
+    def budget(self) -> Budget:
+        """How far to saturate."""
+        return Budget(self.node_limit, self.time_limit, self.iterations)
+
+
+Observer = Callable[[str, str], None]
+"""Called with the phase and a line of detail."""
+
+
+class Clock:
+    """Wall-clock seconds of each phase, and whoever wants to hear of them."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self.phases: dict[str, float] = {}
+        self.observer = observer
+        self._inner = 0.0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what happens inside, without the phases inside of it; of a phase that comes again, in all."""
+        self.tell(name, "")
+        started, outer, self._inner = time.perf_counter(), self._inner, 0.0
+        yield
+        taken = time.perf_counter() - started
+        self.phases[name] = self.phases.get(name, 0.0) + taken - self._inner
+        self._inner = outer + taken
+
+    def tell(self, phase: str, detail: str) -> None:
+        """Say how a phase is going."""
+        if self.observer:
+            self.observer(phase, detail)
+
+
+@dataclass(frozen=True)
+class Saturated:
+    """A model, what is known of it, and the e-graph of all that the rules prove equal to it."""
+
+    model: Model
+    knowledge: Knowledge
+    encoding: Encoding
+    egraph: EGraph
+    origin: Origins
+
+    def select(self, pricing: Pricing, options: Options) -> Selection:
+        """The cheapest choice from the e-graph."""
+        return select(
+            self.egraph, self.encoding, self.origin, self.model.opset, pricing,
+            time_limit=options.extraction_limit, method=options.extraction,
+        )  # fmt: skip
+
+
+def saturated(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:
+    """Read a model and apply the rules until nothing changes, or a budget is hit.
+
+    `output` is where the result will go: that it can go there is found out first.
+    """
+    with clock.phase("read"):
+        model = _read(source, output, options)
+    with clock.phase("infer"):
+        knowledge = infer(model)
+    with clock.phase("encode"):
+        encoding = encode(model, knowledge, named_operators(options.selection.paths))
+    with clock.phase("saturate"):
+        egraph = saturate(
+            encoding,
+            worker,
+            options.budget,
+            progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
+        )
+        check_constants(model, knowledge, encoding, egraph, options.selection, options.budget)
+    return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph))
+
+
+def _read(source: Any, output: Path | None, options: Options) -> Model:
+    model = read(source)
+    if output is not None:
+        check_destination(output)
+        if model.path is not None and output.exists() and output.samefile(model.path):
+            raise UsageError(f"{output}: is the input itself; name another file to write")
+        if reads(model, output.with_name(external_name(output))):
+            name = external_name(output)
+            raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
+    return raise_opset(override_shapes(model, options.input_shapes), options.opset)
+
+
+def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> tuple[Model, Selection]:
+    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
+    allowed = GROWTH * known.model.file_bytes
+    for attempt in range(_ATTEMPTS):
+        with clock.phase("extract"):
+            selection = known.select(pricing, options)
+        with clock.phase("decode"):
+            result = decode(known.model, known.knowledge, known.encoding, known.egraph, selection)
+        if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
+            break
+        pricing = pricing.stricter()
+    return replace(result, path=None), selection

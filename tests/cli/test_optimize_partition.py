@@ -1,0 +1,112 @@
+"""``eqfuse optimize --partition``: what it prints and writes, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from eqfuse.api import optimize
+from eqfuse.cli import main
+from eqfuse.costmodels.measurement import Measurement
+from eqfuse.costmodels.profile import ProfileDatabase
+from eqfuse.extract.partition.canonical_key import subgraph_key
+
+ROOT = Path(__file__).parents[2]
+METHODS = ("joint", "ago", "dnnfusion", "fuseops")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    runpy.run_path(str(ROOT / "examples/rules/models.py"))["main"](folder)
+    return folder / "swish.onnx"
+
+
+def optimized(model: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    code = main(["optimize", str(model), "-o", str(folder / "out.onnx"), "--json", *options])
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert code == 0
+    return printed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_are_written_into_the_model(
+    method: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = optimized(model, tmp_path, "--partition", method, "--certify", capsys=capsys)["partition"]
+    written = onnx.load(tmp_path / "out.onnx")
+    groups = [p.value for n in written.graph.node for p in n.metadata_props if p.key == "eqfuse.group"]
+    assert len(groups) == printed["operators"]
+    assert {int(g) for g in groups} == set(range(int(printed["subgraphs"])))
+    assert printed["method"] == method
+    assert printed["certificate"]["groups"] == printed["subgraphs"]
+
+
+def test_joint_is_at_most_rewriting_and_fusing_in_sequence(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = optimized(model, tmp_path, "--partition", "joint", capsys=capsys)["partition"]["prices"]
+    assert prices["bound"] <= prices["joint"] <= min(prices["sequence"], prices["fused"])
+    assert prices["sequence"] <= prices["rewritten"]
+    assert prices["fused"] <= prices["original"]
+
+
+def test_sub_graphs_as_functions_run_and_compute_the_same(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    optimized(model, tmp_path, "--partition", "joint", "--as-functions", capsys=capsys)
+    written = onnx.load(tmp_path / "out.onnx")
+    assert written.functions
+    x = np.random.default_rng(1).standard_normal((16, 64), np.float32)
+    results = [
+        onnxruntime.InferenceSession(p, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for p in (model, tmp_path / "out.onnx")
+    ]
+    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-5)
+
+
+def test_the_tables_say_what_fusing_did(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", str(model), "-o", str(tmp_path / "out.onnx"), "--partition", "joint", "--certify"]) == 0
+    printed = capsys.readouterr().out
+    for text in ("partition: joint", "fused kernels", "checked by z3", "no graph of the rules"):
+        assert text in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--as-functions",), "--as-functions is about sub-graphs; say how to cut by --partition"),
+        (("--certify",), "--certify is about sub-graphs; say how to cut by --partition"),
+        (("--partition", "joint", "--cost", "flops"), "--partition joint minimises time; it cannot be had with --cost"),
+    ],
+)
+def test_options_that_say_nothing_together(
+    options: tuple[str, ...], message: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["optimize", str(model), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_kernel_that_was_measured_slow_is_not_made_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fused = fused_kernels(model)
+    assert fused
+    ProfileDatabase.open().add(*(Measurement(key, "host", 1.0, 0.0, 1, {"eqfuse": "test"}) for key in fused))
+    assert fused.isdisjoint(fused_kernels(model))
+
+
+def fused_kernels(model: Path) -> set[str]:
+    """The keys of the kernels of several operators."""
+    found = optimize(model, partition="joint", verify=False).partition
+    assert found is not None
+    keys = {subgraph_key(found.partition.graph, kernel) for kernel in found.kernels if len(kernel) > 1}
+    return {key for key in keys if key is not None}

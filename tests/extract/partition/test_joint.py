@@ -1,0 +1,101 @@
+"""Rewriting and fusing together: prices that add up, and a result that is never dearer than one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.device import Device, load_device
+from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
+from eqfuse.costmodels.model import CostModel
+from eqfuse.extract.joint import Extracted, joint, observations
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.extract.partition.kernels import KernelModel
+from eqfuse.extract.partition.partition import partition_of, unfused
+from eqfuse.extract.partition.search import METHODS, Method, coarser, partition_by, search
+
+from .graphs import operator_graphs
+
+HOST = load_device("host")
+DEVICES = [load_device(p.stem) for p in sorted((Path(__file__).parents[3] / "costmodels/devices").glob("*.toml"))]
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs())
+def test_shares_add_up_to_the_price(graph: OperatorGraph) -> None:
+    model = KernelModel(graph, HOST)
+    partition = partition_by("ago", graph, model)
+    assert sum(model.shares(partition)) == pytest.approx(model.partition(partition))
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs(), st.sampled_from(DEVICES))
+def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: OperatorGraph, device: Device) -> None:
+    model = KernelModel(graph, device)
+    found = search(graph, model, time_limit=0.5)
+    assert found.bound <= found.price * (1 + 1e-9)
+    assert all(found.price <= price * (1 + 1e-9) for price in found.baselines.values())
+    assert found.price == pytest.approx(model.partition(found.partition))
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs(), st.sampled_from(METHODS))
+def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: Method) -> None:
+    partition = partition_by(method, graph, KernelModel(graph, HOST), time_limit=0.5)
+    assert partition_of(graph, partition.group, method).count == partition.count
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs())
+def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
+    model = KernelModel(graph, HOST)
+    start = unfused(graph)
+    assert model.partition(coarser(start, model, lambda members: True)) <= model.partition(start)
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs())
+def test_observed_prices_sum_up_to_the_price_of_the_partition(graph: OperatorGraph) -> None:
+    model = KernelModel(graph, HOST)
+    partition = partition_by("dnnfusion", graph, model)
+    cost = FusedCost(HOST, observations(partition, model))
+    assert priced(graph, cost) == pytest.approx(model.partition(partition), rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs())
+def test_arithmetic_alone_is_below_every_partition(graph: OperatorGraph) -> None:
+    model = KernelModel(graph, HOST)
+    assert priced(graph, ArithmeticCost(HOST)) <= model.partition(partition_by("ago", graph, model))
+
+
+def priced(graph: OperatorGraph, cost: CostModel) -> float:
+    """The sum of the prices of all operators, none of them constant."""
+    total = 0.0
+    for operator in graph.operators:
+        types = tuple(None if v is None else graph.values[v].type for v in operator.inputs)
+        output = graph.values[operator.outputs[0]].type
+        total += cost.price(operator.op, operator.attributes, types, output, constant=(False,) * len(types))
+    return total
+
+
+@settings(max_examples=15, deadline=None)
+@given(operator_graphs(), operator_graphs())
+def test_the_cheaper_of_two_graphs_is_kept(first: OperatorGraph, second: OperatorGraph) -> None:
+    """An extraction that cannot do better than the original: then the original is what comes out."""
+    answers = {"roofline": second, "fused": second}
+    found = joint(
+        Extracted("original", first),
+        lambda cost: Extracted("rewritten", answers[cost.name]),
+        lambda cost: 0.0,
+        HOST,
+        time_limit=0,
+    )
+    prices = found.prices
+    assert prices.joint == min(prices.fused, prices.sequence)
+    assert found.chosen == ("original" if prices.fused <= prices.sequence else "rewritten")
+    assert prices.bound <= prices.joint
+

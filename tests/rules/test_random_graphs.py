@@ -1,0 +1,71 @@
+"""Random graphs stay what they are under the whole catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from eqfuse.engine.canary import conflict
+from eqfuse.engine.messages import RuleSelection
+
+from .random_graphs.builder import Graph
+from .random_graphs.class_values import Evaluation, saturated
+from .random_graphs.generate import graphs, random_graph
+from .random_graphs.rounding import compare
+
+_DEEP = 300
+"""Graphs of the deep profile; their seeds are the numbers below it."""
+_UNSOUND = """\
+; a + b = a - b
+; @property strength
+; @sound real
+; @requires none
+; @source derived
+; @example (Add a b) => (Sub a b)
+(rewrite (Add a b) (Sub a b) :ruleset explore :name "unsound")
+"""
+
+
+def check(graph: Graph) -> None:
+    """Every e-class has one value, the canary is quiet, and the chosen graph computes what the original does."""
+    found = saturated(graph)
+    disagreements = [str(d) for d in Evaluation(found).disagreements()]
+    assert not disagreements, "\n".join(disagreements)
+    assert conflict(found.model, found.knowledge, found.egraph) is None
+    verdict = compare(graph, found.cheapest())
+    assert not verdict.differences, "\n".join(verdict.differences)
+
+
+# Shrinking would take minutes: what fails is cut down by hand.
+@settings(
+    max_examples=20, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(graphs)
+def test_random_graphs_keep_their_values(graph: Graph) -> None:
+    check(graph)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("seed", range(_DEEP))
+def test_many_random_graphs_keep_their_values(seed: int) -> None:
+    check(random_graph(Random(seed)))
+
+
+def test_an_unsound_rule_is_seen(tmp_path: Path) -> None:
+    own = tmp_path / "own.egg"
+    own.write_text(_UNSOUND, encoding="utf-8")
+    found = saturated(random_graph(Random(1)), RuleSelection(paths=(own,)))
+    assert list(Evaluation(found).disagreements())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outputs_depend_on_inputs(seed: int) -> None:
+    graph = random_graph(Random(seed))
+    dependent = {i.name for i in graph.model.graph.input}
+    for node in graph.model.graph.node:
+        dependent.update(node.output if dependent.intersection(node.input) else ())
+    assert dependent.issuperset(o.name for o in graph.model.graph.output)
