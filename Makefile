@@ -30,8 +30,8 @@ lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
-conformance: $(VENV)/.stamp-test ## Optimise, run and compare every ONNX backend node test (minutes)
-	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance tests/conformance
+conformance: $(VENV)/.stamp-test ## What takes minutes: every ONNX backend node test, hundreds of random graphs, Table 4
+	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance
 
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
 	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))

@@ -11,25 +11,38 @@ import onnx_ir as ir
 
 from .engine.decode import drop_annotations
 from .engine.egraph import Saturation, Selection
+from .engine.inference import Knowledge
 from .engine.model import Model, write
 from .engine.provenance import stamp
 from .engine.summary import GraphSummary, knowledge_of_result, summarize
 from .engine.worker import Worker
 from .errors import VerificationError
+from .extract.partition.local_functions import as_functions
 from .extract.select import Pricing
+from .files import check_destination, write_text
 from .pipeline import Clock, Observer, Options, Saturated, extracted, saturated
 
 if TYPE_CHECKING:
     import onnx
 
     from .engine.verification import Verification
-    from .extract.partition.partition import Partition
     from .partitioning import Partitioned
 
 
 @dataclass(frozen=True)
+class Typed:
+    """A model and what is known of its values, from which its graph of operators can be had."""
+
+    model: Model
+    knowledge: Knowledge
+
+
+@dataclass(frozen=True)
 class Result:
-    """An optimised model and how it came about. `phases` are wall-clock seconds."""
+    """An optimised model and how it came about. `phases` are wall-clock seconds.
+
+    `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
+    """
 
     model: ir.Model
     path: Path | None
@@ -41,6 +54,8 @@ class Result:
     enodes: int
     verification: Verification | None
     phases: Mapping[str, float]
+    original: Typed
+    rewritten: Typed
     partition: Partitioned | None = None
 
     @property
@@ -78,15 +93,17 @@ def run(
 
 def _run(source: Any, output: Path | None, options: Options, clock: Clock, worker: Worker) -> Result:
     price = options.cost_model
+    if options.certificate is not None:
+        check_destination(options.certificate)
     known = saturated(source, output, options, worker, clock)
     model, egraph = known.model, known.egraph
     (result, selection), partition = _chosen(known, options, clock)
     with clock.phase("summarize"):
         before = summarize(model, known.knowledge, price)
-        after = summarize(result, knowledge_of_result(result, known.knowledge), price)
+        rewritten = Typed(result, knowledge_of_result(result, known.knowledge))
+        after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
-        if partition is not None:
-            result = _with_partition(result, partition.partition, options)
+        result = _with_partition(result, partition, options)
         stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched))
     verification = None
     if options.verify:
@@ -95,6 +112,8 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
     if output is not None:
         with clock.phase("write"):
             result = write(result, output, external=model.has_external_data)
+    if options.certificate is not None:
+        write_text(options.certificate, _certificate(result))
     return Result(
         model=result.ir,
         path=result.path,
@@ -106,6 +125,8 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         enodes=egraph.enodes,
         verification=verification,
         phases=clock.phases,
+        original=Typed(model, known.knowledge),
+        rewritten=rewritten,
         partition=partition,
     )
 
@@ -118,12 +139,20 @@ def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Mod
     return partitioned(known, options.partition, options, clock)
 
 
-def _with_partition(model: Model, partition: Partition, options: Options) -> Model:
-    from .extract.partition.annotate import annotate
-    from .extract.partition.local_functions import as_functions
+def _with_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:
+    from .extract.partition.annotate import annotate, forget_partition
 
-    annotate(model, partition)
-    return as_functions(model, partition) if options.as_functions else model
+    if partition is None:
+        forget_partition(model)
+        return model
+    annotate(model, partition.partition)
+    return as_functions(model, partition.partition) if options.as_functions else model
+
+
+def _certificate(result: Model) -> str:
+    from .partitioning import certificate_text
+
+    return certificate_text(result)
 
 
 def _verify(model: Model, result: Model, options: Options) -> Verification:

@@ -14,17 +14,20 @@ from .costmodels.device import Device, load_device
 from .costmodels.model import CostModel, RooflineCost
 from .costmodels.profile import ProfileDatabase
 from .engine.egraph import Selection
+from .engine.inference import infer
 from .engine.model import Model
 from .engine.summary import knowledge_of_result
 from .extract.joint import Extracted, JointPrices, joint
+from .extract.partition.annotate import read_partition
 from .extract.partition.canonical_key import subgraph_key
 from .extract.partition.certificate import certificate_of
 from .extract.partition.certify import Proof, certify
 from .extract.partition.graph import OperatorGraph
 from .extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
 from .extract.partition.kernels import KernelModel, Measured, Members
+from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
-from .extract.partition.partition import Partition, partition_of
+from .extract.partition.partition import Partition, PartitionError, partition_of
 from .extract.partition.search import Method, partition_by
 from .extract.select import Pricing
 from .pipeline import Clock, Options, Saturated, extracted
@@ -152,3 +155,13 @@ class _Profile:
             return None if best is None else max(0.0, best.latency - self.device.launch_overhead)
 
         return seconds
+
+
+def certificate_text(model: Model) -> str:
+    """The certificate of the partition that a model records, as `eqfuse inspect --certificate` reads it."""
+    whole = inlined(model)
+    graph = operator_graph(whole, infer(whole))
+    partition = read_partition(whole, graph)
+    if partition is None:
+        raise PartitionError(f"{model.label}: records no partition; make one by --partition")
+    return certificate_of(partition).to_json()

@@ -25,6 +25,7 @@ from .engine.saturate import Budget, saturate
 from .engine.shapes import override_shapes
 from .engine.worker import Worker
 from .errors import UsageError
+from .extract.partition.local_functions import inlined
 from .extract.select import Pricing, select
 
 Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
@@ -58,6 +59,7 @@ class Options:
     partition: Method = "none"
     as_functions: bool = False
     certify: bool = False
+    certificate: Path | None = None
 
     @property
     def selection(self) -> RuleSelection:
@@ -144,7 +146,7 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
 
 
 def _read(source: Any, output: Path | None, options: Options) -> Model:
-    model = read(source)
+    model = inlined(read(source))
     if output is not None:
         check_destination(output)
         if model.path is not None and output.exists() and output.samefile(model.path):

@@ -39,13 +39,14 @@ from eqfuse.engine.worker import Worker
 from eqfuse.extract.joint import Extracted, Joint, JointPrices, joint
 from eqfuse.extract.partition.certificate import certificate_of
 from eqfuse.extract.partition.certify import certify
+from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Partition, partition_of
 from eqfuse.extract.partition.search import Method, partition_by
 from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
 from eqfuse.extract.select import Pricing
+from eqfuse.partitioning import Partitioned
 from eqfuse.pipeline import Clock, Options, Saturated, extracted, saturated
 
 OTHERS: tuple[Method, ...] = ("fuseops", "dnnfusion", "ago")
@@ -114,37 +115,35 @@ class Record:
         return {**asdict(self), "rate": self.rate, "ratio": self.ratio, "misses": list(self.misses())}
 
 
-def measured(partition: Partition, prices: KernelModel, seconds: float) -> Cut:
+def measured(found: Partitioned, seconds: float) -> Cut:
     """The figures of a partition. Raises PartitionError where z3 finds its certificate wrong."""
-    proof = certify(partition.graph, certificate_of(partition), CERTIFY_SECONDS)
-    kernels = [kernel for members in partition.members for kernel in prices.kernels(members)]
-    single = sorted(partition.graph.operators[kernel[0]].op for kernel in kernels if len(kernel) == 1)
-    labels = {member: number for number, kernel in enumerate(kernels) for member in kernel}
-    nests = partition_of(partition.graph, [labels[m] for m in range(len(partition.graph))], "kernels")
+    graph, partition = found.partition.graph, found.partition
+    proof = certify(graph, certificate_of(partition), CERTIFY_SECONDS)
+    single = sorted(graph.operators[kernel[0]].op for kernel in found.kernels if len(kernel) == 1)
     return Cut(
         groups=partition.count,
-        kernels=len(kernels),
+        kernels=len(found.kernels),
         alone={op: single.count(op) for op in sorted(set(single))},
-        intermediate=intermediate_bytes(nests),
-        price=prices.partition(partition),
+        intermediate=intermediate_bytes(found.by_kernel),
+        price=found.seconds,
         seconds=seconds,
         certified=proof.groups,
         balance=statistics(partition),
     )
 
 
-def timed_cut(method: Method, original: Extracted[Model], device: Device) -> Cut:
+def timed_cut(method: Method, graph: OperatorGraph, device: Device) -> Cut:
     """A partition of the model as it is."""
     started = time.perf_counter()
-    prices = KernelModel(original.graph, device)
-    partition = partition_by(method, original.graph, prices)
-    return measured(partition, prices, time.perf_counter() - started)
+    prices = KernelModel(graph, device)
+    partition = partition_by(method, graph, prices)
+    return measured(Partitioned(graph, partition, prices), time.perf_counter() - started)
 
 
 def rewritten(
     known: Saturated, original: Extracted[Model], device: Device, options: Options, limit: float
 ) -> Joint[Model]:
-    """Rewriting and partition together."""
+    """Rewriting and partition together, as partitioning.py has them, but by the model alone: no measured kernels."""
     per_byte = Pricing.of(RooflineCost(device)).per_byte
 
     def extract(cost: CostModel) -> Extracted[Model]:
@@ -168,13 +167,14 @@ def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
     record = Record(name, len(original.graph), 0, unfused_intermediate_bytes(original.graph))
     for method in OTHERS:
-        record.cuts[method] = timed_cut(method, original, device)
+        record.cuts[method] = timed_cut(method, original.graph, device)
         progress(f"{method}: {record.cuts[method].kernels} kernels in {record.cuts[method].seconds:.1f} s")
     begun = time.perf_counter()
     found = rewritten(known, original, device, options, arguments.time_limit)
     seconds = saturation + time.perf_counter() - begun
-    record.rewritten = len(found.search.partition.graph)
-    record.cuts["joint"] = measured(found.search.partition, found.model, seconds)
+    partition = found.search.partition
+    record.rewritten = len(partition.graph)
+    record.cuts["joint"] = measured(Partitioned(original.graph, partition, found.model, found.prices), seconds)
     record.prices = found.prices
     record.seconds = time.perf_counter() - started
     progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s; {'; '.join(record.misses()) or 'no miss'}")

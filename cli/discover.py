@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..files import check_destination, write_text
 from ..rules.discovery.discover import Discovery, Options, discover, rule_file
 from ..rules.discovery.write import Discovered
 from ..rules.loader import load_rules
@@ -22,7 +21,7 @@ def discover_rules(arguments: argparse.Namespace) -> int:
     """Find rules over some operators, and write them as a rule file."""
     output: Path | None = arguments.output
     if output is not None:
-        _check_destination(output)
+        check_destination(output)
     elif arguments.quiet and not arguments.json:
         raise UsageError("-q without --output or --json leaves nothing to show")
     started = time.monotonic()
@@ -31,7 +30,7 @@ def discover_rules(arguments: argparse.Namespace) -> int:
         found = discover(options, lambda detail: progress("discover", detail))
     text = rule_file(options, found)
     if output is not None:
-        _write(output, text)
+        write_text(output, text)
     if arguments.json:
         render.print_json(_as_json(options, found, output))
     elif output is None:
@@ -85,26 +84,3 @@ def _rule_as_dict(one: Discovered) -> dict[str, Any]:
         "left_out": one.left_out or None,
         "text": one.rule.text,
     }
-
-
-# --- the file
-
-
-def _check_destination(path: Path) -> None:
-    """Raise UsageError where no file can be written: before the work, not after it."""
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; name the file to write, such as {path / 'discovered.egg'}")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is a device or a pipe; name a file to write")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: the folder {path.parent} does not exist")
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{path}: the folder {path.parent} cannot be written to")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the whole file or none."""
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        staged = Path(folder) / path.name
-        staged.write_text(text, encoding="utf-8")
-        os.replace(staged, path)

@@ -45,13 +45,14 @@ def _partition(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of a partition, which only `optimize` has. Raises UsageError for those that say nothing together."""
     method = getattr(arguments, "partition", "none")
     if method == "none":
-        for name in ("as_functions", "certify"):
+        for name in ("as_functions", "certify", "certificate"):
             if getattr(arguments, name, False):
                 raise UsageError(f"--{name.replace('_', '-')} is about sub-graphs; say how to cut by --partition")
         return {}
     if method == "joint" and arguments.cost != "roofline":
         raise UsageError(f"--partition joint minimises time; it cannot be had with --cost {arguments.cost}")
-    return {"partition": method, "as_functions": arguments.as_functions, "certify": arguments.certify}
+    names = ("partition", "as_functions", "certify", "certificate")
+    return {name: getattr(arguments, name) for name in names}
 
 
 def device_of(arguments: argparse.Namespace) -> Device:

@@ -214,7 +214,7 @@ class _Decoder:
         types = tuple(self.egraph.classes[c].type for c in step.operands)
         symbols = {number: name for name, number in self.encoding.symbols.items()}
         output = self.egraph.classes[step.owner].type
-        spec = emission(step.node, types, output, self.source.opset, symbols, self.egraph.absent)
+        spec = emission(step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True)
         if spec is None:
             raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
         return spec

@@ -108,7 +108,8 @@ class _Writer:
 
 def _head(spec: Emission, made: Sequence[str]) -> str:
     """The node as ONNX prints it, up to its inputs."""
-    attributes: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in spec.attributes.items() if v is not None}
+    given = {name: value for name, value in spec.attributes.items() if value is not None}
+    attributes: dict[str, Any] = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
     text = printer.to_text(helper.make_node(spec.op_type, [], made, domain=spec.domain, **attributes))
     return text.strip().rpartition("(")[0].strip()
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
-_SNAPSHOT_EVERY = 1.0
-"""Seconds between snapshots sent in the middle of a run; taking one costs about 10 ms per 10,000 e-nodes."""
+_SNAPSHOT_SHARE = 0.05
+"""The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 
 
 class _Run:
@@ -35,6 +35,7 @@ class _Run:
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
         self.progress = Progress()
+        self.next_snapshot = 0.0
 
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))
@@ -48,7 +49,7 @@ class _Run:
         self.job = job
         self.load("facts", job.facts)
         self.send("stage", "saturation")
-        self.started = self.sent = time.monotonic()
+        self.started = time.monotonic()
         self.loop()
         self.execute(job.closing)
         self.send("snapshot", self.snapshot())
@@ -85,9 +86,12 @@ class _Run:
         return sum(n for name, n in sizes.items() if name[:1].isupper())
 
     def offer_snapshot(self) -> None:
-        if time.monotonic() - self.sent > _SNAPSHOT_EVERY:
+        """Send one unless the last cost too much: the next iteration may explode, and this is the result then."""
+        begun = time.monotonic()
+        if begun > self.next_snapshot:
             self.send("snapshot", self.snapshot())
-            self.sent = time.monotonic()
+            taken = time.monotonic() - begun
+            self.next_snapshot = begun + taken / _SNAPSHOT_SHARE
 
     def snapshot(self) -> Snapshot:
         return _Reader(self.egraph).read()

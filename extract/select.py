@@ -118,7 +118,7 @@ class _Pricer:
         original: bool,
         continued: tuple[int, ...],
     ) -> float | None:
-        if not original and emission(node, operands, output, self.opset, self.symbols, self.absent) is None:
+        if not original and not self._is_writable(node, operands, output):
             return None
         if node.op == "Op":
             return self.pricing.model.price(opaque_type(node), {}, operands, output, constant=constant)
@@ -127,6 +127,10 @@ class _Pricer:
         if continued:
             attributes = {**attributes, "continued": continued}
         return self.pricing.model.price(node.op, attributes, operands, output, constant=constant)
+
+    def _is_writable(self, node: ENode, operands: tuple[TensorType | None, ...], output: TensorType | None) -> bool:
+        """Whether a new node of this opset can be this e-node, and run."""
+        return emission(node, operands, output, self.opset, self.symbols, self.absent, runs=True) is not None
 
     def _continued(self, node: ENode) -> tuple[int, ...]:
         """Which operands of a Concat are Concats of the same axis: writing flattens them."""

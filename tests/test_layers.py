@@ -14,7 +14,7 @@ import eqfuse
 PACKAGE = "eqfuse"
 LAYERS = (("cli",), ("lowering",), ("extract",), ("engine",), ("costmodels", "rules"))
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-SHARED = frozenset({"errors"})
+SHARED = frozenset({"errors", "files"})
 """Root modules that every layer may import."""
 NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dist", "models"})
 

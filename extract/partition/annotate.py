@@ -25,11 +25,17 @@ def annotate(model: Model, partition: Partition) -> None:
     get no number. Raises PartitionError where the two do not match.
     """
     nodes = partitioned_nodes(model, partition)
-    for node in model.graph:
-        node.metadata_props.pop(GROUP_KEY, None)
+    forget_partition(model)
     for node, number in zip(nodes, partition.group, strict=True):
         node.metadata_props[GROUP_KEY] = str(number)
     model.ir.metadata_props[METHOD_KEY] = partition.method
+
+
+def forget_partition(model: Model) -> None:
+    """Remove what `annotate` wrote, as it must be where the nodes have changed since."""
+    model.ir.metadata_props.pop(METHOD_KEY, None)
+    for node in model.graph:
+        node.metadata_props.pop(GROUP_KEY, None)
 
 
 def partitioned_nodes(model: Model, partition: Partition) -> list[ir.Node]:

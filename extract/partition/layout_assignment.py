@@ -24,11 +24,14 @@ from .layout_program import solve
 from .layouts import FeatureMaps, Layout
 from .partition import Partition
 
+_TOLERANCE = 1e-6
+"""Relative difference of cost and bound that is rounding of the solver."""
+
 
 @dataclass(frozen=True)
 class Conversion:
-    """A value stored once more in another layout, for `readers`: groups that follow their layout. None where only the
-    caller, or operators that work on plain maps only, read it so. `bytes` are read plus written."""
+    """A value stored once more in another layout, for the groups `readers` that run in it; there are none where only
+    the caller, or operators that work on plain maps only, read it. `bytes` are read plus written."""
 
     value: int
     source: Layout
@@ -105,7 +108,8 @@ def _searched(problem: LayoutProblem, deadline: float) -> LayoutPlan:
     solution = solve(problem, cost, deadline)
     if solution.choice is not None and problem.cost(solution.choice) < cost:
         choice = solution.choice
-    return plan(problem, choice, inf if solution.is_optimal else solution.bound)
+        cost = problem.cost(choice)
+    return plan(problem, choice, inf if solution.bound >= cost * (1 - _TOLERANCE) else solution.bound)
 
 
 def plan(problem: LayoutProblem, choice: Choice, bound: float) -> LayoutPlan:

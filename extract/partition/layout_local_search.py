@@ -14,7 +14,7 @@ def settled(problem: LayoutProblem) -> Choice:
 
 def _descend(start: Choice, problem: LayoutProblem) -> Choice:
     choice = list(start)
-    waiting = dict.fromkeys(g for g, flows in enumerate(problem.flows_of) if flows)
+    waiting = dict.fromkeys(range(len(choice)))
     while waiting:
         group = next(iter(waiting))
         del waiting[group]

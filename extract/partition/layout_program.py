@@ -24,11 +24,10 @@ Terms = dict[int, float]
 
 @dataclass(frozen=True)
 class Solution:
-    """The best choice found, None where time ran out before any; the proven bound; whether that is the optimum."""
+    """The best choice found, None where time ran out before any, and the proven bound in seconds."""
 
     choice: Choice | None
     bound: float
-    is_optimal: bool
 
 
 def solve(problem: LayoutProblem, known: float, deadline: float) -> Solution:
@@ -72,7 +71,7 @@ class _Program:
         )
         bound = result.mip_dual_bound
         proven = max(0.0, float(bound) / self.scale) if bound is not None and isfinite(bound) else 0.0
-        return Solution(None if result.x is None else self._choice(result.x), proven, result.status == 0)
+        return Solution(None if result.x is None else self._choice(result.x), proven)
 
     def _choice(self, solution: list[float]) -> Choice:
         choice = list(self.problem.favourites())

@@ -144,8 +144,8 @@ def _widened(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
     if kind < 0.8:
         return tuple(d if random.random() < 0.6 else 1 for d in shape)
     if kind < 0.92 and rank < 5:
-        grown = (random.choice((2, 3)) if d == 1 and random.random() < 0.75 else d for d in shape)
-        return (random.choice((1, 2, 2, 3)), *grown)  # axes counted from the front are others now
+        filled = (random.choice((2, 3)) if d == 1 and random.random() < 0.75 else d for d in shape)
+        return (random.choice((1, 2, 2, 3)), *filled)  # axes counted from the front are others now
     grown = tuple(random.choice((2, 3)) if d == 1 else d for d in shape)
     return grown if grown != shape or rank >= 4 else (2, *grown)
 

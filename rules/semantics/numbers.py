@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from .arithmetic import Array, Reduction, Unsupported
 
@@ -69,6 +68,8 @@ def _whole(x: Array, target: np.dtype[Any]) -> Array:
 
 
 def _erf(x: Array) -> Array:
+    from scipy import special  # a tenth of a second, for this alone
+
     return np.asarray(special.erf(x if x.dtype in (np.float32, np.float64) else x.astype(np.float64))).astype(x.dtype)
 
 

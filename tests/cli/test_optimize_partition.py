@@ -65,11 +65,11 @@ def test_sub_graphs_as_functions_run_and_compute_the_same(
     written = onnx.load(tmp_path / "out.onnx")
     assert written.functions
     x = np.random.default_rng(1).standard_normal((16, 64), np.float32)
-    results = [
+    first, second = [
         onnxruntime.InferenceSession(p, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
         for p in (model, tmp_path / "out.onnx")
     ]
-    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-5)
+    assert np.allclose(first, second, rtol=1e-4, atol=1e-5)
 
 
 def test_the_tables_say_what_fusing_did(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,3 +110,23 @@ def fused_kernels(model: Path) -> set[str]:
     assert found is not None
     keys = {subgraph_key(found.partition.graph, kernel) for kernel in found.kernels if len(kernel) > 1}
     return {key for key in keys if key is not None}
+
+
+@pytest.mark.parametrize("options", [(), ("--as-functions",)])
+def test_a_certificate_that_was_written_is_checked_by_inspect(
+    options: tuple[str, ...], model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate = str(tmp_path / "c.json")
+    optimized(model, tmp_path, "--partition", "joint", "--certificate", certificate, *options, capsys=capsys)
+    assert main(["inspect", str(tmp_path / "out.onnx"), "--certificate", certificate, "--certify"]) == 0
+    assert "checked by z3" in capsys.readouterr().out
+
+
+def test_an_optimised_model_forgets_how_it_was_cut_before(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    optimized(model, tmp_path, "--partition", "ago", "--as-functions", capsys=capsys)
+    assert main(["optimize", str(tmp_path / "out.onnx"), "-o", str(tmp_path / "again.onnx")]) == 0
+    again = onnx.load(tmp_path / "again.onnx")
+    assert not again.functions
+    assert not [p for n in again.graph.node for p in n.metadata_props if p.key == "eqfuse.group"]

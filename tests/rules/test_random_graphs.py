@@ -41,10 +41,10 @@ def check(graph: Graph) -> None:
 
 # Shrinking would take minutes: what fails is cut down by hand.
 @settings(
-    max_examples=20, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+    max_examples=15, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-@given(graphs)
+@given(graphs(40))
 def test_random_graphs_keep_their_values(graph: Graph) -> None:
     check(graph)
 

@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import Model, read, write
-from eqfuse.extract.partition.annotate import GROUP_KEY, METHOD_KEY, annotate, read_partition
+from eqfuse.extract.partition.annotate import GROUP_KEY, METHOD_KEY, annotate, forget_partition, read_partition
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
 
@@ -66,6 +66,12 @@ def test_a_second_partition_replaces_the_first(annotated: Model) -> None:
     annotate(annotated, cut(annotated, (0, 0, 0, 0), "ago"))
     assert [node.metadata_props.get(GROUP_KEY) for node in annotated.graph] == [None, "0", "0", "0", "0"]
     assert annotated.ir.metadata_props[METHOD_KEY] == "ago"
+
+
+def test_a_partition_can_be_forgotten(annotated: Model) -> None:
+    forget_partition(annotated)
+    assert reread(annotated) is None
+    assert not any(GROUP_KEY in node.metadata_props for node in annotated.graph)
 
 
 def test_other_metadata_stay(annotated: Model) -> None:

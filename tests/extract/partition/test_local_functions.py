@@ -117,7 +117,8 @@ def _digest(node: onnx.NodeProto, made: dict[str, str]) -> str:
 
 def _attribute(attribute: onnx.AttributeProto, made: Mapping[str, str]) -> str:
     if attribute.type != onnx.AttributeProto.GRAPH:
-        return attribute.SerializeToString(deterministic=True).hex()
+        content: bytes = attribute.SerializeToString(deterministic=True)
+        return content.hex()
     inside = dict(made)
     return f"{attribute.name} {[_digest(node, inside) for node in attribute.g.node]}"
 

@@ -171,7 +171,7 @@ class Builder:
         found = self.candidates(fits)
         if not found:
             raise Misfit
-        late = found[-1 - min(int(self.random.expovariate(0.3)), len(found) - 1)]
+        late = found[-1 - min(int(len(found) * self.random.random() ** 3), len(found) - 1)]
         return late if self.chance(0.8) else str(self.pick(found))
 
     def floats(self, rank: int | None = None, least: int = 0) -> str:

@@ -228,13 +228,14 @@ def _largest(*values: Value) -> float:
 
 
 def _distance(left: Array, right: Array) -> Array:
+    """How far two arrays lie apart; 0 for two infinities, whose sign a zero without one (-0, rounding) may decide."""
     if left.shape != right.shape:
         return np.zeros(left.shape)
     if left.dtype.kind != "f" or right.dtype.kind != "f":
         return np.asarray(left != right).astype(np.float64)
     with np.errstate(all="ignore"):
         distance = np.abs(left - right)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    same = (left == right) | (np.isnan(left) & np.isnan(right)) | (np.isinf(left) & np.isinf(right))
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 

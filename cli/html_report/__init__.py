@@ -1,0 +1,73 @@
+"""The report of a run as one HTML file that needs nothing else: no network, no other file.
+
+``Result -> PricedGraph, twice (pricing.py) -> drawings (compound.py) -> page``. What the page shows without its script
+is in page.py; report.js draws the graphs from the data that content.py writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from ... import __version__
+from ...api import Options, Result
+from ...errors import EqfuseError
+from .. import render
+from . import page
+from .content import page_data
+from .markup import element, embedded
+from .pricing import priced_graphs
+
+
+class ReportError(EqfuseError):
+    """A report that cannot be written."""
+
+
+def write_report(path: Path, title: str, result: Result, options: Options) -> None:
+    """Write the report so that `path` holds either all of it or what it held before. Raises ReportError."""
+    content = html_report(title, result, options)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".eqfuse-") as folder:
+            staged = Path(folder) / path.name
+            staged.write_text(content, encoding="utf-8")
+            os.replace(staged, path)
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def html_report(title: str, result: Result, options: Options) -> str:
+    """The whole page. `title` names the model."""
+    before, after = priced_graphs(result, options)
+    script = _asset("report.js")
+    content = (
+        page.header(title, result, options, before, after),
+        page.main(result, before, after, options.device),
+        element("footer", f"Written by eqfuse {escape(__version__)}. This file is all there is to it: it loads nothing."),
+        '<div id="tip" role="tooltip" hidden></div>',
+        element("script", embedded(page_data(before, after, render.seconds)), type="application/json", id="data"),
+        element("script", script),
+    )
+    return f'<!doctype html>\n<html lang="en">\n{_head(title, script)}\n{element("body", chr(10).join(content))}\n</html>\n'
+
+
+def _head(title: str, script: str) -> str:
+    """The policy lets the browser run this script alone, and load nothing from anywhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return element(
+        "head",
+        '<meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        + element("title", escape(f"{title} \u00b7 eqfuse"))
+        + element("style", _asset("report.css")),
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8").strip() + "\n"

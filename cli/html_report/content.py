@@ -1,0 +1,225 @@
+"""What the page's script draws, as plain data: operators, kernels and sub-graphs of a graph, and where each goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ...costmodels.fused import ANCHORS
+from ...costmodels.types import TensorType
+from ...extract.partition.graph import Operator, OperatorGraph
+from ...extract.partition.kernels import Members
+from ...extract.partition.mapping_types import MappingType, mapping_types
+from ...extract.partition.partition import Partition
+from .compound import Arrangement, Compound
+from .layered import Edge, Point
+
+CATEGORIES = ("anchor", "element-wise", "moves or copies data", "other")
+"""Kinds of operators, each with a colour: those that read many elements for one come first."""
+
+_CHARACTER = 6.6
+_SMALL = 5.6
+_WIDEST = 168.0
+_LONGEST_TEXT = 160
+
+
+@dataclass(frozen=True)
+class PricedGraph:
+    """A graph of operators with the seconds that each adds to a run.
+
+    With a partition, `kernels` and `kernel_seconds` are those of its sub-graphs, in order; `group_seconds` are of the
+    sub-graphs, launches included.
+    """
+
+    graph: OperatorGraph
+    shares: tuple[float, ...]
+    partition: Partition | None = None
+    kernels: tuple[Members, ...] = ()
+    kernel_seconds: tuple[float, ...] = ()
+    group_seconds: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of one run."""
+        return sum(self.shares)
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Who reads from whom."""
+        return tuple((s, i) for i, sources in enumerate(self.graph.predecessors) for s in sources)
+
+    @cached_property
+    def kernel_of(self) -> tuple[int, ...]:
+        """The kernel of each operator."""
+        number = {member: index for index, kernel in enumerate(self.kernels) for member in kernel}
+        return tuple(number[m] for m in range(len(self.graph)))
+
+
+def operators_of(graph: OperatorGraph, members: Iterable[int], most: int = 4) -> str:
+    """The operators by type, the most frequent first: ``MatMul x4, Add, Relu``."""
+    counts = Counter(graph.operators[m].op for m in members).most_common()
+    shown = [op if count == 1 else f"{op} \u00d7{count}" for op, count in counts[:most]]
+    return ", ".join(shown) + (", \u2026" if len(counts) > most else "")
+
+
+@dataclass
+class _Texts:
+    """Texts that repeat, each stored once and referred to by number."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> int:
+        short = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "\u2026"
+        return self.numbers.setdefault(short, len(self.numbers))
+
+
+def page_data(before: PricedGraph, after: PricedGraph, seconds: Callable[[float], str]) -> dict[str, Any]:
+    """Both graphs for the script."""
+    texts = _Texts()
+    graphs = {"before": _graph_data(before, texts, seconds), "after": _graph_data(after, texts, seconds)}
+    return {"categories": list(CATEGORIES), "texts": list(texts.numbers), "graphs": graphs}
+
+
+def _graph_data(priced: PricedGraph, texts: _Texts, seconds: Callable[[float], str]) -> dict[str, Any]:
+    """Operators as [name, type, category, results, operands, attributes, seconds, sub-graph, kernel], and the views."""
+    graph, partition = priced.graph, priced.partition
+    categories = _categories(graph)
+    groups = partition.group if partition else [-1] * len(graph)
+    kernels = priced.kernel_of if partition else [-1] * len(graph)
+    operators = [
+        [
+            operator.name, texts(operator.op), categories[index],
+            texts(_shapes(graph, operator.outputs)), texts(_shapes(graph, operator.inputs)),
+            texts(_attributes(operator)), _rounded(priced.shares[index]), groups[index], kernels[index],
+        ]
+        for index, operator in enumerate(graph.operators)
+    ]  # fmt: skip
+    views = [_operator_view(priced)]
+    if partition is not None:
+        views = [_group_view(priced, partition, seconds), _kernel_view(priced, partition, seconds), *views]
+    return {"operators": operators, "views": views}
+
+
+def _categories(graph: OperatorGraph) -> list[int]:
+    return [_category(o, kind) for o, kind in zip(graph.operators, mapping_types(graph), strict=True)]
+
+
+def _category(operator: Operator, kind: MappingType | None) -> int:
+    if operator.op in ANCHORS:
+        return 0
+    if kind is MappingType.ONE_TO_ONE:
+        return 1
+    return 2 if kind in (MappingType.REORGANIZE, MappingType.SHUFFLE, MappingType.ONE_TO_MANY) else 3
+
+
+def _shapes(graph: OperatorGraph, values: Iterable[int | None]) -> str:
+    found = [None if v is None else graph.values[v] for v in values]
+    return "; ".join("absent" if v is None else f"{shape(v.type)}{' constant' * v.is_constant}" for v in found)
+
+
+def shape(type_: TensorType | None) -> str:
+    """A tensor type for people: ``float32 1x3x224x224``."""
+    if type_ is None:
+        return "unknown"
+    if type_.shape is None:
+        return f"{type_.dtype} of unknown rank"
+    return f"{type_.dtype} {_dimensions(type_)}"
+
+
+def _dimensions(type_: TensorType) -> str:
+    return "\u00d7".join(map(str, type_.shape or ())) or "scalar"
+
+
+def _attributes(operator: Operator) -> str:
+    return ", ".join(f"{name}={_plain(value)}" for name, value in sorted(operator.attributes.items()))
+
+
+def _plain(value: object) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+# --- views
+
+
+def _operator_view(priced: PricedGraph) -> dict[str, Any]:
+    graph, partition = priced.graph, priced.partition
+    labels = [(o.op, _result(graph, o)) for o in graph.operators]
+    sizes = [(_width(first, second), 34.0) for first, second in labels]
+    levels = (partition.group, priced.kernel_of) if partition else ()
+    drawn = Arrangement(sizes, priced.edges, levels).draw()
+    vertices = [[i] for i in range(len(graph))]
+    return _view("operators", sizes, drawn, labels, vertices)
+
+
+def _result(graph: OperatorGraph, operator: Operator) -> str:
+    first = graph.values[operator.outputs[0]].type if operator.outputs else None
+    return _dimensions(first) if first is not None and first.shape is not None else ""
+
+
+def _kernel_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
+    labels = [
+        (f"kernel {n}", f"{operators_of(priced.graph, kernel, 3)} \u00b7 {seconds(priced.kernel_seconds[n])}")
+        for n, kernel in enumerate(priced.kernels)
+    ]
+    group = [partition.group[kernel[0]] for kernel in priced.kernels]
+    edges = _quotient(priced.edges, priced.kernel_of)
+    return _coarse("kernels", labels, priced.kernels, edges, (group,))
+
+
+def _group_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
+    labels = [
+        (
+            f"{n} \u00b7 {len(members)} operator{'s' * (len(members) != 1)} \u00b7 {seconds(priced.group_seconds[n])}",
+            operators_of(priced.graph, members, 3),
+        )
+        for n, members in enumerate(partition.members)
+    ]
+    return _coarse("sub-graphs", labels, partition.members, _quotient(priced.edges, partition.group))
+
+
+def _quotient(edges: Iterable[Edge], label: Sequence[int]) -> list[Edge]:
+    return sorted({(label[a], label[b]) for a, b in edges if label[a] != label[b]})
+
+
+def _coarse(
+    name: str,
+    labels: Sequence[tuple[str, str]],
+    members: Sequence[Members],
+    edges: Sequence[Edge],
+    levels: Sequence[Sequence[int]] = (),
+) -> dict[str, Any]:
+    sizes = [(_width(first, second, 230.0), 38.0) for first, second in labels]
+    drawn = Arrangement(sizes, edges, levels).draw()
+    return _view(name, sizes, drawn, labels, [list(m) for m in members])
+
+
+def _width(first: str, second: str, widest: float = _WIDEST) -> float:
+    return min(widest, max(len(first) * _CHARACTER, len(second) * _SMALL) + 18)
+
+
+def _view(
+    name: str,
+    sizes: Sequence[Point],
+    drawn: Compound,
+    labels: Sequence[tuple[str, str]],
+    members: Sequence[Sequence[int]],
+) -> dict[str, Any]:
+    """Vertices as [x, y, width, height, two lines, operators], boxes as [level, number, x, y, width, height], edges as
+    [source, target, x, y, ...]; all in pixels at a scale of 1."""
+    return {
+        "name": name,
+        "size": [round(drawn.width), round(drawn.height)],
+        "vertices": [
+            [*map(round, drawn.places[i]), round(width), round(height), *labels[i], members[i]]
+            for i, (width, height) in enumerate(sizes)
+        ],
+        "boxes": [[b.level, b.label, *map(round, (b.x, b.y, b.width, b.height))] for b in drawn.boxes],
+        "edges": [[*edge, *(round(c) for p in points for c in p)] for edge, points in sorted(drawn.routes.items())],
+    }  # fmt: skip

@@ -1,0 +1,264 @@
+"""The sections of the page, from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from ...api import Options, Result
+from ...engine.verification import Verification
+from ...extract.joint import JointPrices
+from ...extract.partition.partition import Partition
+from .. import render
+from .content import CATEGORIES, PricedGraph, operators_of
+from .markup import Bar, Cell, bars, curve, element, pair, section, table
+
+_MOST_KERNELS = 24
+
+
+def header(title: str, result: Result, options: Options, before: PricedGraph, after: PricedGraph) -> str:
+    """The name of the model, what was asked for, whether the result is right, and the key figures."""
+    asked = f"device {options.device} \u00b7 cost {options.cost} \u00b7 precision {options.precision}"
+    if result.partition:
+        asked += f" \u00b7 partition {result.partition.partition.method}"
+    return element(
+        "header",
+        element("h1", escape(title))
+        + element("div", escape(asked), class_="soft")
+        + _verdict(result.verification)
+        + _figures(list(_cards(result, before, after))),
+    )
+
+
+def _figures(cards: Sequence[str]) -> str:
+    columns = next((c for c in (4, 6, 5) if len(cards) % c == 0), 4)
+    return element("div", "".join(cards), class_="cards", style=f"--columns:{columns}")
+
+
+def _verdict(verification: Verification | None) -> str:
+    if verification is None:
+        return element("div", "verification: not asked for", class_="status")
+    line = f"verification: {verification.summary}"
+    lines = element("div", escape(line), class_=f"status {verification.status.split()[0]}")
+    more = " \u00b7 ".join(filter(None, (verification.numeric_effect, verification.accuracy)))
+    return lines + (element("div", escape(more), class_="soft") if more else "")
+
+
+def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[str]:
+    if after.partition is not None:
+        change = render.change(before.seconds, after.seconds)
+        yield _card("latency, compiled (predicted)", render.seconds(before.seconds), render.seconds(after.seconds), change)
+        kernels, operators = len(after.kernels), len(before.graph)
+        yield _card("kernels", str(operators), str(kernels), render.change(operators, kernels))
+    if result.partition is not None:
+        figures = result.partition.figures()
+        first, last = figures["intermediate_bytes_original"], figures["intermediate_bytes"]
+        yield _card(
+            "intermediate bytes, fused", render.figure(first, "B"), render.figure(last, "B"), render.change(first, last)
+        )
+    rows = render.summary_rows(result.before, result.after)
+    for name, *figures_ in rows if after.partition is None else rows[1:]:
+        rewritten = ", rewritten" if after.partition is not None and name[0] in "ip" else ""
+        yield _card(name + rewritten, *figures_)
+
+
+def _card(name: str, before: str, after: str, change: str) -> str:
+    kind = {"-": "less", "+": "more"}.get(change[0], "")
+    moved = element("b", escape("unchanged" if change == "=" else change.replace(" ", "\u00a0")), **({"class_": kind} if kind else {}))
+    origin = moved if change == "=" else f"from {escape(before)} \u00b7 {moved}"
+    parts = (("name", escape(name)), ("after", escape(after)), ("from", origin))
+    return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
+
+
+def prices(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:
+    """Bars of what rewriting and fusing each did to the price."""
+    found = result.partition.prices if result.partition else None
+    rows = list(_joint_prices(found) if found else _plain_prices(before, after))
+    whole = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
+    shown = [Bar(label, seconds / whole, _times(seconds, rows[0][1]), kind) for label, seconds, kind in rows]
+    note = f"Predicted for the device {device}, each operator or kernel at the roofline, launches included."
+    return section("What a run costs", note, bars(shown))
+
+
+def _times(seconds: float, first: float) -> str:
+    ratio = f" \u00b7 {first / seconds:.2f}\u00d7" if seconds and seconds != first else ""
+    return render.seconds(seconds) + ratio
+
+
+def _joint_prices(prices: JointPrices) -> Iterator[tuple[str, float, str]]:
+    yield "as it was read", prices.original, ""
+    yield "rewritten only", prices.rewritten, ""
+    yield "fused only", prices.fused, ""
+    yield "rewritten, then fused", prices.sequence, ""
+    yield "together", prices.joint, "best"
+    yield "bound: none is below", prices.bound, "bound"
+
+
+def _plain_prices(before: PricedGraph, after: PricedGraph) -> Iterator[tuple[str, float, str]]:
+    yield "as it was read", before.seconds, ""
+    yield ("rewritten" if after.partition is None else "rewritten and fused"), after.seconds, "best"
+
+
+def graphs(after: PricedGraph) -> str:
+    """Frames for the script to draw into."""
+    note = (
+        "Drag to move, click and then turn the wheel to zoom, point at an operator for what it is. "
+        "Operators run from top to bottom, columns from left to right."
+    )
+    if after.partition is not None:
+        note += " Click a sub-graph to mark it here and in the table; a double click opens it."
+    frames = _viewer("before", "before") + _viewer("after", "after")
+    legend = [element("span", _swatch(f"c{n}") + escape(name)) for n, name in enumerate(CATEGORIES)]
+    legend.append(element("span", _swatch("heat") + "part of the price"))
+    if after.partition is not None:
+        legend += ["<span>solid frame: sub-graph</span>", "<span>dashed frame: kernel</span>"]
+    return section(
+        "The graphs", note, element("div", frames, class_="graphs"), element("div", "".join(legend), class_="legend")
+    )
+
+
+def _swatch(kind: str) -> str:
+    return element("i", "", class_=f"swatch {kind}")
+
+
+def _viewer(key: str, title: str) -> str:
+    buttons = "".join(
+        element("button", text, type="button", title=what, data_do=do, **extra).replace("data_do", "data-do")
+        for do, text, what, extra in (
+            ("out", "\u2212", "smaller", {}),
+            ("in", "+", "larger", {}),
+            ("fit", "fit", "show everything", {}),
+            ("wide", "wide", "this graph alone", {"class_": "wide-button"}),
+        )
+    )
+    heading = element("div", element("h3", escape(title)) + element("span", "", class_="levels"), class_="toolbar")
+    tools = (
+        f'<input type="search" placeholder="find a node" aria-label="find a node in the graph {key}">'
+        + element("span", "", class_="found", aria_live="polite").replace("aria_live", "aria-live")
+        + buttons
+    )
+    canvas = f'<svg class="canvas" tabindex="0" role="img" aria-label="the graph {key}"></svg>'
+    return f'<div class="viewer" data-graph="{key}">{heading}{element("div", tools, class_="toolbar")}{canvas}</div>'
+
+
+def subgraphs(after: PricedGraph) -> str:
+    """One row for each sub-graph."""
+    if after.partition is None:
+        return ""
+    rows = [_subgraph(after, after.partition, number) for number in range(after.partition.count)]
+    columns = ("sub-graph", "operators", "count", "kernels", "price", "share", "reads", "weights", "writes")
+    attributes = [{"data-group": str(number)} for number in range(len(rows))]
+    return section("Sub-graphs", "In the order they run. Click a row to see it in the graph.", table(columns, rows, attributes))
+
+
+def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cell]:
+    members, seconds, values = partition.members[number], after.group_seconds[number], partition.graph.values
+    read = [values[v] for v in partition.inputs[number]]
+    kernels = len({after.kernel_of[m] for m in members})
+    share = seconds / after.seconds if after.seconds else 0.0
+    return [
+        Cell(str(number), number),
+        Cell(operators_of(partition.graph, members, 5), is_text=True),
+        Cell(str(len(members)), len(members)),
+        Cell(str(kernels), kernels),
+        Cell(render.seconds(seconds), seconds),
+        Cell(f"{100 * share:.1f} %", share, share),
+        _bytes(v.extent.bytes for v in read if not v.is_constant),
+        _bytes(v.extent.bytes for v in read if v.is_constant),
+        _bytes(values[v].extent.bytes for v in partition.outputs[number]),
+    ]
+
+
+def _bytes(sizes: Iterable[int]) -> Cell:
+    total = sum(sizes)
+    return Cell(render.figure(total, "B"), total)
+
+
+def kernels(after: PricedGraph) -> str:
+    """Bars of the kernels that take longest."""
+    members = after.kernels or tuple((i,) for i in range(len(after.graph)))
+    seconds = after.kernel_seconds or after.shares
+    order = sorted(range(len(members)), key=lambda k: (-seconds[k], k))
+    top = order[:_MOST_KERNELS]
+    longest = max(seconds, default=0.0) or 1.0
+    rows = [Bar(_kernel_label(after, k, members[k]), seconds[k] / longest, render.seconds(seconds[k])) for k in top]
+    rest = order[_MOST_KERNELS:]
+    what = "kernel" if after.kernels else "operator"
+    note = f"The {len(top)} longest of {len(members)}." if rest else f"All {len(members)}, the longest first."
+    if rest:
+        note += f" The other {len(rest)} take {render.seconds(sum(seconds[k] for k in rest))} together."
+    if after.kernels:
+        note += " Without launches, of which each sub-graph has one."
+    return section(f"Latency by {what}", note, bars(rows, is_long=True))
+
+
+def _kernel_label(after: PricedGraph, number: int, members: Sequence[int]) -> str:
+    if after.partition is None:
+        return f"{after.graph.operators[number].op} {after.graph.operators[number].name}"
+    return f"{number} (sub-graph {after.partition.group[members[0]]}): {operators_of(after.graph, members, 3)}"
+
+
+def search(result: Result) -> str:
+    """How the e-graph grew, and why it stopped."""
+    saturation, extraction = result.saturation, result.extraction
+    proof = "proven optimal" if extraction.status == "optimal" else f"within {100 * extraction.gap:.2g} % of the optimum"
+    note = (
+        f"{saturation.stop_reason} after {saturation.iterations} iterations: {result.classes:,} e-classes, "
+        f"{result.enodes:,} e-nodes. Extraction: {proof}."
+    )
+    growth = curve(saturation.growth, "iteration", "e-nodes") if saturation.growth else ""
+    return section("Growth of the e-graph", note, growth)
+
+
+def rules(result: Result) -> str:
+    """The rules that matched, with their time."""
+    fired = sorted(result.saturation.matched, key=lambda r: (-r.matches, r.name))
+    slowest = max((r.seconds for r in fired), default=0.0) or 1.0
+    rows = [
+        [
+            Cell(r.name, is_text=True),
+            Cell(str(r.matches), r.matches),
+            Cell(render.seconds(r.seconds) if r.seconds else "< 1 ms", r.seconds, r.seconds / slowest),
+        ]
+        for r in fired
+    ]
+    known = sum(r.seconds for r in fired)
+    note = f"{len(fired)} rules matched {sum(r.matches for r in fired):,} times"
+    note += f" and took {render.seconds(known)} of {render.seconds(result.saturation.seconds)}." if known else "."
+    return section("Rules that matched", note, table(("rule", "matches", "time"), rows))
+
+
+def operators(result: Result) -> str:
+    """Counts of operators before and after."""
+    before, after = result.before.operators, result.after.operators
+    most = max((*before.values(), *after.values()), default=1)
+    rows = [
+        [
+            Cell(name, is_text=True),
+            Cell(old, int(old), int(old) / most),
+            Cell(new, int(new), int(new) / most),
+            Cell("" if change == "=" else change, int(new) - int(old)),
+        ]
+        for name, old, new, change in render.operator_rows(before, after)
+    ]
+    note = "Layers by operator, those that changed first."
+    return section("What the rules did", note, table(("operator", "before", "after", "change"), rows))
+
+
+def phases(result: Result) -> str:
+    """Wall-clock seconds."""
+    longest = max(result.phases.values(), default=0.0) or 1.0
+    rows = [Bar(name, taken / longest, render.seconds(taken)) for name, taken in result.phases.items()]
+    return section("Where the time went", f"{render.seconds(sum(result.phases.values()))} in all.", bars(rows))
+
+
+def main(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:
+    """Everything below the header."""
+    return element(
+        "main",
+        prices(result, before, after, device)
+        + graphs(after)
+        + subgraphs(after)
+        + pair(kernels(after), operators(result))
+        + pair(rules(result), search(result) + phases(result)),
+    )

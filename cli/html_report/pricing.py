@@ -1,0 +1,41 @@
+"""Operator graphs of a result with what each operator costs."""
+
+from __future__ import annotations
+
+from ...api import Options, Result, Typed
+from ...costmodels.device import Device, load_device
+from ...extract.partition.graph import OperatorGraph
+from ...extract.partition.kernels import KernelModel
+from ...extract.partition.of_model import operator_graph
+from ...extract.partition.partition import unfused
+from ...partitioning import Partitioned
+from .content import PricedGraph
+
+
+def priced_graphs(result: Result, options: Options) -> tuple[PricedGraph, PricedGraph]:
+    """The graph as it was read, a kernel for each operator, and the result, in sub-graphs where it was partitioned."""
+    device = load_device(options.device)
+    if result.partition is not None:
+        return each_alone(result.partition.before, device), _in_groups(result.partition)
+    return each_alone(_graph(result.original), device), each_alone(_graph(result.rewritten), device)
+
+
+def _graph(typed: Typed) -> OperatorGraph:
+    return operator_graph(typed.model, typed.knowledge)
+
+
+def each_alone(graph: OperatorGraph, device: Device) -> PricedGraph:
+    """Each operator a kernel of its own."""
+    return PricedGraph(graph, KernelModel(graph, device).shares(unfused(graph)))
+
+
+def _in_groups(partitioned: Partitioned) -> PricedGraph:
+    partition, pricing = partitioned.partition, partitioned.pricing
+    return PricedGraph(
+        partition.graph,
+        pricing.shares(partition),
+        partition,
+        partitioned.kernels,
+        tuple(map(pricing.kernel, partitioned.kernels)),
+        tuple(map(pricing.group, partition.members)),
+    )

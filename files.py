@@ -1,0 +1,32 @@
+"""Text files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import EqfuseError, UsageError
+
+
+def check_destination(path: Path) -> None:
+    """Raise UsageError where no file can be written: before the work, not after it."""
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name the file to write")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is a device or a pipe; name a file to write")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write the whole file or none. Raises EqfuseError where it cannot be written."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            staged = Path(folder) / path.name
+            staged.write_text(text, encoding="utf-8")
+            os.replace(staged, path)
+    except OSError as error:
+        raise EqfuseError(f"{path}: cannot be written: {error.strerror or error}") from None
