@@ -23,8 +23,10 @@ from .extract.partition.canonical_key import subgraph_key
 from .extract.partition.certificate import certificate_of
 from .extract.partition.certify import Proof, certify
 from .extract.partition.graph import OperatorGraph
+from .extract.partition.index_map_fusion import index_mapped, saved_bytes
 from .extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
 from .extract.partition.kernels import KernelModel, Measured, Members
+from .extract.partition.layout_assignment import LayoutPlan, assign_layouts
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
 from .extract.partition.partition import Partition, PartitionError, partition_of
@@ -64,6 +66,16 @@ class Partitioned:
         label = {m: number for number, kernel in enumerate(self.kernels) for m in kernel}
         return partition_of(self.partition.graph, [label[m] for m in range(len(label))], "kernels")
 
+    @cached_property
+    def layouts(self) -> LayoutPlan:
+        """In which layout of feature maps each sub-graph runs, and the conversions between them."""
+        return assign_layouts(self.partition, self.pricing)
+
+    @cached_property
+    def index_maps(self) -> frozenset[int]:
+        """Operators that only move data, and are indices inside a kernel."""
+        return index_mapped(self.partition, self.pricing)
+
     def figures(self) -> Mapping[str, float]:
         """Counts, bytes and seconds for tables and JSON. Intermediate bytes are those that leave a kernel."""
         return {
@@ -74,6 +86,10 @@ class Partitioned:
             "intermediate_bytes_original": unfused_intermediate_bytes(self.before),
             "intermediate_bytes_unfused": unfused_intermediate_bytes(self.partition.graph),
             "intermediate_bytes": intermediate_bytes(self.by_kernel),
+            "index_maps": len(self.index_maps),
+            "index_map_bytes": saved_bytes(self.partition.graph, self.index_maps),
+            "layout_conversions": len(self.layouts.conversions),
+            "layout_seconds": self.layouts.seconds,
             "seconds": self.seconds,
         }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..engine.messages import RuleSelection
 from ..engine.worker import Worker
 from ..errors import UsageError
+from ..files import check_destination
 from .progress import Progress
 
 BUDGET_HIT = 5
@@ -16,6 +17,8 @@ BUDGET_HIT = 5
 def optimize(arguments: argparse.Namespace) -> int:
     """Optimise, report, and say by the exit code whether a budget was hit."""
     output = _output(arguments)
+    if arguments.report is not None:
+        _check_report(arguments.report, arguments.model, output)
     rules = RuleSelection(
         tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip)
     )
@@ -26,6 +29,10 @@ def optimize(arguments: argparse.Namespace) -> int:
 
         options = options_of(arguments, verify=arguments.verify)
         result = run(arguments.model, output, options, progress, worker)
+    if arguments.report is not None:
+        from .html_report import write_report
+
+        write_report(arguments.report, arguments.model.name, result, options)
     print_report(arguments, result)
     return BUDGET_HIT if result.budget_hit else 0
 
@@ -35,3 +42,12 @@ def _output(arguments: argparse.Namespace) -> Path | None:
         raise UsageError(f"two files to write: {arguments.out} and {arguments.output}; give one")
     chosen: Path | None = arguments.output or arguments.out
     return chosen
+
+
+def _check_report(report: Path, model: Path, output: Path | None) -> None:
+    """Raise UsageError where the report could not be written, or would replace a model."""
+    check_destination(report)
+    if report.exists() and model.exists() and report.samefile(model):
+        raise UsageError(f"{report}: is the input itself; name another file for the report")
+    if output is not None and report.resolve() == output.resolve():
+        raise UsageError(f"{report}: is the model to write; name another file for the report")

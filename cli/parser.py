@@ -80,6 +80,9 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     )
     parser.add_argument("--as-functions", action="store_true", help="write each sub-graph as a local function")
     parser.add_argument("--certify", action="store_true", help="have z3 check that the sub-graphs are acyclic")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="draw graphs, prices and rules in one file for a browser"
+    )
     parser.add_argument("--certificate", type=Path, metavar="FILE.json", help="write the order that proves it")
     _tolerances(parser)
 

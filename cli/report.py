@@ -23,6 +23,8 @@ def print_report(arguments: argparse.Namespace, result: Result) -> None:
         render.print_json(as_dict(result))
     elif not arguments.quiet:
         _print_tables(arguments.model, result, everything=arguments.verbose > 0)
+        if arguments.report is not None:
+            print(f"report: {arguments.report}")
 
 
 def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
@@ -53,6 +55,8 @@ def _print_partition(partition: Partitioned) -> None:
         ("sub-graphs", f"{figures['subgraphs']:.0f}"),
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", _bytes(figures)),
+        ("data movement as index maps", _index_maps(figures)),
+        ("layouts of feature maps", partition.layouts.summary()),
         ("predicted latency", render.seconds(partition.seconds)),
     ]
     if partition.proof is not None:
@@ -66,6 +70,10 @@ def _print_partition(partition: Partitioned) -> None:
 def _bytes(figures: Mapping[str, float]) -> str:
     names = ("intermediate_bytes_original", "intermediate_bytes_unfused", "intermediate_bytes")
     return " -> ".join(render.figure(figures[name], "B") for name in names) + " (original, rewritten, fused)"
+
+
+def _index_maps(figures: Mapping[str, float]) -> str:
+    return f"{figures['index_maps']:.0f} operators, {render.figure(figures['index_map_bytes'], 'B')}"
 
 
 def _prices(prices: JointPrices) -> list[tuple[str, float]]:

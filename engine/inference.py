@@ -19,13 +19,13 @@ from onnx_ir import serde
 from ..costmodels.types import TensorType
 from . import ceil_pools
 from .evaluation import evaluate
+from .local_inference import refined, whole_numbers
 from .model import Model, ModelError, first_line
 from .nodes import is_foldable, is_standard
 from .typing import constant_type, tensor_type
 
 SMALL = 4096
 """Elements up to which a constant is evaluated here; larger ones stay expressions until the graph is chosen."""
-_ROUNDS = 8
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "Pad", "Resize", "Upsample"})
 
 
@@ -48,10 +48,7 @@ def infer(model: Model) -> Knowledge:
     skeleton = _Skeleton(model)
     skeleton.check(constants)
     types = skeleton.infer(constants)
-    for _ in range(_ROUNDS):
-        folded = _fold(model, types, constants)
-        if not folded:
-            break
+    while folded := _fold(model, types, constants):
         constants |= folded
         types = skeleton.infer(constants)
     return Knowledge(types, constants, skeleton.symbols)
@@ -151,22 +148,29 @@ def _typed_input(name: str, tensor: ir.TensorProtocol) -> onnx.ValueInfoProto:
 def _fold(
     model: Model, types: Mapping[str, TensorType], constants: Mapping[str, np.ndarray[Any, Any]]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Values of the nodes that became computable: one evaluation for all of them."""
+    """Values of the nodes that became computable: one evaluation for all of them.
+
+    On the way, types of single nodes become known that inference of the whole graph did not find.
+    """
+    opsets = model.ir.opset_imports
     found: dict[str, np.ndarray[Any, Any]] = {}
     pending: dict[str, ir.Node] = {}
+    types, numbers = dict(types), dict(constants)
     for node in model.graph:
         if any(o.name in constants for o in node.outputs):
             continue
+        types |= refined(node, types, numbers, opsets)
         shape = _static_shape(node, types)
         if shape is not None and node.outputs[0].name:
-            found[node.outputs[0].name] = shape
+            found[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
         elif _is_computable(node, types, constants.keys() | found.keys() | pending.keys()):
             pending |= {o.name: node for o in node.outputs if o.name}
+            numbers |= whole_numbers(node, types, numbers, opsets)
     nodes = list(dict.fromkeys(pending.values()))
     known = {**constants, **found}
     needed = {i.name: known[i.name] for n in nodes for i in n.inputs if i is not None and i.name in known}
     protos = [serde.serialize_node(n) for n in nodes]
-    values = evaluate(protos, needed, list(pending), model.ir.opset_imports)
+    values = evaluate(protos, needed, list(pending), opsets)
     return found | {n: a for n, a in values.items() if a.size <= SMALL and a.dtype != object}
 
 

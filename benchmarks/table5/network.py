@@ -71,8 +71,9 @@ class Network:
 
     def weight(self, *shape: int, around: float = 0.0) -> str:
         """A random weight, of a variance that keeps the values that pass through it in bounds."""
-        scale = np.float32(0.05 if len(shape) == 1 else (2.0 / prod(shape[1:])) ** 0.5)
-        return self._store(np.float32(around) + scale * self.generator.standard_normal(shape, np.float32))
+        variance = 0.0025 if len(shape) == 1 else 1 / sum(shape) if len(shape) == 2 else 2 / prod(shape[1:])
+        noise = self.generator.standard_normal(shape, np.float32)
+        return self._store(np.float32(around) + np.float32(variance**0.5) * noise)
 
     def _store(self, array: npt.NDArray[Any]) -> str:
         name = f"w_{len(self.weights)}"

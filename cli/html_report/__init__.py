@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from html import escape
 from importlib import resources
 from pathlib import Path
 
 from ... import __version__
 from ...api import Options, Result
-from ...errors import EqfuseError
+from ...engine.model import external_name, reads
+from ...errors import UsageError
+from ...files import write_text
 from .. import render
 from . import page
 from .content import page_data
@@ -24,35 +24,29 @@ from .markup import element, embedded
 from .pricing import priced_graphs
 
 
-class ReportError(EqfuseError):
-    """A report that cannot be written."""
-
-
 def write_report(path: Path, title: str, result: Result, options: Options) -> None:
-    """Write the report so that `path` holds either all of it or what it held before. Raises ReportError."""
-    content = html_report(title, result, options)
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".eqfuse-") as folder:
-            staged = Path(folder) / path.name
-            staged.write_text(content, encoding="utf-8")
-            os.replace(staged, path)
-    except OSError as error:
-        raise ReportError(f"{path}: cannot be written: {error.strerror or error}") from None
+    """Write the report whole, or raise EqfuseError and leave what was there. It never replaces weights of a model."""
+    written = result.path and result.path.with_name(external_name(result.path))
+    if reads(result.original.model, path) or (written and path.resolve() == written.resolve()):
+        raise UsageError(f"{path}: holds weights of the model; name another file for the report")
+    write_text(path, html_report(title, result, options))
 
 
 def html_report(title: str, result: Result, options: Options) -> str:
     """The whole page. `title` names the model."""
+    title = title.encode(errors="replace").decode()  # a file's name may be no text
     before, after = priced_graphs(result, options)
     script = _asset("report.js")
     content = (
         page.header(title, result, options, before, after),
         page.main(result, before, after, options.device),
-        element("footer", f"Written by eqfuse {escape(__version__)}. This file is all there is to it: it loads nothing."),
+        element("footer", f"Written by eqfuse {escape(__version__)}. The page is this one file; it loads nothing."),
         '<div id="tip" role="tooltip" hidden></div>',
         element("script", embedded(page_data(before, after, render.seconds)), type="application/json", id="data"),
         element("script", script),
     )
-    return f'<!doctype html>\n<html lang="en">\n{_head(title, script)}\n{element("body", chr(10).join(content))}\n</html>\n'
+    opening = ("<!doctype html>", '<html lang="en">', _head(title, script), "<body>")
+    return "\n".join((*opening, *content, "</body></html>\n"))
 
 
 def _head(title: str, script: str) -> str:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import log
 
 from .layered import GAP_Y, Edge, Layers, Point, layers_of
 
 COLUMN_GAP = 56.0
 _MOST_COLUMNS = 30
+_TURN = 14.0
 
 
 @dataclass(frozen=True)
 class Drawing:
     """Where everything is. `places` are the upper left corners of the vertices; `routes` the points of each edge
-    between its ends."""
+    between its ends, `exits` those from a vertex to the lower border, `entries` those of an edge from the upper one."""
 
     width: float
     height: float
     places: tuple[Point, ...]
     routes: Mapping[Edge, tuple[Point, ...]]
+    exits: Mapping[int, tuple[Point, ...]]
+    entries: Mapping[Edge, tuple[Point, ...]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What to draw: vertices of these sizes, the edges between them, and those that cross the border (layered.py)."""
+
+    sizes: Sequence[Point]
+    edges: frozenset[Edge]
+    leaving: frozenset[int] = frozenset()
+    entering: frozenset[Edge] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -35,13 +48,12 @@ class _Column:
     height: float
 
 
-def draw(sizes: Sequence[Point], edges: Iterable[Edge], ratio: float | None) -> Drawing:
-    """Draw a graph whose vertices have these sizes; with `ratio`, fold it to about this width by height."""
-    edges = set(edges)
-    layers = layers_of(sizes, edges)
-    if not sizes:
-        return Drawing(0.0, 0.0, (), {})
-    return _assemble(layers, _folded(layers, ratio), edges)
+def draw(network: Network, ratio: float | None) -> Drawing:
+    """Draw a graph; with `ratio`, fold it to about this width by height."""
+    if not network.sizes:
+        return Drawing(0.0, 0.0, (), {}, {}, {})
+    layers = layers_of(network.sizes, network.edges, network.leaving, network.entering)
+    return _Assembly(layers, _folded(layers, ratio)).drawing(network)
 
 
 def _folded(layers: Layers, ratio: float | None) -> list[_Column]:
@@ -89,53 +101,52 @@ def _cut(layers: Layers, crossing: Sequence[int], count: int) -> list[_Column]:
     return [_column(layers, a, b) for a, b in zip(borders, [*borders[1:], len(heights)], strict=True)]
 
 
-def _assemble(layers: Layers, columns: Sequence[_Column], edges: Iterable[Edge]) -> Drawing:
-    tops, shift, column_of = _shifts(layers, columns)
-    heights = _heights(layers)
+class _Assembly:
+    """Layers moved into their columns."""
 
-    def middle(vertex: int) -> Point:
-        rank = layers.rank[vertex]
-        return layers.center[vertex] + shift[column_of[rank]], tops[rank] + heights[rank] / 2
+    def __init__(self, layers: Layers, columns: Sequence[_Column]) -> None:
+        self.layers, self.columns = layers, columns
+        self.height = max(c.height for c in columns)
+        heights = _heights(layers)
+        x = 0.0
+        self.shift, self.column_of, self.row = list[float](), list[int](), list[float]()
+        for number, column in enumerate(columns):
+            self.shift.append(x - column.left)
+            x += column.right - column.left + COLUMN_GAP
+            y = 0.0
+            for rank in range(column.first, column.last):
+                self.row.append(y + heights[rank] / 2)
+                self.column_of.append(number)
+                y += heights[rank] + GAP_Y
 
-    middles = [middle(v) for v in range(len(layers.sizes))]
-    places = tuple(
-        (x - w / 2, y - h / 2)
-        for (x, y), (w, h) in zip(middles[: layers.count], layers.sizes[: layers.count], strict=True)
-    )
-    height = max(c.height for c in columns)
-    gutters = [shift[i] + c.left - COLUMN_GAP / 2 for i, c in enumerate(columns)]
-    routes = {}
-    for edge in edges:
-        path = [edge[0], *layers.through(edge), edge[1]]
-        in_column = [column_of[layers.rank[v]] for v in path]
-        routes[edge] = _route([middles[v] for v in path], in_column, gutters, height)
-    last = columns[-1]
-    return Drawing(last.right + shift[-1], height, places, routes)
+    def drawing(self, network: Network) -> Drawing:
+        layers, last = self.layers, self.columns[-1]
+        corners = []
+        for vertex, (width, height) in enumerate(network.sizes):
+            x, y = self.middle(vertex)
+            corners.append((x - width / 2, y - height / 2))
+        return Drawing(
+            last.right + self.shift[-1],
+            self.height,
+            tuple(corners),
+            {e: self.route([e[0], *layers.through(e), e[1]])[1:-1] for e in network.edges},
+            {v: self.route([v, *layers.outwards(v)])[1:] for v in network.leaving},
+            {e: self.route([*layers.inwards(e), e[1]])[:-1] for e in network.entering},
+        )
 
+    def middle(self, vertex: int) -> Point:
+        rank = self.layers.rank[vertex]
+        return self.layers.center[vertex] + self.shift[self.column_of[rank]], self.row[rank]
 
-def _shifts(layers: Layers, columns: Sequence[_Column]) -> tuple[list[float], list[float], list[int]]:
-    """The upper border of each layer, how far each column moves to the right, and the column of each layer."""
-    heights = _heights(layers)
-    tops, shift, column_of = [], [], []
-    x = 0.0
-    for number, column in enumerate(columns):
-        shift.append(x - column.left)
-        x += column.right - column.left + COLUMN_GAP
-        y = 0.0
-        for rank in range(column.first, column.last):
-            tops.append(y)
-            column_of.append(number)
-            y += heights[rank] + GAP_Y
-    return tops, shift, column_of
-
-
-def _route(path: Sequence[Point], columns: Sequence[int], gutters: Sequence[float], height: float) -> tuple[Point, ...]:
-    """The points between the ends; from one column to the next, down to the gutter before it and up again."""
-    points: list[Point] = []
-    for index in range(1, len(path)):
-        if columns[index] == columns[index - 1] + 1:
-            x = gutters[columns[index]]
-            points += [(x - 6, height), (x + 6, 0.0)]
-        if index < len(path) - 1:
-            points.append(path[index])
-    return tuple(points)
+    def route(self, path: Sequence[int]) -> tuple[Point, ...]:
+        """The middles of these vertices; from one column to the next, round the lower end of the gutter between them,
+        up, and round its upper end."""
+        points = [self.middle(path[0])]
+        for before, after in pairwise(path):
+            first, second = (self.column_of[self.layers.rank[v]] for v in (before, after))
+            if second == first + 1:
+                x = self.shift[second] + self.columns[second].left - COLUMN_GAP / 2
+                bottom = self.columns[first].height
+                points += [(x - _TURN, bottom), (x, bottom), (x, 0.0), (x + _TURN, 0.0)]
+            points.append(self.middle(after))
+        return tuple(points)

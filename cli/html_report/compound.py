@@ -7,14 +7,14 @@ boxes overlap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from .columns import Drawing, draw
+from .columns import Drawing, Network, draw
 from .layered import Edge, Point
 
 PADDING = 8.0
 TITLE = 18.0
-_TALL = 560.0
+_TALL = 900.0
 """A box taller than this, and than three times its width, is folded."""
 _BOX_RATIO = 0.8
 
@@ -66,61 +66,79 @@ class Arrangement:
         return _Arranger(self).arrange(tuple(range(len(self.sizes))), self.edges, 0)
 
 
-@dataclass
 class _Arranger:
-    task: Arrangement
-    drawn: dict[int, Compound] = field(default_factory=dict)
+    def __init__(self, task: Arrangement) -> None:
+        self.task = task
 
     def arrange(self, members: tuple[int, ...], edges: Iterable[Edge], level: int) -> Compound:
-        """Draw `members`, all in one box, and the edges between them."""
-        if level == len(self.task.labels):
-            return self._flat(members, edges, level)
-        label = self.task.labels[level]
-        inside: dict[int, list[int]] = {}
-        for member in members:
-            inside.setdefault(label[member], []).append(member)
-        within: dict[int, list[Edge]] = {number: [] for number in inside}
-        between: list[Edge] = []
+        """Draw `members`, all in one box; `edges` are all that have an end among them.
+
+        The route of an edge that crosses the border is the part within the box.
+        """
+        inside = self._parts(members, level)
+        part_of = {member: position for position, part in enumerate(inside) for member in part}
+        touching: list[list[Edge]] = [[] for _ in inside]
         for edge in edges:
-            same = label[edge[0]] == label[edge[1]]
-            (within[label[edge[0]]] if same else between).append(edge)
-        parts = [self._framed(n, tuple(m), within[n], level) for n, m in inside.items()]
-        index = {number: position for position, number in enumerate(inside)}
-        outer = {edge: (index[label[edge[0]]], index[label[edge[1]]]) for edge in between}
-        drawing = self._fold([(p.width, p.height) for p in parts], outer.values(), level)
-        return _joined(parts, drawing, outer)
+            for position in {part_of.get(edge[0], -1), part_of.get(edge[1], -1)} - {-1}:
+                touching[position].append(edge)
+        parts = [self._framed(m, e, level) for m, e in zip(inside, touching, strict=True)]
+        return _joined(parts, self._fold(_network(parts, edges, part_of), level), edges, part_of)
 
-    def _flat(self, members: tuple[int, ...], edges: Iterable[Edge], level: int) -> Compound:
-        index = {member: position for position, member in enumerate(members)}
-        local = {edge: (index[edge[0]], index[edge[1]]) for edge in edges}
-        drawing = self._fold([self.task.sizes[m] for m in members], local.values(), level)
-        places = dict(zip(members, drawing.places, strict=True))
-        routes = {edge: drawing.routes[pair] for edge, pair in local.items()}
-        return Compound(drawing.width, drawing.height, places, routes)
+    def _parts(self, members: tuple[int, ...], level: int) -> list[tuple[int, ...]]:
+        """The boxes of this level, or vertices below the last."""
+        if level == len(self.task.labels):
+            return [(m,) for m in members]
+        found: dict[int, list[int]] = {}
+        for member in members:
+            found.setdefault(self.task.labels[level][member], []).append(member)
+        return [tuple(part) for part in found.values()]
 
-    def _fold(self, sizes: Sequence[Point], edges: Iterable[Edge], level: int) -> Drawing:
-        edges = list(edges)
+    def _fold(self, network: Network, level: int) -> Drawing:
         if level == 0:
-            return draw(sizes, edges, self.task.ratio)
-        plain = draw(sizes, edges, None)
-        tall = plain.height > max(_TALL, 3 * plain.width)
-        return draw(sizes, edges, _BOX_RATIO) if tall else plain
+            return draw(network, self.task.ratio)
+        plain = draw(network, None)
+        return draw(network, _BOX_RATIO) if plain.height > max(_TALL, 3 * plain.width) else plain
 
-    def _framed(self, number: int, members: tuple[int, ...], edges: list[Edge], level: int) -> Compound:
+    def _framed(self, members: tuple[int, ...], edges: Iterable[Edge], level: int) -> Compound:
+        if level == len(self.task.labels):
+            width, height = self.task.sizes[members[0]]
+            return Compound(width, height, {members[0]: (0.0, 0.0)}, {})
         content = self.arrange(members, edges, level + 1)
         if level > 0 and len(members) == 1:
             return content
         title = TITLE if level == 0 else 0.0
         width, height = content.width + 2 * PADDING, content.height + 2 * PADDING + title
         moved = content.moved(PADDING, PADDING + title)
-        return Compound(
-            width, height, moved.places, moved.routes, (Box(level, number, 0.0, 0.0, width, height), *moved.boxes)
-        )
+        frame = Box(level, self.task.labels[level][members[0]], 0.0, 0.0, width, height)
+        return Compound(width, height, moved.places, moved.routes, (frame, *moved.boxes))
 
 
-def _joined(parts: Sequence[Compound], drawing: Drawing, outer: Mapping[Edge, Edge]) -> Compound:
+def _network(parts: Sequence[Compound], edges: Iterable[Edge], part_of: Mapping[int, int]) -> Network:
+    """The quotient graph of the parts; an edge from outside is known by its source."""
+    ends = [(a, part_of.get(a), part_of.get(b)) for a, b in edges]
+    return Network(
+        [(part.width, part.height) for part in parts],
+        frozenset((a, b) for _, a, b in ends if a is not None and b is not None and a != b),
+        frozenset(a for _, a, b in ends if a is not None and b is None),
+        frozenset((source, b) for source, a, b in ends if a is None and b is not None),
+    )
+
+
+def _joined(
+    parts: Sequence[Compound], drawing: Drawing, edges: Iterable[Edge], part_of: Mapping[int, int]
+) -> Compound:
     moved = [part.moved(*place) for part, place in zip(parts, drawing.places, strict=True)]
     places = {v: place for part in moved for v, place in part.places.items()}
-    routes = {edge: points for part in moved for edge, points in part.routes.items()}
-    routes |= {edge: drawing.routes[pair] for edge, pair in outer.items()}
+    routes: dict[Edge, tuple[Point, ...]] = {}
+    for edge in edges:
+        first, second = part_of.get(edge[0]), part_of.get(edge[1])
+        out = moved[first].routes.get(edge, ()) if first is not None else ()
+        into = moved[second].routes.get(edge, ()) if second is not None else ()
+        if first is not None and first == second:
+            routes[edge] = out
+        elif first is None and second is not None:
+            routes[edge] = drawing.entries[edge[0], second] + into
+        elif first is not None:
+            between = drawing.exits[first] if second is None else drawing.routes[first, second]
+            routes[edge] = out + between + into
     return Compound(drawing.width, drawing.height, places, routes, tuple(b for part in moved for b in part.boxes))

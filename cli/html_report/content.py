@@ -20,9 +20,9 @@ from .layered import Edge, Point
 CATEGORIES = ("anchor", "element-wise", "moves or copies data", "other")
 """Kinds of operators, each with a colour: those that read many elements for one come first."""
 
-_CHARACTER = 6.6
-_SMALL = 5.6
-_WIDEST = 168.0
+_CHARACTER, _SMALL = 7.1, 6.2
+"""Pixels of a letter in either line of a vertex, in a wide font."""
+_WIDEST = 176.0
 _LONGEST_TEXT = 160
 
 
@@ -31,11 +31,12 @@ class PricedGraph:
     """A graph of operators with the seconds that each adds to a run.
 
     With a partition, `kernels` and `kernel_seconds` are those of its sub-graphs, in order; `group_seconds` are of the
-    sub-graphs, launches included.
+    sub-graphs, launches included; `alone` is what the operators cost with a kernel for each.
     """
 
     graph: OperatorGraph
     shares: tuple[float, ...]
+    alone: float
     partition: Partition | None = None
     kernels: tuple[Members, ...] = ()
     kernel_seconds: tuple[float, ...] = ()
@@ -165,7 +166,7 @@ def _result(graph: OperatorGraph, operator: Operator) -> str:
 
 def _kernel_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
     labels = [
-        (f"kernel {n}", f"{operators_of(priced.graph, kernel, 3)} \u00b7 {seconds(priced.kernel_seconds[n])}")
+        (f"kernel {n} \u00b7 {seconds(priced.kernel_seconds[n])}", operators_of(priced.graph, kernel, 3))
         for n, kernel in enumerate(priced.kernels)
     ]
     group = [partition.group[kernel[0]] for kernel in priced.kernels]
@@ -195,7 +196,7 @@ def _coarse(
     edges: Sequence[Edge],
     levels: Sequence[Sequence[int]] = (),
 ) -> dict[str, Any]:
-    sizes = [(_width(first, second, 230.0), 38.0) for first, second in labels]
+    sizes = [(_width(first, second, 240.0), 38.0) for first, second in labels]
     drawn = Arrangement(sizes, edges, levels).draw()
     return _view(name, sizes, drawn, labels, [list(m) for m in members])
 

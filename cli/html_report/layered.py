@@ -1,4 +1,4 @@
-"""Drawing a directed acyclic graph in layers, from top to bottom: where each vertex goes, and by which points each edge.
+"""Drawing a directed acyclic graph in layers, from top to bottom: where each vertex goes, and where each edge.
 
 The steps of Sugiyama, Tagawa and Toda (1981): layers by longest path, order within a layer by barycentres, then places
 as near to the neighbours as the order allows (columns.py folds what is too tall). An edge over several layers passes
@@ -35,21 +35,42 @@ class Layers:
     down: list[list[int]] = field(default_factory=list)
     center: list[float] = field(default_factory=list)
     passing: dict[int, dict[int, int]] = field(default_factory=dict)
+    coming: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def through(self, edge: Edge) -> list[int]:
         """The vertices that an edge passes through between its ends."""
-        source, target = edge
-        places = self.passing.get(source, {})
-        between = range(self.rank[source] + 1, self.rank[target])
+        return self._found(self.passing.get(edge[0], {}), range(self.rank[edge[0]] + 1, self.rank[edge[1]]))
+
+    def outwards(self, source: int) -> list[int]:
+        """The vertices that an edge passes through from `source` to the lower border."""
+        return self._found(self.passing.get(source, {}), range(self.rank[source] + 1, len(self.rows)))
+
+    def inwards(self, edge: Edge) -> list[int]:
+        """The vertices that an edge from outside passes through from the upper border to its target."""
+        return self._found(self.coming.get(edge[0], {}), range(self.rank[edge[1]]))
+
+    def _found(self, places: dict[int, int], between: range) -> list[int]:
         return [places[r] for r in between] if all(r in places for r in between) else []
 
 
-def layers_of(sizes: Sequence[Point], edges: Iterable[Edge]) -> Layers:
-    """Vertices of these sizes (width, height), layered, ordered and placed from left to right."""
+def layers_of(
+    sizes: Sequence[Point], edges: Iterable[Edge], leaving: Iterable[int] = (), entering: Iterable[Edge] = ()
+) -> Layers:
+    """Vertices of these sizes (width, height), layered, ordered and placed from left to right.
+
+    What vertices `leaving` make is read outside, too; `entering` are edges from outside, whose sources have any number.
+    """
     made = Layers(list(sizes), len(sizes))
     edges = sorted(set(edges))
     _rank(made, edges)
-    _pass_through(made, edges)
+    made.up = [[] for _ in range(made.count)]
+    made.down = [[] for _ in range(made.count)]
+    for edge in edges:
+        _pass_through(made, edge)
+    for source in sorted(set(leaving)):
+        _pass_out(made, source)
+    for edge in sorted(set(entering)):
+        _pass_in(made, edge)
     made.rows = [[] for _ in range(max(made.rank, default=-1) + 1)]
     for vertex, rank in enumerate(made.rank):
         made.rows[rank].append(vertex)
@@ -87,20 +108,37 @@ def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]])
     return order
 
 
-def _pass_through(made: Layers, edges: Sequence[Edge]) -> None:
-    made.up = [[] for _ in range(made.count)]
-    made.down = [[] for _ in range(made.count)]
-    for source, target in edges:
-        if made.rank[target] - made.rank[source] > _LONGEST:
-            continue
-        last = source
+def _pass_through(made: Layers, edge: Edge) -> None:
+    source, target = edge
+    if made.rank[target] - made.rank[source] <= _LONGEST:
         places = made.passing.setdefault(source, {})
-        for rank in range(made.rank[source] + 1, made.rank[target]):
-            if rank not in places:
-                places[rank] = _add_place(made, rank)
-                _link(made, last, places[rank])
-            last = places[rank]
+        last = _chain(made, places, source, range(made.rank[source] + 1, made.rank[target]))
         _link(made, last, target)
+
+
+def _pass_out(made: Layers, source: int) -> None:
+    below = range(made.rank[source] + 1, max(made.rank[: made.count]) + 1)
+    if len(below) <= _LONGEST:
+        _chain(made, made.passing.setdefault(source, {}), source, below)
+
+
+def _pass_in(made: Layers, edge: Edge) -> None:
+    source, target = edge
+    if 0 < made.rank[target] <= _LONGEST:
+        last = _chain(made, made.coming.setdefault(source, {}), None, range(made.rank[target]))
+        _link(made, last, target)
+
+
+def _chain(made: Layers, places: dict[int, int], start: int | None, ranks: range) -> int:
+    """Places in each of these layers, those that are there already and new ones; the last of them, or `start`."""
+    last = -1 if start is None else start
+    for rank in ranks:
+        if rank not in places:
+            places[rank] = _add_place(made, rank)
+            if last >= 0:
+                _link(made, last, places[rank])
+        last = places[rank]
+    return last
 
 
 def _add_place(made: Layers, rank: int) -> int:

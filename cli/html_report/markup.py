@@ -25,24 +25,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart; `length` is 0 to 1, `kind` one of the styles `fill.*`, `attributes` ready-made HTML."""
+    """One bar of a chart; `length` is 0 to 1, `kind` one of the styles `.fill.*`."""
 
     label: str
     length: float
     value: str
     kind: str = ""
-    attributes: str = ""
 
 
 def element(tag: str, content: str, **attributes: str) -> str:
-    """``<tag ...>content</tag>``; `content` is HTML, attributes are text, `class_` stands for class."""
-    given = "".join(f' {name.rstrip("_")}="{escape(text)}"' for name, text in attributes.items())
+    """``<tag ...>content</tag>``; `content` is HTML, attributes are text (`class_`: class, `data_x`: data-x)."""
+    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(text)}"' for name, text in attributes.items())
     return f"<{tag}{given}>{content}</{tag}>"
 
 
 def section(title: str, note: str, *content: str) -> str:
     """A panel with a title and a line about it."""
-    return element("section", element("h2", escape(title)) + element("p", escape(note), class_="note") + "".join(content))
+    heading = element("h2", escape(title)) + element("p", escape(note), class_="note")
+    return element("section", heading + "".join(content))
 
 
 def pair(*sections: str) -> str:
@@ -63,7 +63,7 @@ def bars(rows: Iterable[Bar], *, is_long: bool = False) -> str:
         label = element("div", escape(row.label), class_="label", title=row.label)
         fill = element("div", "", class_=f"fill {row.kind}".strip(), style=f"width:{percent(row.length)}")
         value = element("div", escape(row.value), class_="value")
-        parts.append(f"{label}{element('div', fill, class_='track')}{value}")
+        parts.append(f"{label}{value}{element('div', fill, class_='track')}")
     return element("div", "".join(parts), class_="bars long" if is_long else "bars")
 
 
@@ -86,7 +86,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], attributes: Se
 def _cell(cell: Cell) -> str:
     attributes = {"class_": "text"} if cell.is_text else {}
     if cell.value is not None:
-        attributes["data-value"] = f"{cell.value:.6g}"
+        attributes["data_value"] = f"{cell.value:.6g}"
     bar = ""
     if cell.bar is not None:
         bar = element("span", element("i", "", style=f"width:{percent(cell.bar)}"), class_="mini")

@@ -46,8 +46,8 @@ def _verdict(verification: Verification | None) -> str:
 
 def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[str]:
     if after.partition is not None:
-        change = render.change(before.seconds, after.seconds)
-        yield _card("latency, compiled (predicted)", render.seconds(before.seconds), render.seconds(after.seconds), change)
+        old, new = before.seconds, after.seconds
+        yield _card("latency, compiled (predicted)", render.seconds(old), render.seconds(new), render.change(old, new))
         kernels, operators = len(after.kernels), len(before.graph)
         yield _card("kernels", str(operators), str(kernels), render.change(operators, kernels))
     if result.partition is not None:
@@ -63,8 +63,9 @@ def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[
 
 
 def _card(name: str, before: str, after: str, change: str) -> str:
-    kind = {"-": "less", "+": "more"}.get(change[0], "")
-    moved = element("b", escape("unchanged" if change == "=" else change.replace(" ", "\u00a0")), **({"class_": kind} if kind else {}))
+    is_zero = not any(digit in change for digit in "123456789")
+    kind = "same" if is_zero else {"-": "less", "+": "more"}.get(change[0], "same")
+    moved = element("b", escape("unchanged" if change == "=" else change.replace(" ", "\u00a0")), class_=kind)
     origin = moved if change == "=" else f"from {escape(before)} \u00b7 {moved}"
     parts = (("name", escape(name)), ("after", escape(after)), ("from", origin))
     return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
@@ -96,7 +97,11 @@ def _joint_prices(prices: JointPrices) -> Iterator[tuple[str, float, str]]:
 
 def _plain_prices(before: PricedGraph, after: PricedGraph) -> Iterator[tuple[str, float, str]]:
     yield "as it was read", before.seconds, ""
-    yield ("rewritten" if after.partition is None else "rewritten and fused"), after.seconds, "best"
+    if after.partition is None:
+        yield "rewritten", after.seconds, "best"
+    else:
+        yield "rewritten only", after.alone, ""
+        yield "rewritten, then fused", after.seconds, "best"
 
 
 def graphs(after: PricedGraph) -> str:
@@ -123,7 +128,7 @@ def _swatch(kind: str) -> str:
 
 def _viewer(key: str, title: str) -> str:
     buttons = "".join(
-        element("button", text, type="button", title=what, data_do=do, **extra).replace("data_do", "data-do")
+        element("button", text, type="button", title=what, data_do=do, **extra)
         for do, text, what, extra in (
             ("out", "\u2212", "smaller", {}),
             ("in", "+", "larger", {}),
@@ -134,7 +139,7 @@ def _viewer(key: str, title: str) -> str:
     heading = element("div", element("h3", escape(title)) + element("span", "", class_="levels"), class_="toolbar")
     tools = (
         f'<input type="search" placeholder="find a node" aria-label="find a node in the graph {key}">'
-        + element("span", "", class_="found", aria_live="polite").replace("aria_live", "aria-live")
+        + element("span", "", class_="found", aria_live="polite")
         + buttons
     )
     canvas = f'<svg class="canvas" tabindex="0" role="img" aria-label="the graph {key}"></svg>'
@@ -147,8 +152,9 @@ def subgraphs(after: PricedGraph) -> str:
         return ""
     rows = [_subgraph(after, after.partition, number) for number in range(after.partition.count)]
     columns = ("sub-graph", "operators", "count", "kernels", "price", "share", "reads", "weights", "writes")
-    attributes = [{"data-group": str(number)} for number in range(len(rows))]
-    return section("Sub-graphs", "In the order they run. Click a row to see it in the graph.", table(columns, rows, attributes))
+    attributes = [{"data_group": str(number)} for number in range(len(rows))]
+    note = "In the order they run. Click a row to see it in the graph."
+    return section("Sub-graphs", note, table(columns, rows, attributes))
 
 
 def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cell]:
@@ -156,13 +162,14 @@ def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cel
     read = [values[v] for v in partition.inputs[number]]
     kernels = len({after.kernel_of[m] for m in members})
     share = seconds / after.seconds if after.seconds else 0.0
+    longest = max(after.group_seconds) or 1.0
     return [
         Cell(str(number), number),
         Cell(operators_of(partition.graph, members, 5), is_text=True),
         Cell(str(len(members)), len(members)),
         Cell(str(kernels), kernels),
         Cell(render.seconds(seconds), seconds),
-        Cell(f"{100 * share:.1f} %", share, share),
+        Cell(f"{100 * share:.1f} %", share, seconds / longest),
         _bytes(v.extent.bytes for v in read if not v.is_constant),
         _bytes(v.extent.bytes for v in read if v.is_constant),
         _bytes(values[v].extent.bytes for v in partition.outputs[number]),
@@ -201,7 +208,8 @@ def _kernel_label(after: PricedGraph, number: int, members: Sequence[int]) -> st
 def search(result: Result) -> str:
     """How the e-graph grew, and why it stopped."""
     saturation, extraction = result.saturation, result.extraction
-    proof = "proven optimal" if extraction.status == "optimal" else f"within {100 * extraction.gap:.2g} % of the optimum"
+    gap = f"within {100 * extraction.gap:.2g} % of the optimum"
+    proof = "proven optimal" if extraction.status == "optimal" else gap
     note = (
         f"{saturation.stop_reason} after {saturation.iterations} iterations: {result.classes:,} e-classes, "
         f"{result.enodes:,} e-nodes. Extraction: {proof}."
@@ -260,5 +268,5 @@ def main(result: Result, before: PricedGraph, after: PricedGraph, device: str) -
         + graphs(after)
         + subgraphs(after)
         + pair(kernels(after), operators(result))
-        + pair(rules(result), search(result) + phases(result)),
+        + pair(rules(result), element("div", search(result) + phases(result), class_="stack")),
     )

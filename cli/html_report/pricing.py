@@ -26,7 +26,8 @@ def _graph(typed: Typed) -> OperatorGraph:
 
 def each_alone(graph: OperatorGraph, device: Device) -> PricedGraph:
     """Each operator a kernel of its own."""
-    return PricedGraph(graph, KernelModel(graph, device).shares(unfused(graph)))
+    shares = KernelModel(graph, device).shares(unfused(graph))
+    return PricedGraph(graph, shares, sum(shares))
 
 
 def _in_groups(partitioned: Partitioned) -> PricedGraph:
@@ -34,6 +35,7 @@ def _in_groups(partitioned: Partitioned) -> PricedGraph:
     return PricedGraph(
         partition.graph,
         pricing.shares(partition),
+        pricing.partition(unfused(partition.graph)),
         partition,
         partitioned.kernels,
         tuple(map(pricing.kernel, partitioned.kernels)),

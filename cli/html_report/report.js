@@ -2,7 +2,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const tip = document.getElementById("tip");
 const viewers = [];
-const GROUP = 7, KERNEL = 8;
+const GROUP = 7, KERNEL = 8;  // places in an operator's list, see content.py
 
 function seconds(value) {
   const [scale, unit] = value < 1e-3 ? [1e6, "us"] : value < 1 ? [1e3, "ms"] : [1, "s"];
@@ -64,6 +64,7 @@ class Viewer {
     this.world = this.make("g", {}, this.svg);
     this.boxes = view.boxes.map(box => this.box(box));
     this.paths();
+    this.boxes.push(...view.boxes.filter(box => box[0] === 0).map(box => this.title(box)));
     this.dearest = Math.max(...view.vertices.map(v => this.price(v[6])), 1e-30);
     this.vertices = view.vertices.map((vertex, index) => this.vertex(vertex, index));
     for (const button of this.root.querySelectorAll(".levels button"))
@@ -83,8 +84,13 @@ class Viewer {
     const color = `hsl(${hue(group)} 60% var(--hull)`;
     const style = {fill: `${color} / ${level ? "0" : "var(--hull-fill)"})`, stroke: `${color} / .75)`};
     Object.assign(this.make("rect", {x, y, width, height}, made).style, style);
-    if (level === 0) this.make("text", {x: x + 9, y: y + 16}, made).textContent = clip(`sub-graph ${number}`, width, 6.6);
     made.dataset.group = group;
+    return made;
+  }
+
+  title([, number, x, y, width]) {
+    const made = this.make("g", {class: "box level0", "data-group": number}, this.world);
+    this.make("text", {x: x + 9, y: y + 16}, made).textContent = clip(`sub-graph ${number}`, width, 6.6);
     return made;
   }
 
@@ -105,8 +111,8 @@ class Viewer {
     const heat = (width - 8) * this.price(members) / this.dearest;
     if (heat >= 0.7) this.make("rect", {class: "heat", x: x + 4, y: y + height - 4, width: heat, height: 2.5}, made);
     const middle = x + width / 2;
-    this.make("text", {x: middle, y: y + (second ? 14 : 21)}, made).textContent = clip(first, width, 6.4);
-    if (second) this.make("text", {class: "small", x: middle, y: y + 26}, made).textContent = clip(second, width, 5.3);
+    this.make("text", {x: middle, y: y + (second ? 14 : 21)}, made).textContent = clip(first, width, 7);
+    if (second) this.make("text", {class: "small", x: middle, y: y + 26}, made).textContent = clip(second, width, 6);
     return made;
   }
 
@@ -115,24 +121,36 @@ class Viewer {
     return [[x1 + w1 / 2, y1 + h1], [x2 + w2 / 2, y2]];
   }
 
+  points(edge) {
+    const [start, end] = this.ends(edge), between = [];
+    for (let i = 2; i < edge.length; i += 2) between.push([edge[i], edge[i + 1]]);
+    return [start, ...between, end];
+  }
+
   path(edge) {
-    const [start, end] = this.ends(edge), points = [start];
-    for (let i = 2; i < edge.length; i += 2) points.push([edge[i], edge[i + 1]]);
-    points.push(end);
-    let drawn = `M${start[0]} ${start[1]}`;
+    const points = this.points(edge);
+    let drawn = `M${points[0][0]} ${points[0][1]}`;
     for (let i = 1; i < points.length; i++) {
       const [a, b] = points[i - 1], [c, d] = points[i];
-      const bend = d >= b ? Math.min(60, (d - b) / 2) : 26;
-      drawn += a === c && d > b ? `V${d}` : `C${a} ${b + bend} ${c} ${d - bend} ${c} ${d}`;
+      const bend = Math.min(60, Math.abs(d - b) / 2), turn = points[i + 1]?.[1] < d ? 14 : -14;
+      if (a === c) drawn += `V${d}`;
+      else if (b === d) drawn += `C${a} ${b + turn} ${c} ${d + turn} ${c} ${d}`;
+      else drawn += `C${a} ${b + bend} ${c} ${d - bend} ${c} ${d}`;
     }
     return drawn;
   }
 
+  /* Edges over so many layers that they have no place of their own are faint. */
+  isLong(edge) {
+    const points = this.points(edge);
+    return points.some(([x, y], i) => i && x !== points[i - 1][0] && Math.hypot(x - points[i - 1][0], y - points[i - 1][1]) > 700);
+  }
+
   paths() {
-    const isLong = edge => edge.length === 2 && this.ends(edge)[1][1] - this.ends(edge)[0][1] > 900;
-    const [long, usual] = [this.view.edges.filter(isLong), this.view.edges.filter(e => !isLong(e))];
-    this.make("path", {class: "edges long", d: long.map(e => this.path(e)).join("")}, this.world);
-    this.make("path", {class: "edges", d: usual.map(e => this.path(e)).join("")}, this.world);
+    for (const [kind, isLong] of [["edges long", true], ["edges", false]]) {
+      const drawn = this.view.edges.filter(edge => this.isLong(edge) === isLong).map(edge => this.path(edge));
+      this.make("path", {class: kind, d: drawn.join("")}, this.world);
+    }
   }
 
   /* --- moving about */
@@ -353,7 +371,3 @@ for (const row of document.querySelectorAll("tr[data-group]")) row.addEventListe
   choose(Number(row.dataset.group));
   for (const viewer of viewers) viewer.reveal(Number(row.dataset.group));
 });
-for (const swatch of document.querySelectorAll("[data-hue]")) {
-  swatch.style.background = `hsl(${hue(Number(swatch.dataset.hue))} 60% 50% / .35)`;
-  swatch.style.borderColor = `hsl(${hue(Number(swatch.dataset.hue))} 55% 50%)`;
-}

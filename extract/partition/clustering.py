@@ -36,18 +36,8 @@ from collections.abc import Sequence
 from .graph import OperatorGraph
 from .partition import Partition, PartitionError, partition_of
 from .topological_stage import StagedGraph
-from .weights import COMPLEX
+from .weights import COMPLEX, THRESHOLD
 from .weights import weights as operator_weights
-
-THRESHOLD = 600.0
-"""Td of Algorithm 1, which the paper does not print, so that a MobileViT is cut into as many sub-graphs as there.
-
-The paper's have: 82, mean weight 437, median 350, Jain's index 0.55. With it the 395 operators of the dynamo export of
-MobileViT-S make 81, none lighter than 20, of mean 439, median 478 and index 0.87. The 575 of the TorchScript export
-make 135, index 0.53: each of their 36 Shape operators stays alone, being opaque, and cuts off what reads it. Were
-they not opaque it would be 82, of mean 436, median 471 and index 0.87.
-"""
-
 
 class Clustering:
     """The state of Algorithm 1: the graph of hyper nodes, their weights, and the candidates."""

@@ -180,34 +180,41 @@ def _gemm(site: Site, loops: Loops) -> tuple[Axes, ...]:
 def _conv(site: Site, loops: Loops) -> tuple[Axes, ...]:
     batch, channels, *space = site.data
     weight = site.operation.operand(1).dimensions
-    result = loops.axes(site.result)
-    loops.unite(result[0], batch)
-    depthwise = site.operation.group > 1 and len(weight) > 1 and weight[1] == 1 and weight[0] == site.operation.group
-    if depthwise:
-        loops.unite(result[1], channels)
+    maps = loops.axis(site.result[1])
+    if site.operation.group > 1 and len(weight) > 1 and weight[1] == 1 and weight[0] == site.operation.group:
+        loops.unite(maps, channels)  # depthwise
     elif site.inside[0]:
-        loops.complete(channels, result[1])
-    pointwise = all(k == 1 for k in weight[2:]) and site.operation.op == "Conv"
-    _slide(space, result[2:], site.inside[0] and not pointwise, loops)
-    return (result,)
+        loops.complete(channels, maps)
+    kernel = weight[2:] if site.operation.op == "Conv" else ()
+    return ((batch, maps, *_windows(space, kernel, site, loops)),)
 
 
 def _pool(site: Site, loops: Loops) -> tuple[Axes, ...]:
-    result = loops.axes(site.result)
-    loops.unite(result[0], site.data[0])
-    loops.unite(result[1], site.data[1])
-    _slide(site.data[2:], result[2:], site.inside[0], loops)
+    batch, channels, *space = site.data
+    result = (batch, channels, *_windows(space, site.operation.integers("kernel_shape"), site, loops))
     return (result, *(result for _ in site.results[1:]))
 
 
-def _slide(source: Sequence[Axis], result: Sequence[Axis], overlaps: bool, loops: Loops) -> None:
-    """Axes of a window. Where windows overlap over what the kernel computes, neither side is tiled."""
-    if overlaps:
-        loops.complete(*source, *result)
-        return
-    for axis, target in zip(source, result, strict=True):
-        if loops.size(axis) == loops.size(target):
-            loops.unite(axis, target)
+def _windows(space: Sequence[Axis], kernel: tuple[int, ...], site: Site, loops: Loops) -> list[Axis]:
+    """The spatial axes of the result. Windows that do not overlap cut an axis into themselves and their places; where they
+    overlap over what the kernel computes, neither side is tiled. Without `kernel`, they overlap."""
+    rank = len(space)
+    strides = site.operation.integers("strides") or (1,) * rank
+    pads = site.operation.integers("pads") or (0,) * 2 * rank
+    result: list[Axis] = []
+    for i, (axis, extent) in enumerate(zip(space, site.result[2:], strict=True)):
+        apart = len(kernel) == rank and kernel[i] <= strides[i] and not pads[i] and not pads[rank + i]
+        if apart and loops.size(axis) == extent * strides[i]:
+            place, window = loops.regroup((axis,), (extent, strides[i]))
+            loops.complete(window)
+        else:
+            place = loops.axis(extent)
+            if site.inside[0]:
+                loops.complete(axis, place)
+            elif loops.size(axis) == extent:
+                loops.unite(axis, place)
+        result.append(place)
+    return result
 
 
 def _reduce(site: Site, loops: Loops) -> tuple[Axes, ...]:

@@ -19,13 +19,19 @@ def removed(partition: Partition) -> frozenset[int]:
 
 
 def intermediate_bytes(partition: Partition) -> int:
-    """Bytes of the values that leave their group: those read by other groups and the outputs of the graph.
+    """Bytes of the values that other groups than their own read. What only the caller reads is no intermediate result.
 
     A value and its views (Reshape, ...) are the same bytes and count once; views of what comes from outside the graph
     count nothing.
     """
-    graph = partition.graph
-    held = {storage(graph, value) for outputs in partition.outputs for value in outputs}
+    graph, group = partition.graph, partition.group
+    crossing = (
+        value
+        for number, outputs in enumerate(partition.outputs)
+        for value in outputs
+        if any(group[user] != number for user in graph.consumers[value])
+    )
+    held = {storage(graph, value) for value in crossing}
     return sum(graph.values[v].extent.bytes for v in held if graph.values[v].producer is not None)
 
 

@@ -23,6 +23,7 @@ from .graph import OperatorGraph
 from .index_maps import Site, index_map
 from .loops import Axes, Loops, Misaligned
 from .partition import Partition
+from .weights import COMPLEX, THRESHOLD, weights
 
 Members = tuple[int, ...]
 """Operators of one kernel or sub-graph, ascending."""
@@ -44,13 +45,10 @@ class Buffers:
     rounds: int = 1
     repeated: int = 0
 
-    def traffic(self, device: Device) -> float:
-        """Seconds to write and read what is kept."""
-        return sum(2 * size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
-
-    def again(self, device: Device) -> float:
-        """Seconds to read once more, in all rounds but the first, what every round needs."""
-        return (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
+    def seconds(self, device: Device) -> float:
+        """To write and read what is kept, and to read once more, in all rounds but the first, what every round needs."""
+        again = (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
+        return again + sum(2 * size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
 
 
 @dataclass
@@ -67,6 +65,7 @@ class KernelModel:
         operations = self.graph.operations
         self._compute = [compute_seconds(operation, self.device) for operation in operations]
         self._copy = [copy_seconds(operation, self.device) for operation in operations]
+        self._weights = weights(self.graph)
         self._sizes = [value.extent.bytes for value in self.graph.values]
         caches = self.device.caches
         self._plain = caches[0].size // 2
@@ -139,16 +138,23 @@ class KernelModel:
             self._cuts[members] = _Cut(self, members).run()
         return self._cuts[members]
 
+    def allowed(self, members: Members) -> bool:
+        """Whether operators may be one kernel or sub-graph: one of them at most is complex, as AGO calls convolutions and
+        products, or together they stay below its threshold of weight, which keeps them possible to tune."""
+        complex_ = sum(self.graph.operators[m].op in COMPLEX for m in members)
+        return complex_ <= 1 or sum(self._weights[m] for m in members) < THRESHOLD
+
     def _price(self, members: Members) -> float:
+        if not self.allowed(members):
+            return inf
         if self.measured is not None and (seconds := self.measured(members)) is not None:
             return seconds
         buffers = self._buffers(members)
         if buffers is None:
             return inf
         border = self._border(members)
-        moved = border / self.device.bandwidth(border) + buffers.traffic(self.device)
-        busy = max(sum(self._compute[m] for m in members), moved)
-        return busy + buffers.again(self.device) + sum(self._copy[m] for m in members)
+        moved = border / self.device.bandwidth(border) + buffers.seconds(self.device)
+        return max(sum(self._compute[m] for m in members), moved) + sum(self._copy[m] for m in members)
 
     def _border(self, members: Members) -> int:
         """Bytes read from outside and written to it. What is only picked from counts as what is taken."""

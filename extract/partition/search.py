@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from .clustering import THRESHOLD, cluster
+from .clustering import cluster
 from .contraction import Contraction
 from .fuse_ops import fuse_ops
 from .fusion_plan import fusion_plan
 from .graph import OperatorGraph
-from .kernels import KernelModel, Members
+from .kernels import KernelModel
 from .partition import Partition, partition_of, unfused
-from .weights import weights
 from .windows import Improvement, Limits, improve
 
 Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
@@ -50,28 +49,17 @@ def partition_by(method: Method, graph: OperatorGraph, model: KernelModel, time_
 
 def search(graph: OperatorGraph, model: KernelModel, time_limit: float) -> Search:
     """The cheapest partition found; with a `time_limit` of 0 no windows are solved."""
-    limit = _Limit(weights(graph))
     baselines = {name: method(graph, model) for name, method in _BASELINES.items()}
     starts = (_kernels(graph, model), *baselines.values())
-    best, improvement = min((coarser(start, model, limit) for start in starts), key=model.partition), None
+    best, improvement = min((coarser(start, model) for start in starts), key=model.partition), None
     if time_limit > 0:
-        improvement = improve(best, model.group, limit, time_limit, _WINDOW)
-        best = min(best, coarser(improvement.partition, model, limit), key=model.partition)
+        improvement = improve(best, model.group, model.allowed, time_limit, _WINDOW)
+        best = min(best, coarser(improvement.partition, model), key=model.partition)
     prices = {name: model.partition(partition) for name, partition in baselines.items()}
     return Search(replace(best, method="joint"), model.partition(best), prices, improvement, model.bound())
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """Whether operators may be one group: AGO's threshold of weight, which keeps it possible to tune."""
-
-    weights: tuple[float, ...]
-
-    def __call__(self, members: Members) -> bool:
-        return len(members) == 1 or sum(self.weights[m] for m in members) < THRESHOLD
-
-
-def coarser(partition: Partition, model: KernelModel, allowed: Callable[[Members], bool]) -> Partition:
+def coarser(partition: Partition, model: KernelModel) -> Partition:
     """Merge groups that read from each other, those that share the most bytes first, as long as that is cheaper."""
     graph = partition.graph
     groups = Contraction.of(partition)
@@ -82,7 +70,7 @@ def coarser(partition: Partition, model: KernelModel, allowed: Callable[[Members
             continue
         one, other = groups.members(first), groups.members(second)
         joined = tuple(sorted(one + other))
-        if not allowed(joined) or not groups.can_merge(first, second):
+        if not model.allowed(joined) or not groups.can_merge(first, second):
             continue
         if model.group(joined) < model.group(one) + model.group(other):
             groups.merge(first, second)

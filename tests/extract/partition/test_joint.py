@@ -53,7 +53,7 @@ def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: M
 def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     start = unfused(graph)
-    assert model.partition(coarser(start, model, lambda members: True)) <= model.partition(start)
+    assert model.partition(coarser(start, model)) <= model.partition(start)
 
 
 @settings(max_examples=30, deadline=None)

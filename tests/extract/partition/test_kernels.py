@@ -183,10 +183,25 @@ def sum_of_a_product(build: Build) -> int:
     return build.add("ReduceSum", build.add("MatMul", build.source(5, 6), build.source(6, 4)), axes=(1,), keepdims=0)
 
 
+def pooled_apart(build: Build) -> int:
+    wide = convolution(build, build.source(1, 2, 4, 4), build.source(3, 2, 1, 1, constant=True), 0, 1)
+    return build.add(
+        "MaxPool", wide, kernel_shape=(2, 2), pads=(0,) * 4, strides=(2, 2), dilations=(1, 1), ceil_mode=0, storage_order=0
+    )
+
+
+def strided_pointwise(build: Build) -> int:
+    wide = build.add("Relu", convolution(build, build.source(1, 2, 4, 4), build.source(3, 2, 1, 1), 0, 1))
+    weight = build.source(2, 3, 1, 1, constant=True)
+    return build.add(
+        "Conv", wide, weight, kernel_shape=(1, 1), pads=(0,) * 4, strides=(2, 2), dilations=(1, 1), group=1
+    )
+
+
 KERNELS = (
     attention, dense_then_norm, pointwise_then_depthwise, depthwise_then_pointwise, squeeze_and_excite, two_in_a_row,
     columns_after_rows, gated_product, pooled, product_of_products,
-    shares_of_a_product, sum_of_a_product,
+    shares_of_a_product, sum_of_a_product, pooled_apart, strided_pointwise,
 )  # fmt: skip
 
 

@@ -1,0 +1,109 @@
+"""The report of ``eqfuse optimize --report`` in a real browser: Chromium, where it is installed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eqfuse.cli import main
+
+pytestmark = pytest.mark.conformance
+
+ROOT = Path(__file__).parents[2]
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+VISIT = """
+const seen = [];
+const after = document.querySelector("[data-graph=after]");
+const level = name => [...after.querySelectorAll(".levels button")].find(b => b.textContent === name);
+const press = (target, kind = "click") => target.dispatchEvent(new MouseEvent(kind, {bubbles: true}));
+const rows = () => [...document.querySelectorAll("tr.selected")].map(row => row.dataset.group);
+const note = (name, value) => seen.push([name, value]);
+
+note("views", [...after.querySelectorAll(".levels button")].map(b => b.textContent));
+press(level("sub-graphs"));
+note("sub-graphs", after.querySelectorAll(".vertex").length);
+press(after.querySelectorAll(".vertex")[1]);
+note("row of a clicked sub-graph", rows());
+note("marked sub-graphs", after.querySelectorAll(".vertex.chosen").length);
+press(document.querySelector("tr[data-group='0']"));
+note("row that was clicked", rows());
+press(level("operators"));
+note("operators", after.querySelectorAll(".vertex").length);
+const find = after.querySelector("input");
+find.value = "SOFTMAX";
+find.dispatchEvent(new Event("input"));
+note("found", after.querySelectorAll(".vertex.hit").length);
+const vertex = after.querySelector(".vertex");
+vertex.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 100, clientY: 100}));
+note("tip", document.getElementById("tip").textContent);
+const heading = [...document.querySelectorAll("th button")].find(b => b.textContent === "price");
+press(heading);
+const prices = [...heading.closest("table").tBodies[0].rows].map(row => Number(row.cells[4].dataset.value));
+note("sorted", prices.every((p, i) => !i || p <= prices[i - 1]));
+note("requests", performance.getEntriesByType("resource").length);
+note("wider than the window", document.documentElement.scrollWidth > document.documentElement.clientWidth);
+const outcome = document.createElement("pre");
+outcome.id = "outcome";
+outcome.textContent = JSON.stringify(Object.fromEntries(seen));
+document.body.append(outcome);
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the demo model, cut into sub-graphs."""
+    folder = tmp_path_factory.mktemp("report")
+    demo = runpy.run_path(str(ROOT / "examples/demo_model.py"))["demo_model"]()
+    (folder / "demo.onnx").write_bytes(demo.SerializeToString())
+    code = main(["optimize", str(folder / "demo.onnx"), "-q", "--partition", "ago", "--report", str(folder / "r.html")])
+    assert code in (0, 5)
+    return folder / "r.html"
+
+
+def visited(report: Path, width: int) -> tuple[dict[str, Any], list[str]]:
+    """What a visitor of the page finds, and what the browser complains of. The page's policy stays in force."""
+    digest = base64.b64encode(hashlib.sha256(VISIT.encode()).digest()).decode()
+    text = report.read_text(encoding="utf-8")
+    text = text.replace("script-src ", f"script-src &#x27;sha256-{digest}&#x27; ", 1)
+    page = report.with_name("visited.html")
+    page.write_text(text.replace("</body>", f"<script>{VISIT}</script></body>"), encoding="utf-8")
+    assert BROWSER is not None
+    done = subprocess.run(
+        [
+            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            f"--user-data-dir={report.parent / 'profile'}", f"--window-size={width},900", "--virtual-time-budget=2000",
+            "--enable-logging=stderr", "--dump-dom", page.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.DOTALL)
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return json.loads(unescape(found[1])) if found else {}, complaints
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [1280, 500])
+def test_it_works_in_a_browser(report: Path, width: int) -> None:
+    seen, complaints = visited(report, width)
+    assert complaints == []
+    assert seen["views"] == ["sub-graphs", "kernels", "operators"]
+    assert seen["row of a clicked sub-graph"] == ["1"]
+    assert seen["marked sub-graphs"] == 1
+    assert seen["row that was clicked"] == ["0"]
+    assert seen["operators"] > seen["sub-graphs"] > 1
+    assert seen["found"] > 0
+    assert "price" in seen["tip"]
+    assert seen["sorted"] is True
+    assert seen["requests"] == 0
+    assert seen["wider than the window"] is False
