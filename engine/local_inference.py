@@ -51,7 +51,8 @@ def whole_numbers(
     types_ = [types.get(o.name or "") for o in node.outputs]
     if not all(type_ is not None and np.dtype(_numpy(type_.dtype)).kind in "iub" for type_ in types_):
         return {}
-    needed = {i.name: constants[i.name] for i in node.inputs if i is not None and i.name in constants}
+    operands = [i.name for i in node.inputs if i is not None and i.name]
+    needed = {name: constants[name] for name in operands if name in constants}
     names = [o.name for o in node.outputs if o.name]
     return evaluate_by_reference([serde.serialize_node(node)], needed, names, opsets)
 

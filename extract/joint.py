@@ -114,7 +114,7 @@ def joint(
         fused=fused.price,
         sequence=sequence.price,
         joint=final.price,
-        bound=min(final.price, lower_bound(ArithmeticCost(device)) + device.launch_overhead),
+        bound=min(final.price, lower_bound(ArithmeticCost(device)) + min(device.launch_overhead, device.view_overhead)),
         rounds=len(state.seen) - 2,
     )
     return Joint(chosen.chosen, replace(final, baselines=found.baselines), prices, model)

@@ -39,6 +39,7 @@ from .topological_stage import StagedGraph
 from .weights import COMPLEX, THRESHOLD
 from .weights import weights as operator_weights
 
+
 class Clustering:
     """The state of Algorithm 1: the graph of hyper nodes, their weights, and the candidates."""
 

@@ -196,8 +196,11 @@ def _pool(site: Site, loops: Loops) -> tuple[Axes, ...]:
 
 
 def _windows(space: Sequence[Axis], kernel: tuple[int, ...], site: Site, loops: Loops) -> list[Axis]:
-    """The spatial axes of the result. Windows that do not overlap cut an axis into themselves and their places; where they
-    overlap over what the kernel computes, neither side is tiled. Without `kernel`, they overlap."""
+    """The spatial axes of the result.
+
+    Windows that do not overlap cut an axis into themselves and their places; where they overlap over what the kernel
+    computes, neither side is tiled. Without `kernel`, they overlap.
+    """
     rank = len(space)
     strides = site.operation.integers("strides") or (1,) * rank
     pads = site.operation.integers("pads") or (0,) * 2 * rank

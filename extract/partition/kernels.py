@@ -46,7 +46,7 @@ class Buffers:
     repeated: int = 0
 
     def seconds(self, device: Device) -> float:
-        """To write and read what is kept, and to read once more, in all rounds but the first, what every round needs."""
+        """To write and read what is kept, and to read once more, in all rounds but one, what every round needs."""
         again = (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
         return again + sum(2 * size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
 
@@ -117,9 +117,10 @@ class KernelModel:
     def bound(self) -> float:
         """Seconds below which no partition of the graph can be: every operator computed once, on what it has to read.
 
-        One launch; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing.
+        One launch, or one view; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing.
         """
-        return self.device.launch_overhead + sum(self._compute) + sum(self._copy) if self._compute else 0.0
+        least = min(self.device.launch_overhead, self.device.view_overhead)
+        return least + sum(self._compute) + sum(self._copy) if self._compute else 0.0
 
     def kernel_with_launch(self, members: Members) -> float:
         """Seconds of a kernel launched by itself; infinite where its operators cannot be one."""
@@ -139,8 +140,11 @@ class KernelModel:
         return self._cuts[members]
 
     def allowed(self, members: Members) -> bool:
-        """Whether operators may be one kernel or sub-graph: one of them at most is complex, as AGO calls convolutions and
-        products, or together they stay below its threshold of weight, which keeps them possible to tune."""
+        """Whether operators may be one kernel or sub-graph.
+
+        One of them at most is complex, as AGO calls convolutions and products, or together they stay below its
+        threshold of weight, which keeps them possible to tune.
+        """
         complex_ = sum(self.graph.operators[m].op in COMPLEX for m in members)
         return complex_ <= 1 or sum(self._weights[m] for m in members) < THRESHOLD
 

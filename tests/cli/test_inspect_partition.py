@@ -61,7 +61,7 @@ def test_a_recorded_partition_is_shown(eqfuse: CommandLine, name: str) -> None:
     table = rows(outcome.out)
     assert table["groups"] == ["3", "2", "-33.3 %"]
     assert table["intermediate values"] == ["2", "1", "-50.0 %"]
-    assert table["intermediate bytes"] == ["72 B", "48 B", "-33.3 %"]
+    assert table["intermediate bytes"] == ["48 B", "24 B", "-50.0 %"]
     assert table["0"][:3] == ["Relu, Relu", "2", "1"]
 
 
