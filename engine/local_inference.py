@@ -21,6 +21,7 @@ from .nodes import has_body, is_standard
 from .typing import dtype_of, tensor_type
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+_WHOLE = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 
 
 def refined(
@@ -49,17 +50,12 @@ def whole_numbers(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of a node of constant operands, where they are integers: what shapes are computed from."""
     types_ = [types.get(o.name or "") for o in node.outputs]
-    if not all(type_ is not None and np.dtype(_numpy(type_.dtype)).kind in "iub" for type_ in types_):
+    if not all(type_ is not None and type_.dtype in _WHOLE for type_ in types_):
         return {}
     operands = [i.name for i in node.inputs if i is not None and i.name]
     needed = {name: constants[name] for name in operands if name in constants}
     names = [o.name for o in node.outputs if o.name]
     return evaluate_by_reference([serde.serialize_node(node)], needed, names, opsets)
-
-
-def _numpy(dtype: str) -> str:
-    """A type that numpy has; those of its extensions are no integers that shapes are made of."""
-    return dtype if dtype in ("bool", "int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64") else "f4"
 
 
 def _is_static(types: Mapping[str, TensorType], value: ir.Value) -> bool:
