@@ -133,7 +133,8 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
 
 def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Model, Selection], Partitioned | None]:
     if options.partition == "none":
-        return extracted(known, Pricing.of(options.cost_model), options, clock), None
+        chosen = extracted(known, Pricing.of(options.cost_model), options, clock)
+        return (chosen.model, chosen.selection), None
     from .partitioning import partitioned  # sub-graphs take imports of their own
 
     return partitioned(known, options.partition, options, clock)

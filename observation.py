@@ -87,7 +87,7 @@ def optimized(path: Path, options: Options, observer: Observer | None = None) ->
     pricing = Pricing.of(options.cost_model)
     with Worker(options.selection) as worker:
         known = saturated(path, None, options, worker, clock)
-    _, selection = extracted(known, pricing, options, clock)
+    selection = extracted(known, pricing, options, clock).selection
     rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
     return Optimized(known.model, options, Search(known.encoding, known.egraph, selection, rules), pricing)
 

@@ -113,13 +113,15 @@ def partitioned(known: Saturated, method: Method, options: Options, clock: Clock
 def _joint(
     known: Saturated, before: OperatorGraph, device: Device, profile: _Profile, options: Options, clock: Clock
 ) -> tuple[Chosen, Partitioned]:
-    per_byte = Pricing.of(RooflineCost(device)).per_byte
+    pricing = Pricing.of(RooflineCost(device))
     selections: list[Selection] = []
 
     def extract(model: CostModel) -> Extracted[Chosen | None]:
-        chosen = extracted(known, Pricing(model, per_byte), options, clock)
-        selections.append(chosen[1])
-        return Extracted(chosen, _graph(chosen[0], known))
+        nonlocal pricing
+        found = extracted(known, replace(pricing, model=model), options, clock)
+        pricing = found.pricing  # what made files grow once will do so again
+        selections.append(found.selection)
+        return Extracted((found.model, found.selection), _graph(found.model, known))
 
     def lower_bound(model: CostModel) -> float:
         return known.select(Pricing(model, 0.0), options).lower_bound
@@ -140,12 +142,12 @@ def _in_sequence(
     options: Options,
     clock: Clock,
 ) -> tuple[Chosen, Partitioned]:
-    chosen = extracted(known, Pricing.of(options.cost_model), options, clock)
-    graph = _graph(chosen[0], known)
+    found = extracted(known, Pricing.of(options.cost_model), options, clock)
+    graph = _graph(found.model, known)
     model = KernelModel(graph, device, profile.of(graph))
     with clock.phase("partition"):
         partition = partition_by(method, graph, model)
-    return chosen, Partitioned(before, partition, model)
+    return (found.model, found.selection), Partitioned(before, partition, model)
 
 
 def _graph(model: Model, known: Saturated) -> OperatorGraph:

@@ -157,7 +157,16 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
     return raise_opset(override_shapes(model, options.input_shapes), options.opset)
 
 
-def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> tuple[Model, Selection]:
+@dataclass(frozen=True)
+class Choice:
+    """A graph chosen and written. `pricing` is what it was chosen by in the end: stricter where files would grow."""
+
+    model: Model
+    selection: Selection
+    pricing: Pricing
+
+
+def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
     """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
     allowed = GROWTH * known.model.file_bytes
     for attempt in range(_ATTEMPTS):
@@ -168,4 +177,4 @@ def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         pricing = pricing.stricter()
-    return replace(result, path=None), selection
+    return Choice(replace(result, path=None), selection, pricing)

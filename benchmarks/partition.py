@@ -17,7 +17,9 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,11 +34,8 @@ from rich.table import Table
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device, load_device
-from eqfuse.costmodels.model import CostModel, RooflineCost
-from eqfuse.engine.model import Model
-from eqfuse.engine.summary import knowledge_of_result
 from eqfuse.engine.worker import Worker
-from eqfuse.extract.joint import Extracted, Joint, JointPrices, joint
+from eqfuse.extract.joint import JointPrices
 from eqfuse.extract.partition.certificate import certificate_of
 from eqfuse.extract.partition.certify import certify
 from eqfuse.extract.partition.graph import OperatorGraph
@@ -45,9 +44,8 @@ from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.search import Method, partition_by
 from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
-from eqfuse.extract.select import Pricing
-from eqfuse.partitioning import Partitioned
-from eqfuse.pipeline import Clock, Options, Saturated, extracted, saturated
+from eqfuse.partitioning import Partitioned, partitioned
+from eqfuse.pipeline import Clock, Options, saturated
 
 OTHERS: tuple[Method, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0
@@ -140,41 +138,24 @@ def timed_cut(method: Method, graph: OperatorGraph, device: Device) -> Cut:
     return measured(Partitioned(graph, partition, prices), time.perf_counter() - started)
 
 
-def rewritten(
-    known: Saturated, original: Extracted[Model], device: Device, options: Options, limit: float
-) -> Joint[Model]:
-    """Rewriting and partition together, as partitioning.py has them, but by the model alone: no measured kernels."""
-    per_byte = Pricing.of(RooflineCost(device)).per_byte
-
-    def extract(cost: CostModel) -> Extracted[Model]:
-        result, _ = extracted(known, Pricing(cost, per_byte), options, Clock(None))
-        return Extracted(result, operator_graph(result, knowledge_of_result(result, known.knowledge)))
-
-    def lower_bound(cost: CostModel) -> float:
-        return known.select(Pricing(cost, 0.0), options).lower_bound
-
-    return joint(original, extract, lower_bound, device, limit)
-
-
 def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     """Every partition of one model; the time of `joint` includes reading and saturation."""
     started = time.perf_counter()
-    device, options = load_device(arguments.device), Options(device=arguments.device)
+    device, options = load_device(arguments.device), Options(device=arguments.device, time_limit=arguments.time_limit)
     with Worker(options.selection) as worker:
         known = saturated(source, None, options, worker, Clock(None))
-    original = Extracted(known.model, operator_graph(known.model, known.knowledge))
+    original = operator_graph(known.model, known.knowledge)
     saturation = time.perf_counter() - started
     progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
-    record = Record(name, len(original.graph), 0, unfused_intermediate_bytes(original.graph))
+    record = Record(name, len(original), 0, unfused_intermediate_bytes(original))
     for method in OTHERS:
-        record.cuts[method] = timed_cut(method, original.graph, device)
+        record.cuts[method] = timed_cut(method, original, device)
         progress(f"{method}: {record.cuts[method].kernels} kernels in {record.cuts[method].seconds:.1f} s")
     begun = time.perf_counter()
-    found = rewritten(known, original, device, options, arguments.time_limit)
+    _, found = partitioned(known, "joint", options, Clock(None))
     seconds = saturation + time.perf_counter() - begun
-    partition = found.search.partition
-    record.rewritten = len(partition.graph)
-    record.cuts["joint"] = measured(Partitioned(original.graph, partition, found.model, found.prices), seconds)
+    record.rewritten = len(found.partition.graph)
+    record.cuts["joint"] = measured(found, seconds)
     record.prices = found.prices
     record.seconds = time.perf_counter() - started
     progress(f"joint: {record.joint.kernels} kernels in {seconds:.1f} s; {'; '.join(record.misses()) or 'no miss'}")
@@ -299,6 +280,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Command line."""
     arguments = parser().parse_args()
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()  # prices come from the model alone, not from measured kernels
     records = []
     for name, source in sources(arguments).items():
         print(name, file=sys.stderr, flush=True)
