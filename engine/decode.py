@@ -6,7 +6,7 @@ what changed is made anew. Values keep the names they had wherever the new graph
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from .inference import Knowledge
 from .model import Model
 from .nodes import body_graphs, has_body
 from .plan import Step, is_value, origins, steps
+from .spelled_out import OPERAND
 from .typing import dtype_of
 
 _FILL_FROM = 256
@@ -190,6 +191,8 @@ class _Decoder:
 
     def new(self, step: Step) -> ir.Node:
         spec = self._emission(step)
+        if spec.lines:
+            return self.spelled(spec, step)
         inputs = [self._input(i, step) for i in spec.inputs]
         name = self.fresh(spec.op_type)
         node = ir.node(
@@ -206,6 +209,24 @@ class _Decoder:
             output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
             self._annotate(output, step, index)
         return node
+
+    def spelled(self, spec: Emission, step: Step) -> ir.Node:
+        """Several nodes for one e-node: all but the last are added, the last is what computes its value."""
+        operand = self.values[step.operands[0]]
+        made: list[ir.Node] = []
+        for line in spec.lines:
+            inputs = [self._line_input(i, operand, made) for i in line.inputs]
+            made.append(ir.node(line.op_type, inputs, name=self.fresh(line.op_type)))
+            made[-1].outputs[0].name = self.fresh("value")
+            self._annotate(made[-1].outputs[0], step, 0)
+        made[-1].outputs[0].name = self._output_name(step, None)
+        self.nodes += made[:-1]
+        return made[-1]
+
+    def _line_input(self, source: str | int | float, operand: ir.Value, made: Sequence[ir.Node]) -> ir.Value:
+        if source == OPERAND:
+            return operand
+        return made[source].outputs[0] if isinstance(source, int) else self.integers(np.asarray(source, np.float32))
 
     def _emission(self, step: Step) -> Emission:
         if step.node.op == "Concat":

@@ -16,6 +16,7 @@ from ..costmodels.types import TensorType
 from ..rules.signatures import Attribute, Operand, Operator, operators
 from . import custom
 from .egraph import ENode
+from .spelled_out import Line, spelled_out
 from .typing import dtype_of
 
 Array = np.ndarray[Any, Any]
@@ -24,13 +25,17 @@ Types = Sequence[TensorType | None]
 
 @dataclass(frozen=True)
 class Emission:
-    """An ONNX node to be: each input is the index of an operand, a constant list, or None (absent)."""
+    """An ONNX node to be: each input is the index of an operand, a constant list, or None (absent).
+
+    With `lines` it is several nodes, an operator that the opset lacks written out.
+    """
 
     op_type: str
     inputs: tuple[int | Array | None, ...]
     attributes: Mapping[str, Any]
     outputs: int = 1
     domain: str = ""
+    lines: tuple[Line, ...] = ()
 
 
 class _Inexpressible(Exception):
@@ -54,9 +59,14 @@ def emission(
     if node.op == "Op":
         return _custom(node, absent)
     operator = operators().get(node.op)
-    if operator is None or _schema(node.op, opset) is None:
+    if operator is None:
         return None
     literals = dict(zip((a.name for a in operator.attributes), node.attributes, strict=True))
+    if lines := spelled_out(node.op, literals, opset):
+        single = operands[0] is not None and operands[0].dtype == "float32"
+        return Emission(node.op, (0,), {}, lines=lines) if single else None
+    if _schema(node.op, opset) is None:
+        return None
     try:
         inputs = _inputs(operator, node, literals, opset, absent)
         attributes = _attributes(operator, literals, opset)
