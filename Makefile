@@ -13,18 +13,28 @@ USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c '$(USABLE)' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-.PHONY: help setup demo test lint conformance bench clean distclean
+.PHONY: help setup demo test arm-tools lint conformance bench clean distclean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp-run ## Make .venv and install eqfuse into it
 
 demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure and print the summary
 	$(BIN)/eqfuse optimize $(DEMO) -o models/demo.optimized.onnx
 
-test: $(VENV)/.stamp-test ## Run the tests
+test: $(VENV)/.stamp-test arm-tools ## Run the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+# Tests for Arm skip where these cannot be had.
+ARM_TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static qemu-aarch64
+ARM_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-user
+
+arm-tools: ## Install the Arm cross compiler and emulators, where apt-get can
+	@for tool in $(ARM_TOOLS); do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
+		timeout 300 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 \
+		apt-get install -y -qq --no-install-recommends $(ARM_PACKAGES); } >/dev/null 2>&1 || \
+		echo "Arm tests will skip; to run them, as root: apt-get install $(ARM_PACKAGES)"
 
 lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .

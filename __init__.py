@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from .deferred import defer
 
 __version__ = "0.1.0"
-__all__ = ["Options", "Result", "__version__", "optimize"]
+__all__ = ["Options", "Result", "__version__", "compile", "load", "optimize"]
 
 if TYPE_CHECKING:
-    from .api import Options, Result, optimize
+    from .api import Options, Result, compile, load, optimize
 
 for _module in ("sympy", "onnx_ir._symbolic_shapes"):
     defer(_module)  # onnx-ir calculates with symbolic dimensions; it imports them all the same

@@ -1,4 +1,4 @@
-"""The public API: optimise a model."""
+"""The public API: optimise a model, compile it, and load what was compiled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .pipeline import Clock, Observer, Options, Saturated, extracted, saturated
 if TYPE_CHECKING:
     import onnx
 
+    from .compilation import Compiled
     from .engine.verification import Verification
+    from .lowering.runner import CompiledModel
     from .partitioning import Partitioned
 
 
@@ -89,6 +91,36 @@ def run(
     """`optimize` with its options in one object, and a worker that may have been started before with their rules."""
     with worker or Worker(options.selection) as started:  # loads the rules while the model is read
         return _run(source, output, options, Clock(observer), started)
+
+
+def compile(
+    model: str | Path | onnx.ModelProto | ir.Model,
+    output: str | Path,
+    *,
+    target: str = "host",
+    threads: int | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Compiled:
+    """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
+
+    `options` are the fields of `Options`; `partition` is "joint" unless it says otherwise, and `device` is the target.
+    Raises EqfuseError with one clear line on anything a user can mend.
+    """
+    from .compilation import compile_model  # TVM takes a second to import
+
+    chosen = Options(**{"partition": "joint", **options})
+    return compile_model(model, Path(output), chosen, target=target, threads=threads, observer=observer)
+
+
+def load(path: str | Path, threads: int | None = None) -> CompiledModel:
+    """Load a compiled bundle: call what comes back with arrays, in the order of its inputs or by their names.
+
+    Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.
+    """
+    from .lowering.runner import load as load_bundle
+
+    return load_bundle(path, threads)
 
 
 def _run(source: Any, output: Path | None, options: Options, clock: Clock, worker: Worker) -> Result:
@@ -176,4 +208,4 @@ def _verify(model: Model, result: Model, options: Options) -> Verification:
     return verification
 
 
-__all__: Sequence[str] = ["Options", "Result", "optimize", "run"]
+__all__: Sequence[str] = ["Options", "Result", "compile", "load", "optimize", "run"]

@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_optimize, _verify, _inspect, _diff, _bisect, _rules, _profile):
+    for add in (_optimize, _compile, _run, _bench, _verify, _inspect, _diff, _bisect, _rules, _profile):
         add(commands)
     return parser
 
@@ -85,6 +85,44 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     )
     parser.add_argument("--certificate", type=Path, metavar="FILE.json", help="write the order that proves it")
     _tolerances(parser)
+
+
+def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "compile", "compile a model for a processor", ("compile", "compile_"))
+    _model(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the bundle to write")
+    parser.add_argument("--target", default="host", help="this machine or the name of a device file (default host)")
+    parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
+    parser.add_argument(
+        "--partition",
+        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        default="joint",
+        help="cut the model into fused kernels; joint: choose graph and kernels together (default joint)",
+    )
+    _optimization(parser, priced=False)
+    parser.set_defaults(cost="roofline", device="host", as_functions=False, certify=False, certificate=None)
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare with the original")
+    _tolerances(parser)
+
+
+def _run(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "run", "run a compiled model", ("run", "run"))
+    parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE.npy", help="an input, or .npz with all; repeatable"
+    )
+    parser.add_argument("--random", type=not_negative(int), metavar="SEED", help="random numbers for the other inputs")
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs (.npy where there is one)")
+    parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
+
+
+def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = _command(commands, "bench", "measure how long a compiled model takes", ("bench", "bench"))
+    parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
+    parser.add_argument("--against", choices=("ort",), help="ort: take turns with ONNX Runtime on the original model")
+    parser.add_argument("--model", type=Path, help="where the original is now (default: where it was compiled from)")
+    parser.add_argument("--repeat", type=positive(int), default=50, help="runs of each (default 50)")
+    parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
 
 
 def _verify(commands: Commands) -> None:  # type: ignore[type-arg]
@@ -195,7 +233,7 @@ def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="an ONNX file")
 
 
-def _optimization(parser: argparse.ArgumentParser) -> None:
+def _optimization(parser: argparse.ArgumentParser, *, priced: bool = True) -> None:
     _rule_files(parser)
     parser.add_argument("--only", action="append", default=[], metavar="TAG", help="only rules with this tag")
     parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
@@ -205,7 +243,8 @@ def _optimization(parser: argparse.ArgumentParser) -> None:
         default="real",
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
     )
-    _pricing(parser)
+    if priced:
+        _pricing(parser)
     _shapes(parser)
     parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
     parser.add_argument("--time-limit", type=positive(float), default=30.0, help="seconds of rewriting (default 30)")

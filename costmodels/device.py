@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ DIRECTORY = Path(__file__).parent / "devices"
 ORIGINS = ("documented", "measured", "assumed")
 VECTOR_REGISTERS = 16
 """What a device file that does not say counts: x86-64 without AVX-512 has 16, others in use have more."""
+ISSUE_WIDTH, LOAD_PORTS, STORE_PORTS = 4, 2, 1
+CACHE_WAYS, CACHE_LINE = 8, 64
+LLVM_WORD = re.compile(r"[A-Za-z0-9._+-]*")
 
 
 class DeviceError(EqfuseError):
@@ -22,18 +26,25 @@ class DeviceError(EqfuseError):
 
 @dataclass(frozen=True)
 class Cache:
-    """One level: bytes (of one core's share unless `shared`) and the bytes/s that one core streams through it."""
+    """One level: bytes (of one core's share unless `shared`) and the bytes/s that one core streams through it.
+
+    Invariant: `size` holds at least one set of `ways` lines of `line` bytes, and `line` is a power of two.
+    """
 
     level: int
     size: int
     bandwidth: float
     shared: bool
+    ways: int = CACHE_WAYS
+    line: int = CACHE_LINE
 
 
 @dataclass(frozen=True)
 class Device:
     """A processor. Bandwidths are of one core, reads plus writes, bytes/s; overheads are seconds per node.
 
+    `issue_width`, `load_ports` and `store_ports` are instructions per cycle. `mtriple`, `mcpu` and `mattr` are LLVM's
+    words for the processor; an empty `mtriple` is the machine that compiles.
     Invariants: every figure is positive (overheads may be 0), and caches go from the smallest to the largest.
     """
 
@@ -47,6 +58,12 @@ class Device:
     launch_overhead: float
     view_overhead: float
     vector_registers: int = VECTOR_REGISTERS
+    issue_width: int = ISSUE_WIDTH
+    load_ports: int = LOAD_PORTS
+    store_ports: int = STORE_PORTS
+    mtriple: str = ""
+    mcpu: str = ""
+    mattr: tuple[str, ...] = ()
 
     @cached_property
     def lanes(self) -> int:
@@ -126,6 +143,19 @@ class _Reader:
             raise self.fail(field, f"value must be a whole number, not {value!r}")
         return int(value)
 
+    def text(self, field: str) -> str:
+        """One LLVM word, or nothing where the field is left out."""
+        value = self.table.get(field, "")
+        if not isinstance(value, str) or not LLVM_WORD.fullmatch(value):
+            raise self.fail(field, f"must be one word of letters, digits and '._+-', not {value!r}")
+        return value
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        values = self.table.get(field, [])
+        if not isinstance(values, list) or not all(isinstance(v, str) and LLVM_WORD.fullmatch(v) and v for v in values):
+            raise self.fail(field, f"must be a list of words, not {values!r}")
+        return tuple(values)
+
     def only(self, fields: tuple[str, ...]) -> None:
         for field in self.table:
             if field not in fields:
@@ -133,13 +163,18 @@ class _Reader:
 
 
 def _cache(reader: _Reader) -> Cache:
-    reader.only(("level", "size", "bandwidth", "shared"))
+    reader.only(tuple(Cache.__dataclass_fields__))
     level, shared = reader.get("level"), reader.get("shared")
     if isinstance(level, bool) or not isinstance(level, int):
         raise reader.fail("level", f"must be a whole number, not {level!r}")
     if not isinstance(shared, bool):
         raise reader.fail("shared", f"must be true or false, not {shared!r}")
-    return Cache(level, reader.integer("size"), reader.number("bandwidth"), shared)
+    size, ways, line = reader.integer("size"), reader.integer("ways", CACHE_WAYS), reader.integer("line", CACHE_LINE)
+    if line & (line - 1):
+        raise reader.fail("line", f"must be a power of two, not {line}")
+    if size < ways * line:
+        raise reader.fail("size", f"must hold at least {ways} ways of one {line}-byte line, not {size} bytes")
+    return Cache(level, size, reader.number("bandwidth"), shared, ways, line)
 
 
 def _caches(reader: _Reader) -> tuple[Cache, ...]:
@@ -165,4 +200,10 @@ def _device(reader: _Reader, name: str) -> Device:
         launch_overhead=reader.number("launch_overhead", zero=True),
         view_overhead=reader.number("view_overhead", zero=True),
         vector_registers=reader.integer("vector_registers", VECTOR_REGISTERS),
+        issue_width=reader.integer("issue_width", ISSUE_WIDTH),
+        load_ports=reader.integer("load_ports", LOAD_PORTS),
+        store_ports=reader.integer("store_ports", STORE_PORTS),
+        mtriple=reader.text("mtriple"),
+        mcpu=reader.text("mcpu"),
+        mattr=reader.texts("mattr"),
     )

@@ -53,11 +53,15 @@ class Buffers:
 
 @dataclass
 class KernelModel:
-    """Prices of sets of operators of one graph, each worked out once."""
+    """Prices of sets of operators of one graph, each worked out once.
+
+    Without `intensive`, fusion is conventional: a kernel has one anchor op at most, and then no Concat.
+    """
 
     graph: OperatorGraph
     device: Device
     measured: Measured | None = None
+    intensive: bool = True
     _kernels: dict[Members, float] = field(default_factory=dict)
     _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
 
@@ -148,8 +152,13 @@ class KernelModel:
         complex_ = sum(self.graph.operators[m].op in COMPLEX for m in members)
         return complex_ <= 1 or sum(self._weights[m] for m in members) < THRESHOLD
 
+    def _is_conventional(self, members: Members) -> bool:
+        operators = [self.graph.operators[m].op for m in members]
+        anchors = sum(op in ANCHORS for op in operators)
+        return anchors == 0 or (anchors == 1 and "Concat" not in operators)
+
     def _price(self, members: Members) -> float:
-        if not self.allowed(members):
+        if not self.allowed(members) or not (self.intensive or self._is_conventional(members)):
             return inf
         if self.measured is not None and (seconds := self.measured(members)) is not None:
             return seconds

@@ -34,8 +34,18 @@ def test_a_file_elsewhere_loads_by_path(tmp_path: Path) -> None:
     assert load_device(path).cores == load_device("host").cores
 
 
+def test_the_host_is_the_machine_that_compiles() -> None:
+    assert (load_device("host").mtriple, load_device("host").mcpu, load_device("host").mattr) == ("", "", ())
+
+
+@pytest.mark.parametrize("name", ["arm-cortex-a57", "arm-cortex-a76", "armv8-neon", "snapdragon865"])
+def test_arm_devices_name_their_target(name: str) -> None:
+    device = load_device(name)
+    assert (device.mtriple, device.mattr, device.lanes) == ("aarch64-linux-gnu", ("+neon",), 4)
+
+
 def test_unknown_name_lists_those_that_exist() -> None:
-    with pytest.raises(DeviceError, match=r"'no-such': not found; use one of arm-cortex-a76, host, snapdragon865"):
+    with pytest.raises(DeviceError, match=r"'no-such': not found; use one of arm-cortex-a57, arm-cortex-a76, .*host"):
         load_device("no-such")
 
 
@@ -50,6 +60,11 @@ def test_unknown_name_lists_those_that_exist() -> None:
         ('origin = "measured"', 'origin = "guessed"', "field clock: must be { value = NUMBER, origin ="),
         ("size      = { value = 49152", "size = { value = 99999999", "field caches: must go from the smallest"),
         ("shared    = false", 'shared = "no"', r"field caches\[0\].shared: must be true or false"),
+        ("level     = 1", "level = 1\nline = 48", r"field caches\[0\].line: must be { value"),
+        ("level     = 1", "level = 1\nline = { value = 48, origin = 'assumed' }", r"field .*line: must be a power"),
+        ("level     = 1", "level = 1\nways = { value = 1e6, origin = 'assumed' }", r"field .*size: must hold at"),
+        ("[[caches]]", "mcpu = 'a b'\n[[caches]]", "field mcpu: must be one word"),
+        ("[[caches]]", "mattr = '+neon'\n[[caches]]", "field mattr: must be a list of words"),
         ("level     = 1", "", r"field caches\[0\].level: missing"),
         ("[[caches]]", "[[caches", "not a TOML file"),
     ],

@@ -314,3 +314,11 @@ def test_kernels_of_any_part_can_run_in_their_order(data: st.DataObject) -> None
     assert sorted(m for k in kernels for m in k) == list(members)
     ranks = {m: rank for rank, kernel in enumerate(kernels) for m in kernel}
     assert all(ranks[p] <= ranks[m] for m in members for p in graph.predecessors[m] if p in ranks)
+
+
+def test_conventional_fusion_has_one_anchor_op() -> None:
+    build = Build()
+    two_in_a_row(build)
+    graph = build.graph()
+    assert KernelModel(graph, HOST).kernel(everything(graph)) < inf
+    assert KernelModel(graph, HOST, intensive=False).kernel(everything(graph)) == inf

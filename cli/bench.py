@@ -1,0 +1,139 @@
+"""``eqfuse bench``: how long a compiled model takes, by itself or in turns with ONNX Runtime."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from . import render
+from .run import random_inputs
+
+if TYPE_CHECKING:
+    from ..lowering.runner import CompiledModel
+
+_WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Seconds of each run: wall-clock, and CPU time of all threads."""
+
+    wall: tuple[float, ...]
+    cpu: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Middle:
+    """The median and the borders of the middle half."""
+
+    median: float
+    lower: float
+    upper: float
+
+    @staticmethod
+    def of(numbers: Sequence[float]) -> Middle:
+        """Of any numbers, at least one."""
+        if len(numbers) == 1:
+            return Middle(numbers[0], numbers[0], numbers[0])
+        lower, _, upper = quantiles(numbers, method="inclusive")
+        return Middle(median(numbers), lower, upper)
+
+    def as_dict(self) -> dict[str, float]:
+        """Plain data for JSON."""
+        return {"median": self.median, "lower": self.lower, "upper": self.upper}
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    """Measure, print, and compare where that is asked for."""
+    from ..lowering.runner import load
+
+    model = load(arguments.bundle, arguments.threads)
+    inputs = random_inputs(model.inputs, 0)
+    contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
+    if arguments.against is not None:
+        contestants["ONNX Runtime"] = _onnx_runtime(_original(arguments, model), model.threads, inputs)
+    runs = interleaved(contestants, arguments.repeat)
+    figures = _figures(runs)
+    if arguments.json:
+        render.print_json({"threads": model.threads, "repeat": arguments.repeat, **_as_dict(figures)})
+    elif not arguments.quiet:
+        _print(arguments, model, figures)
+    return 0
+
+
+def interleaved(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
+    """Let them take turns, in the opposite order every other time, so that what else the machine does hits all."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    for _ in range(_WARM_UP):
+        for call in contestants.values():
+            call()
+    for turn in range(repeat):
+        order = list(contestants.items())
+        for name, call in order if turn % 2 == 0 else reversed(order):
+            wall, cpu = time.perf_counter(), time.process_time()
+            call()
+            times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
+    return {name: Runs(tuple(w for w, _ in found), tuple(c for _, c in found)) for name, found in times.items()}
+
+
+def _figures(runs: Mapping[str, Runs]) -> dict[str, tuple[Middle, Middle]]:
+    """Wall and CPU seconds of each; where there are two, also how many times as long the second takes, pair by pair."""
+    found = {name: (Middle.of(r.wall), Middle.of(r.cpu)) for name, r in runs.items()}
+    if len(runs) == 2:
+        own, other = runs.values()
+        wall = [b / a for a, b in zip(own.wall, other.wall, strict=True)]
+        cpu = [b / max(a, 1e-9) for a, b in zip(own.cpu, other.cpu, strict=True)]
+        found["speed-up"] = Middle.of(wall), Middle.of(cpu)
+    return found
+
+
+def _as_dict(figures: Mapping[str, tuple[Middle, Middle]]) -> dict[str, Any]:
+    return {name: {"wall": wall.as_dict(), "cpu": cpu.as_dict()} for name, (wall, cpu) in figures.items()}
+
+
+def _print(arguments: argparse.Namespace, model: CompiledModel, figures: Mapping[str, tuple[Middle, Middle]]) -> None:
+    rows = [(name, *map(_text(name), middles)) for name, middles in figures.items()]
+    title = f"{arguments.bundle}: {arguments.repeat} runs, {model.threads} thread(s)"
+    render.table(title, ("", "wall: median (middle half)", "CPU: median (middle half)"), rows, left=1)
+
+
+def _text(name: str) -> Callable[[Middle], str]:
+    def show(found: Middle) -> str:
+        if name == "speed-up":
+            return f"{found.median:.2f}x ({found.lower:.2f} to {found.upper:.2f})"
+        return f"{render.seconds(found.median)} ({render.seconds(found.lower)} to {render.seconds(found.upper)})"
+
+    return show
+
+
+def _original(arguments: argparse.Namespace, model: CompiledModel) -> Path:
+    """The model that the bundle was compiled from. Raises UsageError where it is gone or another one."""
+    from ..compilation import fingerprint
+    from ..engine.model import read
+
+    path = arguments.model or Path(model.manifest.provenance.model)
+    if not path.is_file():
+        raise UsageError(f"{path}: the original model is not there; say where it is by --model FILE")
+    if fingerprint(read(path)) != model.manifest.provenance.sha256:
+        raise UsageError(f"{path}: is not the model that {arguments.bundle} was compiled from, or was changed since")
+    return Path(path)
+
+
+def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """ONNX Runtime with all of its optimisations, its threads not spinning while the other one runs."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    fed = {value.name: inputs[value.name] for value in session.get_inputs()}
+    return lambda: session.run(None, fed)

@@ -1,0 +1,82 @@
+"""``eqfuse compile``."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from . import render
+from .optimize import BUDGET_HIT
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..compilation import Compiled
+    from ..lowering.manifest import Manifest
+
+
+def compile_(arguments: argparse.Namespace) -> int:
+    """Compile, report, and say by the exit code whether a budget was hit."""
+    from ..compilation import compile_model
+    from ..lowering.target import check_target
+    from .options import options_of
+
+    check_target(arguments.target)
+    options = options_of(arguments, verify=arguments.verify)
+    with Progress(arguments) as progress:
+        made = compile_model(
+            arguments.model, arguments.output, options,
+            target=arguments.target, threads=arguments.threads, observer=progress,
+        )  # fmt: skip
+    if arguments.json:
+        render.print_json(_as_dict(made))
+    elif not arguments.quiet:
+        _print(arguments, made)
+    return BUDGET_HIT if made.manifest.provenance.budget_hit else 0
+
+
+def _as_dict(made: Compiled) -> dict[str, Any]:
+    return {
+        "bundle": str(made.path),
+        "from_cache": made.from_cache,
+        "phases": dict(made.phases),
+        "kernel_seconds": dict(made.kernel_seconds),
+        "manifest": asdict(made.manifest),
+    }
+
+
+def _print(arguments: argparse.Namespace, made: Compiled) -> None:
+    manifest, origin = made.manifest, made.manifest.provenance
+    rows: list[tuple[str, ...]] = [
+        ("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)"),
+        ("operators", str(origin.operators)),
+        ("kernels", f"{origin.kernels}, {origin.distinct_kernels} distinct"),
+        ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
+        ("outputs", ", ".join(map(str, manifest.outputs))),
+    ]
+    render.table(str(arguments.model), ("", ""), rows, left=1)
+    if arguments.verbose and made.kernel_seconds:
+        slowest = sorted(made.kernel_seconds.items(), key=lambda item: -item[1])[:10]
+        render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
+    print(fallback_line(manifest))
+    for text in origin.replaced:
+        print(f"replaced by a plain schedule, as it was wrong: {text}")
+    print(f"verification: {origin.verification or 'none (--no-verify)'}")
+    taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
+    print(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
+    print(f"written: {made.path}")
+
+
+def _times(items: list[tuple[str, float]]) -> list[tuple[str, ...]]:
+    return [(name, render.seconds(seconds)) for name, seconds in items]
+
+
+def fallback_line(manifest: Manifest) -> str:
+    """``fallback: 2 ops (TopK, Loop) run in ONNX Runtime``."""
+    operators = Counter(operator for entry in manifest.fallbacks for operator in entry.operators)
+    if not operators:
+        return "fallback: none, every kernel is compiled"
+    count = operators.total()
+    names = ", ".join(name if n == 1 else f"{n} {name}" for name, n in operators.most_common())
+    return f"fallback: {count} op{'s' if count > 1 else ''} ({names}) run in ONNX Runtime"

@@ -1,0 +1,103 @@
+"""``eqfuse run``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..files import check_destination
+from . import render
+
+if TYPE_CHECKING:
+    from ..lowering.interface import Port
+
+Array = np.ndarray[Any, Any]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run once, and show or write what comes out."""
+    from ..lowering.runner import load
+
+    if arguments.output is not None:
+        _check_output(arguments.output)
+    model = load(arguments.bundle, arguments.threads)
+    given = _given(arguments.input, model.inputs)
+    if arguments.random is not None:
+        given = {**random_inputs(model.inputs, arguments.random), **given}
+    results = model.run(given)
+    if arguments.output is not None:
+        _write(arguments.output, results)
+    if arguments.json:
+        render.print_json({name: _described(array) for name, array in results.items()})
+    elif not arguments.quiet:
+        rows = [(name, *map(str, _described(array).values())) for name, array in results.items()]
+        render.table(str(arguments.bundle), ("output", "type", "shape", "min", "max", "mean"), rows, left=2)
+        if arguments.output is not None:
+            print(f"written: {arguments.output}")
+    return 0
+
+
+def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, Array]:
+    """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
+    generator = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for port in ports:
+        dtype = np.dtype(port.dtype)
+        drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
+        found[port.name] = np.asarray(drawn).astype(dtype)
+    return found
+
+
+def _given(texts: Sequence[str], ports: Sequence[Port]) -> dict[str, Any]:
+    """``x.npy`` is the input that no other text names, in order; ``name=x.npy`` is that one; an .npz holds several."""
+    named: dict[str, Any] = {}
+    unnamed: list[Array] = []
+    for text in texts:
+        name, equals, file = text.partition("=")
+        read = _read(Path(file if equals else text))
+        if isinstance(read, Mapping):
+            named |= read
+        elif equals:
+            named[name] = read
+        else:
+            unnamed.append(read)
+    free = [port.name for port in ports if port.name not in named]
+    if len(unnamed) > len(free):
+        raise UsageError(f"--input: {len(unnamed)} files without a name, and {len(free)} inputs are left for them")
+    return {**dict(zip(free, unnamed, strict=False)), **named}
+
+
+def _read(path: Path) -> Array | dict[str, Array]:
+    if not path.is_file():
+        raise UsageError(f"--input {path}: no such file")
+    try:
+        content = np.load(path, allow_pickle=False)
+        return content if isinstance(content, np.ndarray) else dict(content)
+    except (ValueError, OSError, EOFError) as error:
+        raise UsageError(f"--input {path}: is no .npy or .npz file of numbers: {error}") from None
+
+
+def _check_output(path: Path) -> None:
+    check_destination(path)
+    if path.suffix not in (".npz", ".npy"):
+        raise UsageError(f"--output {path}: name an .npz or .npy file")
+
+
+def _write(path: Path, results: Mapping[str, Array]) -> None:
+    if path.suffix == ".npz":
+        np.savez(path, allow_pickle=False, **dict(results))
+    elif len(results) == 1:
+        np.save(path, next(iter(results.values())))
+    else:
+        raise UsageError(f"--output {path}: there are {len(results)} outputs; name an .npz file")
+
+
+def _described(array: Array) -> dict[str, Any]:
+    numbers = array.astype(np.float64) if array.size else np.zeros(1)
+    figures = {name: float(f"{getattr(numbers, name)():.6g}") for name in ("min", "max", "mean")}
+    return {"type": array.dtype.name, "shape": list(array.shape), **figures}

@@ -1,0 +1,304 @@
+"""Compiling a model: optimise it, cut it into kernels, lower these, verify the result, and only then publish it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+
+from .api import Result, run
+from .engine.model import Model, read
+from .engine.shapes import override_shapes
+from .engine.summary import knowledge_of_result
+from .errors import UsageError, VerificationError
+from .extract.partition.kernels import KernelModel
+from .extract.partition.local_functions import inlined
+from .extract.partition.of_model import operator_graph
+from .lowering import bundle, cache
+from .lowering.arm.toolchain import Tool, missing
+from .lowering.errors import WrongKernelsError
+from .lowering.fallback import FOLDER, static_type, store
+from .lowering.interface import Port, inputs_of
+from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
+from .lowering.target import Target, target_of
+from .lowering.tvm_runtime import runtime
+from .lowering.weights import Weights
+from .pipeline import Clock, Observer, Options
+from .rules.loader import rule_paths
+
+if TYPE_CHECKING:
+    from .engine.verification import Verification
+    from .extract.partition.graph import OperatorGraph
+    from .lowering.check import Runnable
+    from .lowering.kernels import Prepared
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A bundle and how it came about. `phases` are wall-clock seconds, `kernel_seconds` those of each distinct kernel.
+
+    `result` is the optimised model; None where the bundle was compiled before and taken from the cache.
+    """
+
+    path: Path
+    manifest: Manifest
+    phases: Mapping[str, float]
+    result: Result | None = None
+    kernel_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether nothing had to be compiled."""
+        return self.result is None
+
+
+def compile_model(
+    source: Any,
+    output: Path,
+    options: Options,
+    *,
+    target: str = "host",
+    threads: int | None = None,
+    observer: Observer | None = None,
+) -> Compiled:
+    """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
+
+    `options` say how to optimise; the device is that of the target. Raises EqfuseError with one clear line, among
+    them VerificationError where the compiled model differs from the original: then nothing is written.
+    """
+    bundle.check_destination(output)
+    clock = Clock(observer)
+    with clock.phase("read"):
+        model = override_shapes(inlined(read(source)), options.input_shapes)
+        ports = inputs_of(model)  # raises for what cannot be compiled, before the work
+    runtime(threads or os.cpu_count() or 1)
+    work = _Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
+    with bundle.staged(output) as folder:
+        if cache.fetch(work.key, folder):
+            manifest = work.labelled(bundle.read_manifest(folder))
+            bundle.write_manifest(folder, manifest)
+            bundle.publish(folder, output)
+            return Compiled(output, manifest, clock.phases)
+        made = work.fill(folder, output)
+        cache.keep(work.key, folder)
+        bundle.publish(folder, output)
+    return made
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One compilation."""
+
+    source: Any
+    model: Model
+    ports: tuple[Port, ...]
+    options: Options
+    target: Target
+    clock: Clock
+
+    @property
+    def key(self) -> str:
+        """What decides about the bundle."""
+        chosen = {**asdict(self.options), "target": asdict(self.target), "versions": bundle.versions()}
+        absent = "" if self.target.is_host or not self.options.verify else missing_tools()
+        rules = rule_paths(self.options.rules)
+        return cache.key_of({**chosen, "model": self.fingerprint, "absent": absent}, rules)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the model as it was read, its weights with it."""
+        return fingerprint(read(self.source))
+
+    def labelled(self, manifest: Manifest) -> Manifest:
+        """The manifest of an equal model, with this one's path."""
+        return replace(manifest, provenance=replace(manifest.provenance, model=self.label))
+
+    @property
+    def label(self) -> str:
+        """Where the model is, or its name."""
+        return str(self.model.path.absolute()) if self.model.path else self.model.label
+
+    def fill(self, folder: Path, output: Path) -> Compiled:
+        """Compile into a folder, and verify what is in it. Kernels that are wrong are compiled again, plainly."""
+        result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
+        self.clock.phases.update(result.phases)
+        try:
+            prepared, manifest = self._bundle(result, folder, {})
+        except WrongKernelsError as wrong:
+            shutil.rmtree(folder)
+            folder.mkdir()
+            prepared, manifest = self._bundle(result, folder, wrong.kernels)
+        seconds = {name: answer.seconds for name, answer in prepared.answers.items()}
+        return Compiled(output, manifest, self.clock.phases, result, seconds)
+
+    def _bundle(self, result: Result, folder: Path, wrong: Mapping[str, str]) -> tuple[Prepared, Manifest]:
+        """A whole bundle in an empty folder; the kernels that were `wrong` get the plainest schedule."""
+        with self.clock.phase("compile"):
+            prepared = self._compile(result, folder, wrong)
+        manifest = self._manifest(result, prepared, folder, wrong)
+        bundle.write_manifest(folder, manifest)
+        if self.options.verify:
+            with self.clock.phase("verify"):
+                verdict = self._verdict(folder, manifest, prepared)
+            manifest = replace(manifest, provenance=replace(manifest.provenance, verification=verdict))
+            bundle.write_manifest(folder, manifest)
+        return prepared, manifest
+
+    def _compile(self, result: Result, folder: Path, plain: Collection[str]) -> Prepared:
+        """The library, and what it needs besides."""
+        from .lowering.c_project import write_c_project
+        from .lowering.kernels import prepare
+        from .lowering.module import link
+
+        graph, kernels = _kernels(result)
+        weights = Weights(result.rewritten.model)
+        with tempfile.TemporaryDirectory(prefix="eqfuse-kernels-") as scratch:
+            prepared = prepare(
+                graph, kernels, weights, self.target, Path(scratch), os.cpu_count() or 1,
+                lambda line: self.clock.tell("compile", line), plain,
+            )  # fmt: skip
+            self.clock.tell("compile", "linking")
+            if self.target.is_host:
+                link(prepared, self.target, folder / LIBRARY)
+            else:
+                write_c_project(prepared, folder)
+        store(prepared.fallbacks, folder)
+        return prepared
+
+    def _verdict(self, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
+        """What verification says, in one line."""
+        if self.target.is_host:
+            from .lowering.runner import load
+
+            return self._verified(load(folder, self.target.threads), folder, prepared).summary
+        from .lowering.emulated_model import EmulatedModel
+
+        if missing_tools():
+            return f"none: {missing_tools()}"
+        with tempfile.TemporaryDirectory(prefix="eqfuse-emulated-") as scratch:
+            emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
+            return f"{self._verified(emulated, folder, prepared).summary} (emulated)"
+
+    def _verified(self, compiled: Runnable, folder: Path, prepared: Prepared) -> Verification:
+        from .lowering.check import verify_compiled
+
+        options = self.options
+        original = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
+        found = verify_compiled(original, compiled, atol=options.atol, rtol=options.rtol, seed=options.seed)
+        if found.status == "failed":
+            message = f"{self.model.label}: the compiled model differs from the original: {found.summary}"
+            raise self._explained(message, prepared, folder)
+        return found
+
+    def _explained(self, message: str, prepared: Prepared, folder: Path) -> VerificationError:
+        """The error, with the kernels that are to blame, where this machine can run them one by one."""
+        if not self.target.is_host:
+            return VerificationError(
+                f"{message}; nothing was written; compile it for the host to see where it is wrong"
+            )
+        from .lowering.blame import suspects
+
+        self.clock.tell("verify", "looking for the kernel that is wrong")
+        found = {suspect.symbol: str(suspect) for suspect in suspects(prepared, folder / LIBRARY)}
+        if not found:
+            hint = "each kernel by itself is right, so it may be a rule: `eqfuse bisect` finds it"
+            return VerificationError(f"{message}; {hint}; nothing was written")
+        first = next(iter(found.values()))
+        text = f"{message}; {len(found)} kernel(s) are wrong, the first is {first}; nothing was written"
+        return WrongKernelsError(text, found)
+
+    def _manifest(self, result: Result, prepared: Prepared, folder: Path, wrong: Mapping[str, str]) -> Manifest:
+        target = self.target
+        return Manifest(
+            inputs=self.ports,
+            outputs=_outputs(prepared.weights.model, prepared.graph),
+            platform=Platform(target.name, target.architecture, target.triple, target.cpu, target.features),
+            precision=self.options.precision,
+            threads=target.threads,
+            provenance=self._provenance(result, prepared, wrong),
+            fallbacks=tuple(
+                FallbackEntry(f"{FOLDER}/{number}.onnx", entry.operators, entry.reason)
+                for number, entry in enumerate(prepared.fallbacks)
+            ),
+            versions=bundle.versions(),
+            files=bundle.digests(folder),
+            library=LIBRARY if target.is_host else PLAN,
+        )
+
+    def _provenance(self, result: Result, prepared: Prepared, wrong: Mapping[str, str]) -> Provenance:
+        return Provenance(
+            model=self.label,
+            sha256=self.fingerprint,
+            input_shapes=dict(self.options.input_shapes),
+            rules=len(result.saturation.matched),
+            partition=self.options.partition,
+            operators=result.after.layers,
+            kernels=len(prepared.calls) + len(prepared.fallbacks),
+            distinct_kernels=len({call.symbol for call in prepared.calls}),
+            verification="",
+            replaced=tuple(wrong.values()),
+            budget_hit=result.budget_hit,
+        )
+
+
+def missing_tools() -> str:
+    """What is needed to build and emulate a C project and is not installed, in one line; empty where all is there."""
+    return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
+
+
+def fingerprint(model: Model) -> str:
+    """SHA-256 of a model: its file, or what it would be as one, and the external data that it reads."""
+    if model.path is None:
+        return sha256(ir.to_proto(model.ir).SerializeToString(deterministic=True)).hexdigest()
+    found = sha256(model.path.read_bytes())
+    for file in sorted({model.path.parent / name for name in _external_files(model.path)}):
+        found.update(bundle.digest(file).encode())
+    return found.hexdigest()
+
+
+def _external_files(path: Path) -> set[str]:
+    proto = onnx.load(path, load_external_data=False)
+    entries = (entry for tensor in proto.graph.initializer for entry in tensor.external_data)
+    return {entry.value for entry in entries if entry.key == "location"}
+
+
+def _kernels(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
+    """The graph to lower and its kernels; each operator by itself where it was not cut.
+
+    A kernel has one anchor op: there is no schedule for several yet.
+    """
+    if result.partition is not None:
+        partition, priced = result.partition.partition, result.partition.pricing
+        model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
+        return partition.graph, tuple(kernel for members in partition.members for kernel in model.kernels(members))
+    rewritten = result.rewritten.model
+    graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
+    return graph, tuple((index,) for index in range(len(graph)))
+
+
+def _outputs(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
+    """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
+    return tuple(_output(str(value.name), model, graph) for value in model.graph.outputs)
+
+
+def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
+    for port in inputs_of(model):
+        if port.name == name:
+            return port
+    for number, value in enumerate(graph.values):
+        if value.name == name:
+            known = static_type(graph, number)
+            return Port(name, known.dtype, tuple(int(d) for d in known.shape or ()))
+    if name in model.stored:
+        array = model.stored[name].numpy()
+        return Port(name, array.dtype.name, array.shape)
+    raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")

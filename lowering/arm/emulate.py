@@ -1,0 +1,145 @@
+"""Running a built example under QEMU: for its outputs, and on the emulated board for its counts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costmodels.device import Cache, Device
+from .counts import Counts, ModelCounts, by_call, parse_report
+from .plan import Plan
+from .project import EXAMPLE
+from .toolchain import LIBRARIES, Tool, ToolError, find, run
+
+PLUGIN = Path(__file__).parent / "plugin"
+NEWEST_QEMU = 8
+"""The last major version of QEMU whose plugins have version 1 of the interface."""
+NEWEST_PROCESSOR = "max,sve=off"
+"""QEMU's name for a processor with every extension: stands for the ones it has no model of."""
+BASELINE_PROCESSOR = "cortex-a53"
+"""QEMU's name for a processor with nothing but Armv8.0-A."""
+WITHOUT_DC_ZVA = "GLIBC_TUNABLES=glibc.cpu.name=kunpeng920"
+"""QEMU does not tell plugins what the instruction DC ZVA writes; this processor's memset does not use it."""
+
+
+def run_example(
+    executable: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]], device: Device
+) -> list[NDArray[np.generic]]:
+    """The model's outputs for these inputs, both in the plan's order.
+
+    Raises ToolError where the example fails, as it does on an instruction that the device does not have.
+    """
+    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+        folder = Path(scratch)
+        emulator = find(Tool.EMULATOR)
+        command = _prepare(folder, executable, plan, inputs, 1)
+        run([emulator, "-cpu", _processor(emulator, device), *command], folder)
+        return [np.load(folder / name) for name in _outputs(plan)]
+
+
+def count_example(
+    executable: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]], device: Device, *, warm: bool = True
+) -> ModelCounts:
+    """What one inference executes on the emulated board, with the caches of the device file.
+
+    The same executable and inputs give the same counts, on any machine. The counted inference is the second one, so
+    the caches hold what the first one left; with `warm` off it is the first one.
+    `executable` is of `build_example(..., emulation=True)`. Raises ToolError where a tool is missing or fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+        folder = Path(scratch)
+        arguments = _prepare(folder, executable, plan, inputs, 2 if warm else 1)
+        processor = _processor(find_counting_emulator(), device)
+        return by_call(count_regions(arguments, folder, device.caches, processor), plan)
+
+
+def count_regions(
+    command: Sequence[str], folder: Path, caches: Sequence[Cache], processor: str = NEWEST_PROCESSOR
+) -> dict[int, Counts]:
+    """Run a program for 64-bit Arm, with its arguments, in `folder`; the counts of the regions it marks, and 0.
+
+    `command` should be of paths relative to `folder`: it lies on the stack, above everything else there.
+    `processor` is QEMU's name for it. Raises ToolError where a tool is missing, too new, or the program fails.
+    """
+    emulator, plugin = find_counting_emulator(), build_plugin()
+    shutil.copyfile(plugin, folder / "counts.so")
+    options = "".join(f",cache={cache.size}:{cache.ways}:{cache.line}" for cache in caches)
+    machine = ["-cpu", processor, "-seed", "1", "-L", str(LIBRARIES), "-E", WITHOUT_DC_ZVA]
+    run([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder)
+    report = folder / "report"
+    return parse_report(report.read_text(encoding="utf-8") if report.exists() else "")
+
+
+def find_counting_emulator() -> Path:
+    """The qemu-aarch64 that takes plugins. Raises ToolError where there is none or where it is too new."""
+    emulator = find(Tool.COUNTING_EMULATOR)
+    answer = run([emulator, "--version"], Path.cwd())
+    version = re.search(r"version (\d+)\.(\d+)", answer)
+    if version and int(version[1]) > NEWEST_QEMU:
+        raise ToolError(f"{emulator}: is QEMU {version[1]}.{version[2]}; the counting plugin needs QEMU 6 to 8")
+    return emulator
+
+
+def build_plugin() -> Path:
+    """The counting plugin in the user's cache folder, compiled on first use. Raises ToolError without a compiler."""
+    sources = sorted(PLUGIN.glob("*.[ch]"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    built = _cache_folder() / f"eqfuse_counts-{digest}.so"
+    if built.exists():
+        return built
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".plugin-", dir=built.parent) as scratch:
+            staged = Path(scratch) / built.name
+            source = PLUGIN / "eqfuse_counts.c"
+            run([find(Tool.HOST_COMPILER), "-O2", "-Wall", "-shared", "-fPIC", source, "-o", staged], Path(scratch))
+            os.replace(staged, built)
+    except OSError as error:
+        raise ToolError(f"{built.parent}: cannot be written: {error.strerror or error}; set XDG_CACHE_HOME") from None
+    return built
+
+
+def _processor(emulator: Path, device: Device) -> str:
+    """QEMU's name for the device's processor, which mostly is LLVM's."""
+    if device.mcpu in ("", "generic"):
+        return BASELINE_PROCESSOR
+    # The list comes with exit code 1.
+    answer = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True)
+    return device.mcpu if device.mcpu in answer.stdout.split() else NEWEST_PROCESSOR
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eqfuse"
+
+
+def _prepare(
+    folder: Path, executable: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]], repeat: int
+) -> list[str]:
+    """Put the executable and its inputs into the folder; the command that runs it there."""
+    shutil.copy(executable, folder / EXAMPLE)
+    return [f"./{EXAMPLE}", *_write_inputs(folder, plan, inputs), *_outputs(plan), "--repeat", str(repeat)]
+
+
+def _outputs(plan: Plan) -> list[str]:
+    return [f"out{i}.npy" for i in range(len(plan.outputs))]
+
+
+def _write_inputs(folder: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]]) -> list[str]:
+    if len(inputs) != len(plan.inputs):
+        raise ToolError(f"example: takes {len(plan.inputs)} inputs, not {len(inputs)}")
+    for i, (index, array) in enumerate(zip(plan.inputs, inputs, strict=True)):
+        buffer = plan.buffers[index]
+        if array.shape != buffer.shape or array.dtype.name != buffer.dtype:
+            wanted, got = f"{buffer.dtype} {buffer.shape}", f"{array.dtype.name} {array.shape}"
+            raise ToolError(f"example: input {buffer.name} is {wanted}, not {got}")
+        np.save(folder / f"in{i}.npy", np.ascontiguousarray(array))
+    return [f"in{i}.npy" for i in range(len(inputs))]

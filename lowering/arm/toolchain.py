@@ -1,0 +1,97 @@
+"""The cross tools: GNU's C compiler for 64-bit Arm, and QEMU's user emulation of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+
+from ...errors import EqfuseError
+
+LIBRARIES = Path("/usr/aarch64-linux-gnu")
+"""Where Debian's cross packages put the target's C library: the root of a dynamic executable under emulation."""
+
+
+class ToolError(EqfuseError):
+    """A cross tool that is missing, too new, or that failed."""
+
+
+class Tool(Enum):
+    """A program, and the Debian packages that bring it."""
+
+    CROSS_COMPILER = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+    EMULATOR = ("qemu-aarch64-static", "qemu-user-static")
+    COUNTING_EMULATOR = ("qemu-aarch64", "qemu-user")
+    HOST_COMPILER = ("gcc", "gcc libc6-dev")
+
+    @property
+    def program(self) -> str:
+        return self.value[0]
+
+    @property
+    def packages(self) -> str:
+        return self.value[1]
+
+
+def find(tool: Tool) -> Path:
+    """Where the program is. Raises ToolError with the package to install."""
+    found = shutil.which(tool.program)
+    if found is None:
+        raise ToolError(f"{tool.program}: not found; on Debian or Ubuntu: apt-get install {tool.packages}")
+    if tool is Tool.CROSS_COMPILER and not _finds_headers(found):
+        raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install libc6-dev-arm64-cross")
+    return Path(found)
+
+
+def missing(*tools: Tool) -> str:
+    """The line that names what is missing of these tools, all of them at once; empty where nothing is."""
+    absent = [tool for tool in tools if not _usable(tool)]
+    if not absent:
+        return ""
+    programs = ", ".join(tool.program for tool in absent)
+    return f"{programs}: not found; on Debian or Ubuntu: apt-get install {' '.join(tool.packages for tool in absent)}"
+
+
+def run(command: Sequence[str | Path], folder: Path, *, seconds: float = 600.0) -> str:
+    """What the command printed on standard output. Raises ToolError with the first line of what it complained about."""
+    program = Path(command[0]).name
+    # Nothing of the caller's environment: its size moves the stack, and with it the conflicts in the simulated caches.
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{program}: stopped after {seconds:.0f} s; the model is too large to emulate") from None
+    except OSError as error:
+        raise ToolError(f"{program}: cannot be run: {error.strerror or error}") from None
+    if done.returncode:
+        raise ToolError(f"{program}: failed ({_status(done.returncode)}): {_complaint(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def _usable(tool: Tool) -> bool:
+    try:
+        find(tool)
+    except ToolError:
+        return False
+    return True
+
+
+def _finds_headers(compiler: str) -> bool:
+    """Whether the compiler knows a libc.a: with none it prints the bare name back."""
+    answer = subprocess.run([compiler, "-print-file-name=libc.a"], capture_output=True, text=True)
+    return answer.stdout.strip() not in ("", "libc.a")
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _complaint(text: str) -> str:
+    """The first line that says error, else the first one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no message"]
+    return next((line for line in lines if re.search(r"\berror\b|undefined reference", line)), lines[0])

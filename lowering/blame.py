@@ -1,0 +1,74 @@
+"""Which kernel computes something else than its operators do: each by itself beside ONNX Runtime, on random inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import tvm
+
+from ..costmodels.types import TensorType
+from ..engine.verification.compare import Tolerance, compare
+from .fallback import fallback, is_constant, static_type
+from .kernels import Array, Call, Prepared
+from .tvm_runtime import load_library
+
+_KERNEL_TOLERANCE = Tolerance()
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A kernel whose results differ: the rule that scheduled it, and how far they are off."""
+
+    symbol: str
+    rule: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
+
+
+def suspects(prepared: Prepared, library: Path) -> Iterator[Suspect]:
+    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations."""
+    (kernels,) = load_library(library).imports
+    generator = np.random.default_rng(0)
+    seen: set[str] = set()
+    for call in prepared.calls:
+        if call.symbol not in seen:
+            seen.add(call.symbol)
+            difference = _difference(prepared, call, kernels[call.symbol], generator)
+            if difference is not None:
+                rule = prepared.answers[call.symbol].rule.partition(" ")[0]
+                yield Suspect(call.symbol, rule, difference)
+
+
+def _difference(prepared: Prepared, call: Call, kernel: Any, generator: np.random.Generator) -> str | None:
+    """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
+    graph, model = prepared.graph, prepared.weights.model
+    given = {v: _random(static_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
+    arguments = [given[v] if v in given else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
+    results = [tvm.runtime.tensor(_empty(static_type(graph, value))) for value in call.outputs]
+    kernel(*map(tvm.runtime.tensor, arguments), *results)
+    original = fallback(graph, call.members, prepared.weights, "compared")
+    session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, {graph.values[value].name: given[value] for value in original.inputs})
+    for value, wanted in zip(original.outputs, expected, strict=True):
+        found = compare(wanted, results[call.outputs.index(value)].numpy(), _KERNEL_TOLERANCE)
+        if not found.equal:
+            return f"value {graph.values[value].name!r} is off by {found}"
+    return None
+
+
+def _random(type_: TensorType, generator: np.random.Generator) -> Array:
+    """Standard normal floats; 0 and 1 otherwise, which suits indices of any table."""
+    shape, dtype = [int(d) for d in type_.shape or ()], np.dtype(type_.dtype)
+    drawn = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
+    return np.asarray(drawn).astype(dtype)
+
+
+def _empty(type_: TensorType) -> Array:
+    return np.zeros([int(d) for d in type_.shape or ()], type_.dtype)

@@ -1,0 +1,145 @@
+"""A compiled model as a folder: the library, manifest.json, and the ONNX models of what ONNX Runtime runs.
+
+It appears whole or not at all, and is looked at before it is run: every field, the machine, every file's checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..errors import UsageError
+from .errors import BundleError
+from .manifest import PLAN, Manifest, parse
+from .target import host_features
+
+MANIFEST = "manifest.json"
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
+_BINDING = ("apache-tvm", "apache-tvm-ffi")
+"""Versions that a library was made for and that have to be the same where it runs."""
+
+
+def versions() -> dict[str, str]:
+    """The software that compiles and runs bundles here."""
+    from .. import __version__
+
+    return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def check_destination(path: Path) -> None:
+    """Raise UsageError where no bundle can be put, or where something else would be lost: before the work."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path}: is a file; name a folder to write the bundle to")
+    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
+        raise UsageError(f"{path}: is a folder with other things in it; name a new one")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.absolute().parent} does not exist")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(f"{path}: the folder {path.absolute().parent} cannot be written to")
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to fill; `publish` moves it there, otherwise it goes."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as outer:
+        inner = Path(outer) / "bundle"
+        inner.mkdir()
+        yield inner
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Move a complete folder to `path`, in place of an earlier bundle."""
+    if path.exists():
+        os.rename(path, folder.with_name("earlier"))
+    os.rename(folder, path)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file but the manifest, by its path in the folder."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
+    return {file.relative_to(folder).as_posix(): digest(file) for file in files}
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of a file."""
+    found = sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest; the last file of a bundle."""
+    (folder / MANIFEST).write_text(manifest.text(), encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a bundle, checked by itself. Raises BundleError."""
+    path = folder / MANIFEST
+    if not folder.exists():
+        raise BundleError(f"{folder}: no such folder; `eqfuse compile MODEL -o {folder}` makes it")
+    if not path.is_file():
+        raise BundleError(f"{folder}: is no compiled bundle: it has no {MANIFEST}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BundleError(f"{path}: is no JSON: it is no text") from None
+    return parse(text, str(path))
+
+
+def checked(folder: Path) -> Manifest:
+    """The manifest of a bundle that is whole and can run here. Raises BundleError, which names what is wrong."""
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest.files)
+    _check_machine(folder, manifest)
+    _check_versions(folder, manifest.versions)
+    return manifest
+
+
+def _check_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, expected in files.items():
+        if not (folder / name).is_file():
+            raise BundleError(f"{folder / name}: is missing; compile the model again")
+        if digest(folder / name) != expected:
+            raise BundleError(f"{folder / name}: was changed (its checksum differs); compile the model again")
+
+
+def _check_machine(folder: Path, manifest: Manifest) -> None:
+    needed, here = manifest.platform.architecture, platform.machine()
+    if needed != here:
+        raise BundleError(f"{folder}: was compiled for {needed} ({manifest.platform.name}), and this machine is {here}")
+    if manifest.library == PLAN:
+        raise BundleError(f"{folder}: is a C project; build it with CMake and run its eqfuse_example")
+    missing = sorted(set(manifest.platform.features) - set(host_features()))
+    if missing:
+        raise BundleError(
+            f"{folder}: was compiled for {manifest.platform.cpu}, and this processor has no {', '.join(missing)}; "
+            "compile the model here"
+        )
+
+
+def _check_versions(folder: Path, recorded: Mapping[str, str]) -> None:
+    for name in _BINDING:
+        made, here = recorded.get(name, "an unknown version"), _version(name)
+        if made != here:
+            raise BundleError(f"{folder}: was compiled by {name} {made}, and {here} is here; compile the model again")
+
+
+def copy(source: Path, folder: Path) -> None:
+    """Copy a bundle into an empty folder."""
+    shutil.copytree(source, folder, dirs_exist_ok=True)

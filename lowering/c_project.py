@@ -1,0 +1,93 @@
+"""Compiled kernels as a C project for another machine: ``Prepared -> Plan``, see lowering/arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .arm.plan import Buffer, Plan
+from .arm.plan import Call as BufferCall
+from .arm.plan import View as BufferView
+from .arm.project import write_project
+from .errors import LoweringError
+from .fallback import Fallback, is_constant, static_type
+from .interface import Port, inputs_of
+from .kernels import Array, Call, Prepared
+from .steps import View
+
+
+def write_c_project(prepared: Prepared, folder: Path) -> None:
+    """Write sources, weights and kernels into `folder`. Raises EqfuseError where the plan is none that C can run."""
+    builder = _Buffers(prepared)
+    plan = builder.plan()
+    write_project(folder, plan, builder.weights, list(prepared.objects.values()))
+
+
+@dataclass
+class _Buffers:
+    """The numbered buffers of a plan: values of the graph, and constants as the kernels read them."""
+
+    prepared: Prepared
+    buffers: list[Buffer] = field(default_factory=list)
+    weights: dict[int, Array] = field(default_factory=dict)
+    known: dict[Any, int] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        """All steps on buffers."""
+        inputs = tuple(self._input(port) for port in inputs_of(self.prepared.weights.model))
+        calls: list[BufferCall] = []
+        views: list[BufferView] = []
+        for step in self.prepared.steps:
+            if isinstance(step, View):
+                views.append(BufferView(self._made(step.result), self._read(step.source)))
+            elif isinstance(step, Call):
+                arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
+                calls.append(BufferCall(step.symbol, arguments, tuple(map(self._made, step.outputs))))
+            else:
+                raise LoweringError(_cannot_run(step))
+        outputs = tuple(self._output(str(value.name)) for value in self.prepared.weights.model.graph.outputs)
+        return Plan(tuple(self.buffers), tuple(calls), inputs, outputs, tuple(self.weights), tuple(views))
+
+    def _add(self, key: object, buffer: Buffer) -> int:
+        self.known[key] = len(self.buffers)
+        self.buffers.append(buffer)
+        return self.known[key]
+
+    def _input(self, port: Port) -> int:
+        numbers = {value.name: number for number, value in enumerate(self.prepared.graph.values)}
+        return self._add(numbers.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape))
+
+    def _made(self, value: int) -> int:
+        known = static_type(self.prepared.graph, value)
+        shape = tuple(int(d) for d in known.shape or ())
+        return self._add(value, Buffer(self.prepared.graph.values[value].name, known.dtype, shape))
+
+    def _read(self, value: int) -> int:
+        if value not in self.known:
+            self._constant(value, self.prepared.weights[self.prepared.graph.values[value].name])
+        return self.known[value]
+
+    def _argument(self, call: Call, position: int) -> int:
+        value = call.inputs[position]
+        packing = self.prepared.packing(call, position)
+        if not packing or not is_constant(self.prepared.graph, value, self.prepared.weights.model):
+            return self._read(value)
+        key = (value, packing)
+        if key not in self.known:
+            self._constant(key, self.prepared.constant(call, position))
+        return self.known[key]
+
+    def _constant(self, key: object, array: Array) -> None:
+        number = self._add(key, Buffer(f"weight_{len(self.buffers)}", array.dtype.name, array.shape))
+        self.weights[number] = array
+
+    def _output(self, name: str) -> int:
+        number = next((n for n, value in enumerate(self.prepared.graph.values) if value.name == name), None)
+        if number is None or number not in self.known:
+            raise LoweringError(f"output {name!r} is computed by no kernel; a C project cannot give it")
+        return self.known[number]
+
+
+def _cannot_run(step: Fallback) -> str:
+    return f"{', '.join(step.operators)}: only ONNX Runtime can run it ({step.reason})"

@@ -1,0 +1,82 @@
+"""Compiled bundles that are kept, so that the same model with the same options is compiled once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from .bundle import MANIFEST, checked, copy
+from .errors import BundleError
+
+KEPT = 16
+"""How many bundles stay; the ones that were not used for the longest time go."""
+_SOURCES = (".py", ".toml", ".egg")
+
+
+def directory() -> Path:
+    """Where bundles are kept: ``$XDG_CACHE_HOME/eqfuse/compiled``, by default under ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "eqfuse" / "compiled"
+
+
+def key_of(content: Mapping[str, Any], files: Iterable[Path] = ()) -> str:
+    """The key of a compilation: all that decides about its result, and this very version of eqfuse."""
+    found = sha256(json.dumps(content, sort_keys=True, default=str).encode())
+    for file in files:
+        found.update(file.read_bytes())
+    found.update(_own_digest().encode())
+    return found.hexdigest()
+
+
+@cache
+def _own_digest() -> str:
+    """Of every source, rule and device file: what is developed must not give yesterday's results."""
+    root = Path(__file__).parent.parent
+    found = sha256()
+    for package in ("costmodels", "engine", "extract", "lowering", "rules"):
+        for file in sorted(p for p in (root / package).rglob("*") if p.suffix in _SOURCES):
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def fetch(key: str, folder: Path) -> bool:
+    """Copy a bundle that was kept into an empty folder; False where there is none, or none that is whole."""
+    kept = directory() / key
+    if not kept.is_dir():
+        return False
+    try:
+        checked(kept)
+        copy(kept, folder)
+    except (BundleError, OSError):
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return False
+    with suppress(OSError):
+        os.utime(kept / MANIFEST)
+    return True
+
+
+def keep(key: str, folder: Path) -> None:
+    """Keep a copy of a bundle. A cache folder that cannot be written to costs nothing but the cache."""
+    with suppress(OSError):
+        directory().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new.", dir=directory()) as outer:
+            copy(folder, Path(outer) / "bundle")
+            os.rename(Path(outer) / "bundle", directory() / key)
+        _drop_oldest()
+
+
+def _drop_oldest() -> None:
+    kept = [path for path in directory().iterdir() if (path / MANIFEST).is_file()]
+    kept.sort(key=lambda path: (path / MANIFEST).stat().st_mtime, reverse=True)
+    for path in kept[KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)

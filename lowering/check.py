@@ -1,0 +1,91 @@
+"""Whether a compiled bundle computes what ONNX Runtime computes of the original model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ..engine.verification import ModelLike, Verification
+from ..engine.verification.baseline import Request, establish
+from ..engine.verification.compare import Tolerance
+from ..engine.verification.inputs import input_specs
+from ..engine.verification.outputs import ComparedOutput, Comparison, Demands
+from ..engine.verification.report import Status
+from ..engine.verification.source import open_source
+from ..engine.verification.structure import Structure
+from ..engine.verification.values import RunError, one_line
+from .interface import Port
+
+
+class Runnable(Protocol):
+    """A compiled model, on this machine or emulated."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What to give."""
+        ...
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once, with names in and out."""
+        ...
+
+
+def verify_compiled(
+    original: ModelLike,
+    compiled: Runnable,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Run both on the same inputs, random from two seeds, and compare every output.
+
+    Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`.
+    """
+    started = time.perf_counter()
+    with open_source(original, "original") as source:
+        structure = Structure(source.structure)
+        tolerance = Tolerance(atol, rtol, structure.coarsest_type)
+        shapes = {port.name: port.shape for port in compiled.inputs}
+        request = Request(seed, shapes, {}, tolerance)
+        try:
+            baseline = establish(source, structure, input_specs(structure), request)
+        except RunError as error:
+            return _verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
+        try:
+            results = [_run(compiled, run.feeds) for run in baseline.runs]
+        except RunError as error:
+            return _verdict(started, "failed", f"the compiled model does not run: {error}")
+        demands = Demands(atol is None and rtol is None)
+        compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+    return _verdict(started, *_status(compared, structure), compared)
+
+
+def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """All outputs. Only the inputs without a default are compiled as inputs."""
+    names = {port.name for port in compiled.inputs}
+    try:
+        return dict(compiled.run({name: value for name, value in feeds.items() if name in names}))
+    except Exception as error:  # whatever TVM or ONNX Runtime raise
+        raise RunError(one_line(error)) from error
+
+
+def _status(compared: list[ComparedOutput], structure: Structure) -> tuple[Status, str]:
+    broken = next((output for output in compared if output.broken_run is not None), None)
+    if broken is not None:
+        return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
+    doubtful = [output.report for output in compared if not output.informative]
+    remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
+    dependent = [output for output in compared if output.report.name in structure.input_dependent]
+    steady = any(output.report.passed and output not in dependent for output in compared)
+    if any(output.informative for output in dependent) or (steady and not dependent):
+        return "passed", f"not shown to depend on the inputs: {remark}" if remark else ""
+    return "not verifiable", remark or "the model has no outputs"
+
+
+def _verdict(
+    started: float, status: Status, reason: str, compared: list[ComparedOutput] | tuple[()] = ()
+) -> Verification:
+    reports = tuple(output.report for output in compared)
+    return Verification(status, reports, None, reason, time.perf_counter() - started)

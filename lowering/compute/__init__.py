@@ -1,0 +1,96 @@
+"""ONNX operators as tensor expressions of TVM, one module for each family.
+
+What an operator computes is said in ``rules/semantics``; here it is cut into stages that a schedule can move. Every
+stage carries its operator as the block attribute `OPERATOR`, the one that multiplies in a product or convolution also
+`ANCHOR`. A stage is named after its node, and its operator where the node's name does not say it; where an operator has
+several, all but the last have the part at the end:
+
+- ``_pad`` (Conv and pooling, where there is padding), ``_spread`` (ConvTranspose), ``_product`` (the anchor of Conv,
+  ConvTranspose and Gemm where a bias or a factor follows, which is then the last stage);
+- ``_max``, ``_exp``, ``_sum`` (Softmax); ``_sum``, ``_squares``, ``_factor`` (normalisations over axes); ``_factor``
+  (BatchNormalization); ``_sum``, ``_max`` (reductions and pooling that compute on); ``_part0``, ... (Split).
+
+What an expression reads more than once it binds (``tirx.Let``), so that inlining a producer does not multiply it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import te
+
+from ...costmodels.types import TensorType
+from ...extract.partition.graph import Operator, OperatorGraph
+from . import convolutions, elementwise, indexing, layout, normalisation, pooling, products, reductions, resize
+from .call import ANCHOR, OPERATOR, Call, Immediate, Lowering, NotLowered, Source
+
+__all__ = ["ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Source", "compute", "lowerable"]
+
+LOWERINGS: Mapping[str, Lowering] = {
+    **elementwise.LOWERINGS,
+    **products.LOWERINGS,
+    **convolutions.LOWERINGS,
+    **normalisation.LOWERINGS,
+    **reductions.LOWERINGS,
+    **pooling.LOWERINGS,
+    **layout.LOWERINGS,
+    **indexing.LOWERINGS,
+    **resize.LOWERINGS,
+}
+"""By operator: what makes its stages."""
+
+DTYPES = frozenset(
+    ["float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
+"""Element types that have a lowering."""
+
+
+def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Source | None]) -> tuple[te.Tensor, ...]:
+    """The results of an operator of `graph`, perhaps without those at the end that nothing reads.
+
+    `inputs` are in the order of the operator, None where one is absent.
+    Raises NotLowered, naming the node, where `lowerable` gives a reason.
+    """
+    reason = _obstacle(operator, graph)
+    if reason is None:
+        call = Call(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
+        try:
+            found = LOWERINGS[operator.op](call)
+        except NotLowered as error:
+            reason = str(error)
+        else:
+            return found if isinstance(found, tuple) else (found,)
+    raise NotLowered(f"{operator.op} {operator.name} cannot be compiled: {reason}")
+
+
+def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
+    """Why an operator has no lowering; None where it has one."""
+    reason = _obstacle(operator, graph)
+    if reason is not None:
+        return reason
+    values = [None if value is None else graph.values[value].type for value in operator.inputs]
+    inputs = [None if t is None else te.placeholder(t.shape, t.dtype, f"x{i}") for i, t in enumerate(values)]
+    try:
+        compute(operator, graph, inputs)
+    except NotLowered as error:
+        return str(error).split("cannot be compiled: ", 1)[-1]
+    return None
+
+
+def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:
+    """What can be told without making the stages."""
+    if operator.op not in LOWERINGS:
+        return f"{operator.op} has no lowering"
+    if operator.is_opaque:
+        return f"this form of {operator.op} is not known to the rules"
+    further = [v for v in operator.outputs[1:] if graph.consumers[v] or graph.values[v].is_output]
+    values = [graph.values[v] for v in (*operator.inputs, *operator.outputs[:1], *further) if v is not None]
+    return next((reason for value in values if (reason := _unsuitable(value.name, value.type))), None)
+
+
+def _unsuitable(name: str, type_: TensorType | None) -> str | None:
+    if type_ is None or not type_.is_static:
+        return f"the shape of {name} is not static"
+    if type_.dtype not in DTYPES:
+        return f"{name} is of {type_.dtype}"
+    return f"{name} has no elements" if type_.elements() == 0 else None

@@ -1,0 +1,167 @@
+"""One operator on its way to tensor expressions: what a lowering reads, and how it names the stages it makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from tvm import te, tirx
+
+from ...costmodels.types import TensorType
+from ...extract.partition.graph import Operator
+from ..errors import LoweringError
+
+Expr = Any
+"""A scalar expression of TVM (``tirx.PrimExpr``)."""
+Shape = tuple[int, ...]
+
+ANCHOR = "eqfuse.anchor"
+"""Attribute of the block that does the multiplications of a product or convolution; its value is the operator."""
+OPERATOR = "eqfuse.operator"
+"""Attribute of every block: the operator that it is part of."""
+
+
+class NotLowered(LoweringError):
+    """An operator that has no lowering, or none for its types and settings."""
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A constant of one element, read like a tensor but written into the code."""
+
+    value: Expr
+    shape: Shape
+    dtype: str
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> Immediate:
+        """The one element of an array. Raises ValueError where there are more."""
+        return Immediate(tirx.const(array.item(), array.dtype.name), array.shape, array.dtype.name)
+
+    def __call__(self, *indices: Expr) -> Expr:
+        """The element, whatever the indices."""
+        return self.value
+
+
+class Source(Protocol):
+    """What an operator reads: a ``te.Tensor`` or an Immediate."""
+
+    @property
+    def shape(self) -> Sequence[Any]: ...
+
+    def __call__(self, *indices: Expr) -> Expr: ...
+
+
+def sizes(x: Source) -> Shape:
+    """The shape as plain integers."""
+    return tuple(int(d) for d in x.shape)
+
+
+def read(x: Source, indices: Sequence[Expr], shape: Shape) -> Expr:
+    """An element at indices of the result, of `shape`, that `x` is broadcast to by ONNX's rules."""
+    return x(*broadcast(sizes(x), indices, shape))
+
+
+def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
+    """Indices of a tensor from those of what it is broadcast to.
+
+    The index of an axis that has one element in both stays a variable: schedules match iterators with axes.
+    """
+    skipped = len(shape) - len(own)
+    axes = zip(own, indices[skipped:], shape[skipped:], strict=True)
+    return [0 if size == 1 and whole != 1 else index for size, index, whole in axes]
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator, what it reads (None: absent) and the types of its results, static where anything reads them."""
+
+    operator: Operator
+    sources: tuple[Source | None, ...]
+    results: tuple[TensorType | None, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first result."""
+        return tuple(int(d) for d in self._result.shape or ())
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the first result."""
+        return self._result.dtype
+
+    @property
+    def _result(self) -> TensorType:
+        result = self.results[0]
+        assert result is not None
+        return result
+
+    def source(self, position: int) -> Source:
+        """An input that has to be there. Raises NotLowered where it is absent."""
+        found = self.optional(position)
+        if found is None:
+            raise NotLowered(f"input {position} is absent")
+        return found
+
+    def optional(self, position: int) -> Source | None:
+        """An input; None where it is absent."""
+        return self.sources[position] if position < len(self.sources) else None
+
+    @property
+    def operands(self) -> tuple[Source, ...]:
+        """The inputs that are there."""
+        return tuple(s for s in self.sources if s is not None)
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a list of integers."""
+        value = self._attribute(name, None)
+        if not isinstance(value, tuple) or not all(isinstance(v, int) for v in value):
+            raise NotLowered(f"{name} is not known")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An attribute that is an integer."""
+        return int(self._attribute(name, default))
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """An attribute that is a float."""
+        return float(self._attribute(name, default))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """An attribute that is a string."""
+        return str(self._attribute(name, default))
+
+    def _attribute(self, name: str, default: Any) -> Any:
+        value = self.operator.attributes.get(name, default)
+        if value is None:
+            raise NotLowered(f"it has no {name}")
+        return value
+
+    def constant(self, value: float) -> Expr:
+        """A number of the type of the first result."""
+        return tirx.const(value, self.dtype)
+
+    def stage(
+        self, shape: Iterable[int], function: Callable[..., Expr], part: str = "", anchor: bool = False
+    ) -> te.Tensor:
+        """A tensor computed element by element, its block named after the operator, the node and `part`."""
+        attributes = {OPERATOR: self.operator.op} | ({ANCHOR: self.operator.op} if anchor else {})
+        return te.compute(tuple(shape), function, name=self._stage_name(part), attrs=attributes)
+
+    def _stage_name(self, part: str) -> str:
+        """Node names of exporters start with the operator or end in it; then it is not said twice."""
+        node = re.sub(r"\W+", "_", self.operator.name).strip("_")
+        whole = node if self.operator.op.lower() in node.lower() else f"{self.operator.op}_{node}"
+        whole = f"_{whole}" if whole[:1].isdigit() else whole
+        return f"{whole}_{part}" if part else whole
+
+    def reduce_axes(self, extents: Iterable[int], name: str = "k") -> list[Any]:
+        """Reduction axes of these extents, named by their position."""
+        return [te.reduce_axis((0, extent), name=f"{name}{i}") for i, extent in enumerate(extents)]
+
+
+Lowering = Callable[[Call], te.Tensor | tuple[te.Tensor, ...]]
+"""What a family of operators offers: the results of a call as tensor expressions. Raises NotLowered."""

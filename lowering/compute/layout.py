@@ -1,0 +1,239 @@
+"""Operators that move, drop, repeat and join elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from math import prod
+
+from tvm import te, tirx
+
+from .call import Call, Expr, Lowering, NotLowered, Shape, read, sizes
+from .windows import padded
+
+
+def _reshape(call: Call) -> te.Tensor:
+    """Only axes that are split or joined cost a division; the others keep their index."""
+    x = call.source(0)
+    if prod(sizes(x)) != prod(call.shape):
+        raise NotLowered("the shape has another number of elements")
+    groups = list(_groups(sizes(x), call.shape))
+
+    def element(*indices: Expr) -> Expr:
+        places: list[Expr] = []
+        rest = list(indices)
+        for old, new in groups:
+            mine, rest = rest[: len(new)], rest[len(new) :]
+            places += mine if old == new else _unravelled(_ravelled(mine, new), old)
+        return x(*places)
+
+    return call.stage(call.shape, element)
+
+
+def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
+    """The shortest runs of axes of both shapes with as many elements each."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        first, second = old[i : i + 1], new[j : j + 1]
+        while prod(first) != prod(second):
+            if prod(first) < prod(second):
+                first = old[i : i + len(first) + 1]
+            else:
+                second = new[j : j + len(second) + 1]
+        yield first, second
+        i, j = i + len(first), j + len(second)
+
+
+def _ravelled(indices: Sequence[Expr], shape: Shape) -> Expr:
+    result: Expr = 0
+    for index, size in zip(indices, shape, strict=True):
+        result = result if size == 1 else index if isinstance(result, int) else result * size + index
+    return result
+
+
+def _unravelled(index: Expr, shape: Shape) -> list[Expr]:
+    if isinstance(index, int):
+        return [0] * len(shape)
+    places: list[Expr] = []
+    first = next((a for a, size in enumerate(shape) if size > 1), 0)
+    for axis in reversed(range(len(shape))):
+        size = shape[axis]
+        places.append(0 if size == 1 else index if axis == first else index % size)
+        index = index if size == 1 else index // size
+    return places[::-1]
+
+
+def _transpose(call: Call) -> te.Tensor:
+    x, perm = call.source(0), call.ints("perm")
+    inverse = sorted(range(len(perm)), key=perm.__getitem__)
+    return call.stage(call.shape, lambda *i: x(*(i[a] for a in inverse)))
+
+
+def _expand(call: Call) -> te.Tensor:
+    x = call.source(0)
+    return call.stage(call.shape, lambda *i: read(x, i, call.shape))
+
+
+def _tile(call: Call) -> te.Tensor:
+    x = call.source(0)
+    repeated = [n != m for n, m in zip(sizes(x), call.shape, strict=True)]
+    axes = list(zip(sizes(x), repeated, strict=True))
+    return call.stage(call.shape, lambda *i: x(*(p % n if r else p for p, (n, r) in zip(i, axes, strict=True))))
+
+
+def _slice(call: Call) -> te.Tensor:
+    x = call.source(0)
+    cuts = dict(zip(call.ints("axes"), zip(call.ints("starts"), call.ints("steps"), strict=True), strict=True))
+
+    def element(*indices: Expr) -> Expr:
+        return x(*(i * cuts[a][1] + cuts[a][0] if a in cuts else i for a, i in enumerate(indices)))
+
+    return call.stage(call.shape, element)
+
+
+def _pad(call: Call) -> te.Tensor:
+    x, pads, mode = call.source(0), call.ints("pads"), call.text("mode", "constant")
+    before, after = pads[: len(x.shape)], pads[len(x.shape) :]
+    fill = call.optional(1)
+    if mode != "constant":
+        return _repeated(call, before, after, mode)
+    if fill is not None and prod(sizes(fill)) != 1:
+        raise NotLowered("several elements to pad with")
+    value = call.constant(0) if fill is None else fill(*(0 for _ in fill.shape))
+    result = padded(call, x, before, after, value)
+    return result if any(pads) else call.stage(call.shape, lambda *i: result(*i))
+
+
+def _repeated(call: Call, before: Shape, after: Shape, mode: str) -> te.Tensor:
+    """Padding with elements of the tensor itself, or of what negative padding leaves of it."""
+    x = call.source(0)
+    inner = [n + min(a, 0) + min(b, 0) for n, a, b in zip(sizes(x), before, after, strict=True)]
+    axes = list(zip(inner, before, after, strict=True))
+    if any(mode == "reflect" and max(a, b) >= n for n, a, b in axes if max(a, b) > 0):
+        raise NotLowered("a reflection longer than the tensor")
+
+    def element(*indices: Expr) -> Expr:
+        return x(*(_place(i, n, a, b, mode) for i, (n, a, b) in zip(indices, axes, strict=True)))
+
+    return call.stage(call.shape, element)
+
+
+def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
+    """What element of an axis the index of a padded one shows."""
+    if before <= 0 and after <= 0:
+        return index - before
+    place = index - before if before > 0 else index
+    start = max(0, -before)
+    if mode == "edge":
+        place = te.max(te.min(place, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+    elif mode == "wrap":
+        place = tirx.floormod(place, size)
+    elif mode == "reflect":
+        place = tirx.Select(tirx.LT(place, 0), -place, place)
+        place = tirx.Select(tirx.GE(place, size), 2 * (size - 1) - place, place)
+    else:
+        raise NotLowered(f"padding by {mode}")
+    return place + start if start else place
+
+
+def _depth_to_space(call: Call) -> te.Tensor:
+    x, block = call.source(0), call.integer("blocksize")
+    channels = call.shape[1]
+    blocks_first = call.text("mode", "DCR") == "DCR"
+
+    def element(n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
+        offset = h % block * block + w % block
+        channel = offset * channels + c if blocks_first else c * block**2 + offset
+        return x(n, channel, h // block, w // block)
+
+    return call.stage(call.shape, element)
+
+
+def _space_to_depth(call: Call) -> te.Tensor:
+    x, block = call.source(0), call.integer("blocksize")
+    channels = sizes(x)[1]
+
+    def element(n: Expr, c: Expr, h: Expr, w: Expr) -> Expr:
+        offset = c // channels
+        return x(n, c % channels, h * block + offset // block, w * block + offset % block)
+
+    return call.stage(call.shape, element)
+
+
+def _concat(call: Call) -> te.Tensor:
+    parts, axis = call.operands, call.integer("axis")
+    ends = list(accumulate(sizes(part)[axis] for part in parts))
+
+    def element(*indices: Expr) -> Expr:
+        here = indices[axis]
+        value: Expr = None
+        for part, end in reversed(list(zip(parts, ends, strict=True))):
+            start = end - sizes(part)[axis]
+            found = part(*indices[:axis], here - start if start else here, *indices[axis + 1 :])
+            value = found if value is None else te.if_then_else(tirx.LT(here, end), found, value)
+        return value
+
+    return call.stage(call.shape, element)
+
+
+def _split(call: Call) -> tuple[te.Tensor, ...]:
+    axis, parts = call.integer("axis", 0), call.ints("split")
+    starts = accumulate(parts, initial=0)
+    return tuple(_part(call, axis, start, n, size) for n, (start, size) in enumerate(zip(starts, parts, strict=False)))
+
+
+def _part(call: Call, axis: int, start: int, number: int, size: int) -> te.Tensor:
+    x = call.source(0)
+    shape = sizes(x)
+
+    def element(*indices: Expr) -> Expr:
+        here = indices[axis] + start if start else indices[axis]
+        return x(*indices[:axis], here, *indices[axis + 1 :])
+
+    return call.stage((*shape[:axis], size, *shape[axis + 1 :]), element, f"part{number}")
+
+
+def _shape(call: Call) -> te.Tensor:
+    """A static shape: a list of constants."""
+    first, last, _ = slice(call.integer("start", 0), call.operator.attributes.get("end")).indices(
+        len(call.source(0).shape)
+    )
+    dimensions = sizes(call.source(0))[first:last]
+
+    def element(i: Expr) -> Expr:
+        value = call.constant(dimensions[-1] if dimensions else 0)
+        for position in reversed(range(len(dimensions) - 1)):
+            value = tirx.Select(tirx.EQ(i, position), call.constant(dimensions[position]), value)
+        return value
+
+    return call.stage(call.shape, element)
+
+
+def _dropout(call: Call) -> tuple[te.Tensor, ...]:
+    """Of inference: it drops nothing."""
+    if call.optional(2) is not None:
+        raise NotLowered("it may be of training")
+    x = call.source(0)
+    result = call.stage(call.shape, lambda *i: x(*i))
+    mask = [call.stage(call.shape, lambda *_: tirx.const(True, "bool"), "mask")] if len(call.results) > 1 else []
+    return (result, *mask)
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+    "Identity": _reshape,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Slice": _slice,
+    "Pad": _pad,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Concat": _concat,
+    "Split": _split,
+    "Shape": _shape,
+    "Dropout": _dropout,
+}

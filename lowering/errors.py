@@ -1,0 +1,24 @@
+"""What can go wrong on the way from a graph to code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import EqfuseError, VerificationError
+
+
+class LoweringError(EqfuseError):
+    """A model, or a part of one, that cannot be compiled for the target."""
+
+
+class WrongKernelsError(VerificationError):
+    """A compiled model that is wrong because kernels are."""
+
+    def __init__(self, message: str, kernels: Mapping[str, str]) -> None:
+        """`kernels` maps names to what is wrong."""
+        super().__init__(message)
+        self.kernels = kernels
+
+
+class BundleError(EqfuseError):
+    """A compiled bundle that cannot be used here; the message names the file and what is wrong with it."""

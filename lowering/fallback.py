@@ -1,0 +1,121 @@
+"""Kernels without a lowering: each a small ONNX model that ONNX Runtime runs on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+from onnx_ir import serde
+
+from ..costmodels.types import TensorType
+from ..engine.model import Model
+from ..engine.nodes import has_body, outer_values
+from ..engine.typing import dtype_of
+from ..extract.partition.graph import OperatorGraph
+from .errors import LoweringError
+from .interface import shape_text
+from .weights import Weights
+
+FUNCTION = "eqfuse.fallback."
+"""How a library calls what ONNX Runtime runs, followed by its number."""
+FOLDER = "fallback"
+"""Where the models are in a bundle; each is called by its number."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Operators that ONNX Runtime runs. `inputs` and `outputs` are values of the graph, `reason` says why."""
+
+    operators: tuple[str, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    reason: str
+    model: onnx.ModelProto
+
+
+def fallback(graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str) -> Fallback:
+    """The model of some operators, with its constants. Raises LoweringError where ONNX Runtime cannot run it either."""
+    inside = tuple(sorted(members))
+    numbers = {value.name: number for number, value in enumerate(graph.values)}
+    nodes = _nodes(graph, inside, weights.model)
+    made = {output.name for node in nodes for output in node.outputs if output.name}
+    read = dict.fromkeys(name for node in nodes for name in _read(node, weights.model) if name not in made)
+    inputs = tuple(numbers[n] for n in read if n in numbers and not is_constant(graph, numbers[n], weights.model))
+    outputs = tuple(_outputs(graph, inside))
+    operators = tuple(graph.operators[index].op for index in inside)
+    fed = {graph.values[value].name for value in inputs}
+    proto = onnx.ModelProto(ir_version=max(8, weights.model.ir.ir_version))
+    proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in weights.model.ir.opset_imports.items())
+    proto.graph.name = "fallback"
+    proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
+    proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
+    proto.graph.input.extend(_info(graph, value) for value in inputs)
+    proto.graph.output.extend(_info(graph, value) for value in outputs)
+    _require_runnable(proto, operators, reason)
+    return Fallback(operators, inputs, outputs, reason, proto)
+
+
+def is_constant(graph: OperatorGraph, value: int, model: Model) -> bool:
+    """Whether a value is known before any run; defaults that callers of the original may replace are compiled in."""
+    found = graph.values[value]
+    return found.is_constant or (found.producer is None and found.name in model.graph.initializers)
+
+
+def static_type(graph: OperatorGraph, value: int) -> TensorType:
+    """The type of a value. Raises LoweringError where its sizes are not known before the run."""
+    found = graph.values[value]
+    if found.type is not None and found.type.is_static:
+        return found.type
+    maker = f" ({graph.operators[found.producer].op} makes it)" if found.producer is not None else ""
+    shape = found.type.shape if found.type is not None else None
+    raise LoweringError(
+        f"value {found.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
+        "compiled code needs fixed sizes"
+    )
+
+
+def _nodes(graph: OperatorGraph, inside: tuple[int, ...], model: Model) -> list[ir.Node]:
+    producers = {output.name: node for node in model.graph for output in node.outputs if output.name}
+    return [producers[graph.values[graph.operators[index].outputs[0]].name] for index in inside]
+
+
+def _read(node: ir.Node, model: Model) -> Iterator[str]:
+    values = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
+    return (value.name for value in values if value is not None and value.name)
+
+
+def _outputs(graph: OperatorGraph, inside: tuple[int, ...]) -> Iterator[int]:
+    for index in inside:
+        for value in graph.operators[index].outputs:
+            if graph.values[value].is_output or not set(graph.consumers[value]).issubset(inside):
+                yield value
+
+
+def _info(graph: OperatorGraph, value: int) -> onnx.ValueInfoProto:
+    type_ = static_type(graph, value)
+    return onnx.helper.make_tensor_value_info(graph.values[value].name, int(dtype_of(type_.dtype)), type_.shape)
+
+
+def _require_runnable(proto: onnx.ModelProto, operators: tuple[str, ...], reason: str) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's exceptions share no base class of their own
+        text = " ".join(str(error).split())
+        raise LoweringError(
+            f"{', '.join(operators)}: cannot be compiled ({reason}), and ONNX Runtime does not run it: {text[:200]}"
+        ) from None
+
+
+def store(fallbacks: Iterable[Fallback], folder: Path) -> None:
+    """Write the models into the folder of a bundle."""
+    for number, entry in enumerate(fallbacks):
+        (folder / FOLDER).mkdir(exist_ok=True)
+        (folder / FOLDER / f"{number}.onnx").write_bytes(entry.model.SerializeToString())

@@ -1,0 +1,55 @@
+"""What callers of a compiled model give and get: names, element types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from ..engine.model import Model
+from ..engine.typing import dtype_name
+from .errors import LoweringError
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output. `dtype` is numpy's name of the element type; every dimension is at least 0."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
+
+
+def shape_text(shape: Sequence[int | str] | None) -> str:
+    """``[1, 3, N]``."""
+    return "unknown" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+
+def inputs_of(model: Model) -> tuple[Port, ...]:
+    """The inputs that callers must give: those without a default.
+
+    Raises LoweringError for one that is no tensor of fixed shape.
+    """
+    given = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    return tuple(_input(value) for value in given)
+
+
+def _input(value: ir.Value) -> Port:
+    name = value.name or ""
+    if value.dtype is None or value.dtype == ir.DataType.STRING or not isinstance(value.type, ir.TensorType):
+        raise LoweringError(f"input {name!r} is no tensor of numbers, and only those can be compiled")
+    if value.shape is None:
+        raise LoweringError(f"input {name!r} has no known shape; give it by --input-shapes {name}:1,3,224,224")
+    shape = [d if isinstance(d, int) else str(d.value or "?") for d in value.shape]
+    fixed = tuple(d for d in shape if isinstance(d, int))
+    if len(fixed) < len(shape):
+        suggestion = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
+        raise LoweringError(
+            f"input {name!r} has the shape {shape_text(shape)}, and compiled code needs fixed sizes; "
+            f"give them by --input-shapes {name}:{suggestion}"
+        )
+    return Port(name, dtype_name(value.dtype), fixed)

@@ -1,0 +1,39 @@
+"""What a process that compiles kernels is asked, and what it answers. Light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..costmodels.device import Device
+
+
+@dataclass(frozen=True)
+class Request:
+    """One kernel for `threads` threads. `prim_func` is TVM's JSON of it, `target` as TVM takes it.
+
+    Without `with_rules` it gets a plain schedule, which no compiler stumbles over.
+    """
+
+    name: str
+    prim_func: str
+    device: Device
+    target: Mapping[str, Any]
+    object_file: str
+    threads: int = 1
+    with_rules: bool = True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One kernel compiled, or why it is not: the `problem`.
+
+    `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule.
+    """
+
+    name: str
+    seconds: float
+    repack: tuple[Any, ...] = ()
+    rule: str = ""
+    problem: str | None = None

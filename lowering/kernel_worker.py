@@ -1,0 +1,79 @@
+"""The process that schedules and compiles kernels: requests come in and answers go out as pickles.
+
+TVM may crash on a kernel and take its process with it, so it has processes of its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from .kernel_messages import Answer, Request
+
+if TYPE_CHECKING:
+    from .schedules.packing import Scheduled
+
+
+def compile_kernel(request: Request) -> Answer:
+    """Schedule and compile one kernel to an object file. What goes wrong is part of the answer."""
+    started = time.perf_counter()
+    try:
+        scheduled = _compile(request)
+    except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
+        return Answer(request.name, time.perf_counter() - started, problem=_line(error))
+    return Answer(request.name, time.perf_counter() - started, scheduled.repack, scheduled.rule)
+
+
+def _line(error: Exception) -> str:
+    """The end of a message of TVM's, where it says what was wrong, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
+
+
+def _compile(request: Request) -> Scheduled:
+    """By the first schedule that TVM can make and compile; the last one may raise."""
+    import tvm
+
+    from .scheduling import candidates
+
+    prim_func = tvm.ir.load_json(request.prim_func)
+    *better, last = candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
+    for candidate in better:
+        with suppress(Exception):  # of many kinds; the next candidate is simpler
+            scheduled = candidate()
+            if scheduled is not None:
+                _build(scheduled, request)
+                return scheduled
+    scheduled = last()
+    assert scheduled is not None
+    _build(scheduled, request)
+    return scheduled
+
+
+def _build(scheduled: Scheduled, request: Request) -> None:
+    import tvm
+
+    (function,) = scheduled.schedule.mod.functions.values()
+    module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
+    executable = tvm.compile(module, target=tvm.target.Target(request.target))
+    executable.mod.write_to_file(request.object_file, "o")
+
+
+def main() -> None:
+    """Answer until there are no more requests."""
+    requests: BinaryIO = sys.stdin.buffer
+    answers: BinaryIO = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what libraries print is no answer
+    with suppress(EOFError, KeyboardInterrupt):
+        while True:
+            request: Request = pickle.load(requests)
+            Path(request.object_file).parent.mkdir(exist_ok=True)
+            pickle.dump(compile_kernel(request), answers)
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""One shared library from compiled kernels: a Relax function that calls them, with the weights as constants.
+
+Relax plans the memory of intermediate values and turns views into the same memory under another shape. What ONNX
+Runtime runs is called by a global name, under which the runner registers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from .fallback import FUNCTION, Fallback, is_constant, static_type
+from .interface import inputs_of
+from .kernels import Call, Prepared
+from .steps import View
+from .target import Target
+
+
+def link(prepared: Prepared, target: Target, library: Path) -> None:
+    """Write the library. Its function `main` goes from the model's inputs, in order, to a tuple of its outputs."""
+    executable = tvm.compile(_Main(prepared).module(), target=tvm.target.Target(target.description))
+    executable.export_library(str(library), addons=[str(path) for path in prepared.objects.values()])
+
+
+@dataclass
+class _Main:
+    """Builds the Relax function that runs the steps."""
+
+    prepared: Prepared
+    known: dict[int, Any] = field(default_factory=dict)
+    constants: dict[Any, Any] = field(default_factory=dict)
+    fallbacks: int = 0
+
+    def module(self) -> Any:
+        """The module with the function `main`."""
+        builder = relax.BlockBuilder()
+        parameters = self._parameters()
+        with builder.function("main", list(parameters.values())):
+            with builder.dataflow():
+                for step in self.prepared.steps:
+                    self._emit(builder, step)
+                names = [str(value.name) for value in self.prepared.weights.model.graph.outputs]
+                result = builder.emit_output(relax.Tuple([self._output(name, parameters) for name in names]))
+            builder.emit_func_output(result)
+        return builder.get()
+
+    def _parameters(self) -> dict[str, Any]:
+        numbers = {value.name: number for number, value in enumerate(self.prepared.graph.values)}
+        found: dict[str, Any] = {}
+        for position, port in enumerate(inputs_of(self.prepared.weights.model)):
+            found[port.name] = relax.Var(f"input_{position}", relax.TensorType(port.shape, port.dtype))
+            if port.name in numbers:
+                self.known[numbers[port.name]] = found[port.name]
+        return found
+
+    def _emit(self, builder: Any, step: View | Call | Fallback) -> None:
+        if isinstance(step, View):
+            self._emit_view(builder, step)
+        elif isinstance(step, Call):
+            arguments = [self._argument(step, position) for position in range(len(step.inputs))]
+            self._emit_call(builder, step.symbol, arguments, step.outputs)
+        else:
+            arguments = [self._value(value) for value in step.inputs]
+            self._emit_call(builder, f"{FUNCTION}{self.fallbacks}", arguments, step.outputs)
+            self.fallbacks += 1
+
+    def _emit_view(self, builder: Any, view: View) -> None:
+        shape = static_type(self.prepared.graph, view.result).shape
+        source = self._value(view.source)
+        same = shape == static_type(self.prepared.graph, view.source).shape
+        self.known[view.result] = source if same else builder.emit(relax.op.reshape(source, shape))
+
+    def _emit_call(self, builder: Any, name: str, arguments: list[Any], outputs: tuple[int, ...]) -> None:
+        """A call that fills memory which the caller provides."""
+        types = [self._type(value) for value in outputs]
+        if len(types) == 1:
+            self.known[outputs[0]] = builder.emit(relax.call_dps_packed(name, arguments, types[0]))
+            return
+        results = builder.emit(relax.call_dps_packed(name, arguments, types))
+        for position, value in enumerate(outputs):
+            self.known[value] = builder.emit(relax.TupleGetItem(results, position))
+
+    def _type(self, value: int) -> Any:
+        known = static_type(self.prepared.graph, value)
+        return relax.TensorType(known.shape, known.dtype)
+
+    def _argument(self, call: Call, position: int) -> Any:
+        value = call.inputs[position]
+        if not is_constant(self.prepared.graph, value, self.prepared.weights.model):
+            return self.known[value]
+        key = (value, self.prepared.packing(call, position))
+        if key not in self.constants:
+            self.constants[key] = _constant(self.prepared.constant(call, position))
+        return self.constants[key]
+
+    def _value(self, value: int) -> Any:
+        """A value of the graph; a constant in its own layout."""
+        return self.known[value] if value in self.known else self._constant(self.prepared.graph.values[value].name)
+
+    def _constant(self, name: str) -> Any:
+        if name not in self.constants:
+            self.constants[name] = _constant(self.prepared.weights[name])
+        return self.constants[name]
+
+    def _output(self, name: str, parameters: Mapping[str, Any]) -> Any:
+        if name in parameters:
+            return parameters[name]
+        values = enumerate(self.prepared.graph.values)
+        number = next((number for number, value in values if value.name == name), None)
+        return self._constant(name) if number is None else self._value(number)
+
+
+def _constant(array: Any) -> Any:
+    """The array in its own element type: of an array, relax.const would make 32-bit numbers out of 64-bit ones."""
+    return relax.const(tvm.runtime.tensor(array))

@@ -1,0 +1,107 @@
+"""Chains of point-wise operators and data movement.
+
+    for i, j: T = f(X); for i, j: Y = g(T)   =>   parallel i..: for j_outer: vectorised j_inner: Y = g(f(X))
+
+The axes that every access either runs along contiguously or does not use at all are fused and vectorised. Padding is
+filled, then copied. What remains (gathers, selections along the innermost axis) is left to LLVM's loop vectoriser.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tvm import ir, s_tir, tirx
+
+from ...costmodels.device import Device
+from .packing import Scheduled
+from .preparation import can_decompose
+from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
+from .tails import overlap_tails
+
+PARALLEL_ELEMENTS = 1 << 15
+"""Fewer output elements than this are done by one thread: waking the others takes as long."""
+
+
+def pointwise(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
+    """The rule: matches a function without reductions."""
+    schedule = s_tir.Schedule(function)
+    if not all(s.is_pointwise() for s in stages(schedule)):
+        return None
+    inline_all(schedule)
+    for current in stages(schedule):
+        schedule_pointwise(schedule, current, schedule.get_loops(current.block), device, threads)
+    return Scheduled(overlap_tails(schedule), (), "pointwise")
+
+
+def inline_all(schedule: s_tir.Schedule) -> None:
+    """Inlines every block that is not an output."""
+    for current in stages(schedule):
+        if not is_parameter(schedule.mod[FUNCTION], current.write.buffer) and may_inline(stages(schedule), current):
+            schedule.compute_inline(current.block)
+
+
+def schedule_pointwise(
+    schedule: s_tir.Schedule, current: Stage, loops: list[Any], device: Device, threads: int = 1
+) -> None:
+    """Schedules the block's own `loops` (one for each iterator; further out nothing is touched)."""
+    fused = contiguous_axes(current, device.lanes)
+    selective = any(isinstance(p, ir.Call) and "if_then_else" in str(p.op) for p in walk(current.value))
+    outer, inner = loops[: len(loops) - fused], loops[len(loops) - fused :]
+    if not inner or selective or current.has_booleans():
+        outer, inner = loops[:-1], []
+    chunks, vector = _vectors(schedule, inner, device) if inner else ([], None)
+    if threads > 1 and prod(current.extents) >= PARALLEL_ELEMENTS and (outer or chunks):
+        schedule.parallel(schedule.fuse(*outer, *chunks) if len(outer) + len(chunks) > 1 else [*outer, *chunks][0])
+    if vector is not None:
+        schedule.vectorize(vector)
+    elif selective and len(loops) > 1 and can_decompose(schedule, current, loops[-1]):
+        schedule.decompose_padding(current.block, loops[-1])
+
+
+def _vectors(schedule: s_tir.Schedule, inner: list[Any], device: Device) -> tuple[list[Any], Any | None]:
+    loop = schedule.fuse(*inner) if len(inner) > 1 else inner[0]
+    width = vector_width(int(schedule.get(loop).extent), device)
+    if width == 1:
+        return [loop], None
+    chunk, vector = schedule.split(loop, [None, width])
+    return [chunk], vector
+
+
+def vector_width(extent: int, device: Device) -> int:
+    """The widest power of two that fits both the vector registers and the extent."""
+    width: int = device.lanes
+    while width > extent:
+        width //= 2
+    return max(width, 1)
+
+
+def contiguous_axes(current: Stage, lanes: int) -> int:
+    """How many trailing iterators become one vectorised loop; 0 if not even the last one can.
+
+    No more than it takes for whole vectors, and at most two that are longer than 1: TVM does not find the flat index
+    again behind more.
+    """
+    count = elements = 0
+    for size in range(1, len(current.extents) + 1):
+        suffix = range(len(current.extents) - size, len(current.extents))
+        extents = [current.extents[i] for i in suffix]
+        if not all(_runs_along(access, suffix, current) for access in (*current.reads, current.write)):
+            continue
+        if sum(e > 1 for e in extents) > 2 or (elements and elements % lanes == 0):
+            break
+        count, elements = size, prod(extents)
+    return count
+
+
+def _runs_along(access: Access, suffix: range, current: Stage) -> bool:
+    """Whether the access has none of the iterators, or exactly these, one by one, as its last full dimensions."""
+    if not access.used() & set(suffix):
+        return access is not current.write
+    tail = access.iterators[len(access.iterators) - len(suffix) :]
+    if len(tail) != len(suffix) or any(u & set(suffix) for u in access.iterators[: -len(suffix)]):
+        return False
+    plain = all(isinstance(i, tirx.Var) for i in access.indices[len(access.indices) - len(suffix) :])
+    first = suffix[0]
+    full = all(access.shape[n - len(suffix)] == current.extents[i] for n, i in enumerate(suffix) if i != first)
+    return plain and full and all(used == {i} for used, i in zip(tail, suffix, strict=True))

@@ -1,0 +1,75 @@
+"""The constants of a model as arrays, those that are computed by its nodes too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir import serde
+
+from ..engine.evaluation import evaluate
+from ..engine.model import Model
+from ..engine.nodes import has_body, outer_values
+from .errors import LoweringError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Weights:
+    """Constants of the main graph by name, each read or computed once."""
+
+    model: Model
+    _known: dict[str, Array] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Array:
+        """The elements of one. Raises LoweringError where neither evaluator can compute it."""
+        if name not in self._known:
+            self._known[name] = self._stored(name) if name in self._tensors else self._computed(name)
+        return self._known[name]
+
+    @property
+    def _tensors(self) -> Mapping[str, ir.TensorProtocol]:
+        return self.model.stored
+
+    def _stored(self, name: str) -> Array:
+        return np.ascontiguousarray(self._tensors[name].numpy()).reshape(tuple(self._tensors[name].shape.numpy()))
+
+    def _computed(self, name: str) -> Array:
+        """Run the nodes that a constant comes from; a default that callers of the original may replace is one too."""
+        value = self.model.graph.initializers.get(name)
+        if value is not None and value.const_value is not None:
+            return np.asarray(value.const_value.numpy())
+        nodes, leaves = self._sources(name)
+        opsets = dict(self.model.ir.opset_imports)
+        found = evaluate(nodes, {leaf: self[leaf] for leaf in leaves}, [name], opsets)
+        if name not in found:
+            raise LoweringError(f"{self.model.label}: the constant {name!r} cannot be computed here")
+        return found[name]
+
+    def _sources(self, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
+        """The nodes behind a constant in an order to run them, and the stored tensors that they read."""
+        producers = {output.name: node for node in self.model.graph for output in node.outputs}
+        nodes: dict[str, ir.Node] = {}
+        leaves: dict[str, None] = {}
+
+        def visit(wanted: str) -> None:
+            if wanted in self._tensors or wanted not in producers:
+                leaves[wanted] = None
+                return
+            node = producers[wanted]
+            for operand in _read(node, self.model.graph):
+                visit(operand)
+            nodes[node.outputs[0].name or ""] = node
+
+        visit(name)
+        return [serde.serialize_node(node) for node in nodes.values()], list(leaves)
+
+
+def _read(node: ir.Node, graph: ir.Graph) -> Iterable[str]:
+    values = (*node.inputs, *(outer_values(node, graph) if has_body(node) else ()))
+    return [value.name for value in values if value is not None and value.name]

@@ -1,0 +1,37 @@
+"""A cache folder of the tests' own, so that what was compiled before decides none, and bundles that several read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+
+import eqfuse
+
+from .small_models import chain, saved, with_fallback
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def plain_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chain of two matrix products, compiled."""
+    return _compiled(tmp_path_factory.mktemp("plain"), chain())
+
+
+@pytest.fixture(scope="session")
+def mixed_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model with two inputs, two outputs and an operator that ONNX Runtime runs."""
+    return _compiled(tmp_path_factory.mktemp("mixed"), with_fallback())
+
+
+def _compiled(folder: Path, proto: onnx.ModelProto) -> Path:
+    eqfuse.compile(saved(proto, folder / "model.onnx"), folder / "bundle", threads=1)
+    return folder / "bundle"

@@ -1,0 +1,117 @@
+"""Small functions of TVM's tensor IR to schedule, and the check that a schedule computes what the function computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import s_tir, te, topi
+
+from eqfuse.costmodels.device import Device, load_device
+from eqfuse.lowering.schedules import Scheduled, constants, schedule
+
+Shape = tuple[int, ...]
+HOST: Device = load_device("host")
+ARM: Device = load_device("arm-cortex-a76")
+TARGET: dict[str, Any] = {
+    "kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": 2,
+}  # fmt: skip
+
+
+def convolution(
+    shape: Shape, outputs: int, kernel: int, stride: int = 1, pad: int = 0, group: int = 1, epilogue: bool = True
+) -> Any:
+    """A convolution in NCHW, with bias and relu if `epilogue`; its weights are constant."""
+    x = te.placeholder(shape, name="x")
+    w = te.placeholder((outputs, shape[1] // group, kernel, kernel), name="w")
+    if group == 1:
+        y = topi.nn.conv2d(x, w, stride, pad, 1, "NCHW")
+    elif group == shape[1] == outputs:
+        y = topi.nn.depthwise_conv2d_nchw(x, w, stride, pad, 1)
+    else:
+        y = topi.nn.group_conv2d_nchw(x, w, stride, pad, 1, group)
+    if not epilogue:
+        return constants(te.create_prim_func([x, w, y]), (1,))
+    b = te.placeholder((outputs,), name="b")
+    biased = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] + b[c], name="biased")
+    return constants(te.create_prim_func([x, w, b, topi.nn.relu(biased)]), (1, 2))
+
+
+def matmul(rows: int, depth: int, columns: int, batch: Shape = (), constant: bool = True, flip: bool = False) -> Any:
+    """A product of matrices, of the second flipped if `flip`."""
+    a = te.placeholder((*batch, rows, depth), name="a")
+    b = te.placeholder((*batch, columns, depth) if flip else (*batch, depth, columns), name="b")
+    k = te.reduce_axis((0, depth), name="k")
+
+    def element(*i: Any) -> Any:
+        right = b(*i[:-2], i[-1], k) if flip else b(*i[:-2], k, i[-1])
+        return te.sum(a(*i[:-1], k) * right, axis=k)
+
+    product = te.compute((*batch, rows, columns), element, name="product")
+    return constants(te.create_prim_func([a, b, product]), (1,) if constant else ())
+
+
+def of_one(shape: Shape, *steps: Any) -> Any:
+    """The steps one after the other on one input."""
+    x = te.placeholder(shape, name="x")
+    y = x
+    for step in steps:
+        y = step(y)
+    return te.create_prim_func([x, y])
+
+
+def layer_norm(shape: Shape) -> Any:
+    """A layer normalisation over the last axis, in stages."""
+    x, gain = te.placeholder(shape, name="x"), te.placeholder(shape[-1:], name="gain")
+    j, k = te.reduce_axis((0, shape[-1]), name="j"), te.reduce_axis((0, shape[-1]), name="k")
+    total = te.compute(shape[:-1], lambda *i: te.sum(x(*i, j), axis=j), name="total")
+    size = float(shape[-1])
+    squares = te.compute(
+        shape[:-1],
+        lambda *i: te.sum((x(*i, k) - total(*i) / size) * (x(*i, k) - total(*i) / size), axis=k),
+        name="squares",
+    )
+    factor = te.compute(shape[:-1], lambda *i: 1.0 / te.sqrt(squares(*i) / size + 1e-5), name="factor")
+    y = te.compute(shape, lambda *i: (x(*i) - total(*i[:-1]) / size) * factor(*i[:-1]) * gain(i[-1]), name="y")
+    return te.create_prim_func([x, gain, y])
+
+
+def pool(shape: Shape, kernel: int, stride: int, pad: int, kind: str = "max") -> Any:
+    """A pooling in NCHW."""
+    return of_one(
+        shape,
+        lambda x: topi.nn.pool2d(x, (kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4, kind, count_include_pad=False),
+    )
+
+
+def check(function: Any, rule: str, device: Device = HOST, threads: int = 1) -> Scheduled:
+    """Schedules by the rule of that name, and compares with the function without a schedule."""
+    scheduled = schedule(function, device, threads)
+    assert scheduled.rule == rule, scheduled.rule
+    s_tir.analysis.verify_well_formed(scheduled.schedule.mod["main"])
+    arrays = inputs(function)
+    expected = _run(function, arrays)
+    packed = list(arrays)
+    for repack in scheduled.repack:
+        packed[repack.parameter] = repack(packed[repack.parameter])
+    found = _run(scheduled.schedule.mod["main"], packed)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    return scheduled
+
+
+def inputs(function: Any) -> list[Any]:
+    """Numbers for all parameters of a function, but NaN for the last, which is its output."""
+    generator = np.random.default_rng(0)
+    shapes = [tuple(int(d) for d in p.shape) for p in function.params]
+    numbers = [generator.standard_normal(s).astype(np.float32) for s in shapes]
+    arrays = [n > 0 if str(p.dtype) == "bool" else n for n, p in zip(numbers, function.params, strict=True)]
+    return [*arrays[:-1], np.full(shapes[-1], np.nan, np.float32)]
+
+
+def _run(function: Any, arrays: list[Any]) -> Any:
+    """The last parameter after a call."""
+    named = function.with_attr("global_symbol", "main")
+    tensors = [tvm.runtime.tensor(a) for a in arrays]
+    tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(TARGET))["main"](*tensors)
+    return tensors[-1].numpy()

@@ -1,0 +1,168 @@
+"""Each rule on shapes with and without tails: the schedule computes what the function computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te, tirx, topi
+
+from eqfuse.lowering.schedules import Repack
+
+from .functions import ARM, HOST, Shape, check, convolution, layer_norm, matmul, of_one, pool
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (3, 5, 7), (1,), (2, 3, 4, 33), (17,), (1, 2, 28, 28)])
+def test_pointwise_chain(shape: Shape) -> None:
+    check(of_one(shape, topi.nn.relu, topi.negative, topi.exp), "pointwise")
+
+
+def test_pointwise_with_threads() -> None:
+    check(of_one((4, 65, 129), topi.nn.relu, topi.negative), "pointwise", threads=2)
+
+
+@pytest.mark.parametrize("shape", [(2, 48, 32), (1, 7, 9)])
+def test_transpose(shape: Shape) -> None:
+    check(of_one(shape, lambda x: topi.transpose(x, (0, 2, 1)), topi.negative), "pointwise")
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 14, 14), (2, 3, 5, 7)])
+def test_padding(shape: Shape) -> None:
+    check(of_one(shape, lambda x: topi.nn.pad(x, [0, 0, 1, 1], [0, 0, 1, 2])), "pointwise")
+
+
+def test_two_outputs_and_broadcast() -> None:
+    x, b = te.placeholder((4, 6, 20), name="x"), te.placeholder((6,), name="b")
+    check(te.create_prim_func([x, b, te.compute(x.shape, lambda i, j, k: x[i, j, k] + b[j])]), "pointwise")
+
+
+@pytest.mark.parametrize("shape", [(5, 128), (2, 3, 100), (3, 7), (2, 197), (1, 1000)])
+def test_softmax(shape: Shape) -> None:
+    check(of_one(shape, lambda x: topi.nn.softmax(x, -1)), "rows")
+
+
+@pytest.mark.parametrize("shape", [(4, 96), (2, 3, 33), (1, 5)])
+def test_layer_norm(shape: Shape) -> None:
+    check(layer_norm(shape), "rows")
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 7, 7), (2, 3, 8, 8), (1, 1, 5, 13)])
+def test_global_pool(shape: Shape) -> None:
+    check(of_one(shape, lambda x: topi.sum(x, (2, 3), keepdims=True), topi.nn.relu), "rows", threads=2)
+
+
+def test_maximum_from_minus_infinity() -> None:
+    def largest(x: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, 64), name="k")
+        combine = te.comm_reducer(
+            lambda a, b: te.max(a, b), lambda dtype: te.const(float("-inf"), dtype), name="largest"
+        )
+        return te.compute((3,), lambda i: combine(x[i, k], axis=k), name="y")
+
+    check(of_one((3, 64), largest), "rows")
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reduction_of_leading_axes(axis: int) -> None:
+    check(of_one((6, 5, 40), lambda x: topi.sum(x, axis)), "fallback")
+
+
+@pytest.mark.parametrize("sizes", [(16, 32, 64), (7, 33, 24), (1, 40, 10), (5, 3, 1), (13, 24, 100)])
+def test_matmul_with_packed_weights(sizes: tuple[int, int, int]) -> None:
+    assert check(matmul(*sizes), "contraction").repack
+
+
+@pytest.mark.parametrize("sizes", [(16, 32, 64), (6, 9, 37)])
+def test_matmul_of_flipped_weights(sizes: tuple[int, int, int]) -> None:
+    assert check(matmul(*sizes, flip=True), "contraction").repack
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [((12, 16, 32), (2, 3)), ((7, 5, 19), (3,)), ((9, 8, 16), ())])
+def test_matmul_of_two_inputs(sizes: tuple[int, int, int], batch: Shape) -> None:
+    assert not check(matmul(*sizes, batch=batch, constant=False), "contraction").repack
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_matmul_with_threads(flip: bool) -> None:
+    check(matmul(48, 40, 96, flip=flip), "contraction", threads=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "kernel", "stride", "pad"),
+    [
+        ((1, 16, 14, 14), 32, 1, 1, 0),
+        ((2, 8, 56, 5), 24, 1, 1, 0),
+        ((1, 5, 13, 11), 7, 3, 1, 1),
+        ((1, 8, 9, 9), 32, 3, 2, 1),
+        ((1, 3, 32, 32), 16, 7, 2, 3),
+        ((2, 16, 7, 7), 48, 3, 1, 1),
+        ((1, 4, 20, 40), 6, 1, 2, 0),
+    ],
+)
+def test_convolution(shape: Shape, outputs: int, kernel: int, stride: int, pad: int) -> None:
+    check(convolution(shape, outputs, kernel, stride, pad), "contraction")
+
+
+def test_convolution_without_epilogue() -> None:
+    check(convolution((1, 8, 12, 12), 16, 3, pad=1, epilogue=False), "contraction", threads=2)
+
+
+@pytest.mark.parametrize(("shape", "group"), [((1, 8, 10, 18), 2), ((1, 12, 7, 7), 4)])
+def test_grouped_convolution(shape: Shape, group: int) -> None:
+    function = convolution(shape, shape[1], 3, pad=1, group=group)
+    check(function, "window")
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride"),
+    [
+        ((1, 6, 14, 14), 3, 1),
+        ((1, 5, 7, 7), 3, 1),
+        ((2, 3, 17, 33), 5, 1),
+        ((1, 4, 16, 16), 3, 2),
+        ((1, 4, 15, 9), 3, 2),
+    ],
+)
+def test_depthwise_convolution(shape: Shape, kernel: int, stride: int) -> None:
+    check(convolution(shape, shape[1], kernel, stride, kernel // 2, group=shape[1]), "window")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "kind"), [(3, 2, 1, "max"), (2, 2, 0, "max"), (3, 1, 1, "avg"), (3, 1, 1, "max")]
+)
+@pytest.mark.parametrize("shape", [(1, 4, 16, 16), (1, 3, 9, 21)])
+def test_pool(shape: Shape, kernel: int, stride: int, pad: int, kind: str) -> None:
+    check(pool(shape, kernel, stride, pad, kind), "window", threads=2)
+
+
+def test_booleans_are_not_loaded_as_bits() -> None:
+    x, mask = te.placeholder((3, 40), name="x"), te.placeholder((3, 40), "bool", name="mask")
+    function = te.create_prim_func(
+        [x, mask, te.compute(x.shape, lambda i, j: tirx.Select(mask[i, j], x[i, j], -x[i, j]))]
+    )
+    check(function, "pointwise")
+
+
+def test_pixels_become_one_axis() -> None:
+    scheduled = check(convolution((1, 8, 12, 12), 16, 1), "contraction", threads=2)
+    assert "// 12" in scheduled.schedule.mod["main"].script()
+
+
+def test_narrow_vectors() -> None:
+    check(convolution((1, 8, 12, 12), 12, 3, pad=1), "contraction", ARM)
+    check(matmul(9, 20, 28), "contraction", ARM)
+
+
+def test_repack_cuts_and_orders() -> None:
+    weights = np.arange(4 * 3 * 2).reshape(4, 3, 2)
+    repack = Repack(0, 0, 2, (0, 2, 1))
+    packed = repack(weights)
+    assert packed.shape == repack.packed_shape((4, 3, 2)) == (2, 2, 3, 2)
+    assert packed[1, 0, 2, 1] == weights[3, 2, 0]
+    assert repack.index_map(3, 2, 0) == [1, 0, 2, 1]
+
+
+def test_register_tiles_do_not_spill() -> None:
+    from eqfuse.lowering.schedules.tiles import register_tiles
+
+    tiles = list(register_tiles(64, 256, HOST, overlap=True, window=False))
+    assert max(t.rows * t.vectors + t.vectors + 1 for t in tiles) <= HOST.vector_registers

@@ -1,0 +1,79 @@
+"""Small models to compile, and what ONNX Runtime makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray[Any, Any]
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def weights(*shape: int, seed: int = 0) -> Array:
+    """Small random numbers."""
+    return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(np.float32)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int]],
+    integers: Sequence[str] = (),
+    **stored: Array,
+) -> onnx.ModelProto:
+    """A model of opset 17; inputs and outputs are floats but for those among `integers`."""
+
+    def port(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, INT if name in integers else FLOAT, shape)
+
+    graph = helper.make_graph(
+        nodes, "small", [port(*i) for i in inputs.items()], [port(*o) for o in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def chain() -> onnx.ModelProto:
+    """x -> MatMul -> Relu -> MatMul of the same shapes -> Relu -> y: two kernels that differ in their weights only."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w2"], ["c"]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    return model(nodes, {"x": (4, 8)}, {"y": (4, 8)}, w1=weights(8, 8, seed=1), w2=weights(8, 8, seed=2))
+
+
+def with_fallback() -> onnx.ModelProto:
+    """Two inputs and outputs, and a TopK between a MatMul and an Add: nothing lowers a TopK."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("TopK", ["a", "k"], ["v", "indices"]),
+        helper.make_node("Add", ["v", "bias"], ["y"]),
+    ]
+    ends = {"x": (2, 8), "bias": (1, 3)}, {"y": (2, 3), "indices": (2, 3)}
+    return model(nodes, *ends, ["indices"], w=weights(8, 6), k=np.array([3]))
+
+
+def expected(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs in ONNX Runtime."""
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, dict(inputs)), strict=True))
+
+
+def random_inputs(proto: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
+    """A float array for each input."""
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in proto.graph.input}
+    return {name: weights(*shape, seed=seed + n) for n, (name, shape) in enumerate(shapes.items())}
+
+
+def saved(proto: onnx.ModelProto, path: Path) -> Path:
+    """The model as a file."""
+    onnx.save(proto, path)
+    return path

@@ -1,0 +1,70 @@
+"""Kernels for another machine as a C project: the plan of its calls, and what it cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import eqfuse
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import read
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering.arm.plan import Plan
+from eqfuse.lowering.arm.toolchain import Tool, missing
+from eqfuse.lowering.bundle import read_manifest
+from eqfuse.lowering.c_project import write_c_project
+from eqfuse.lowering.errors import BundleError, LoweringError
+from eqfuse.lowering.kernels import prepare
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
+
+from .small_models import chain, model, saved, weights
+
+ABSENT = missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
+
+
+def plan_of(proto: onnx.ModelProto, groups: list[tuple[int, ...]], folder: Path) -> Plan:
+    known = read(proto)
+    graph = operator_graph(known, infer(known))
+    (folder / "kernels").mkdir()
+    made = prepare(graph, groups, Weights(known), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
+    write_c_project(made, folder / "project")
+    return Plan.from_json((folder / "project" / "plan.json").read_text())
+
+
+def test_equal_kernels_are_called_with_their_own_weights(tmp_path: Path) -> None:
+    plan = plan_of(chain(), [(0, 1), (2, 3)], tmp_path)
+    first, second = plan.calls
+    assert first.kernel == second.kernel
+    assert first.outputs[0] == second.inputs[0]
+    assert {first.inputs[1], second.inputs[1]} == set(plan.weights)
+
+
+def test_views_are_no_calls(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["b"]),
+        helper.make_node("Neg", ["b"], ["y"]),
+    ]
+    plan = plan_of(model(nodes, {"x": (2, 8)}, {"y": (16,)}, shape=np.array([16])), [(0,), (1,), (2,)], tmp_path)
+    assert (len(plan.calls), len(plan.views)) == (2, 1)
+
+
+def test_a_constant_output_is_refused(tmp_path: Path) -> None:
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
+    with pytest.raises(LoweringError, match="output 'w' is computed by no kernel"):
+        plan_of(proto, [(0,)], tmp_path)
+
+
+@pytest.mark.skipif(bool(ABSENT), reason=ABSENT)
+def test_it_is_verified_under_emulation(tmp_path: Path) -> None:
+    eqfuse.compile(saved(chain(), tmp_path / "in.onnx"), tmp_path / "build", target="arm-cortex-a76")
+    assert read_manifest(tmp_path / "build").provenance.verification.startswith("passed, 1 output(s)")
+    with pytest.raises(
+        BundleError, match=r"was compiled for aarch64 \(arm-cortex-a76\), and this machine is|C project"
+    ):
+        eqfuse.load(tmp_path / "build")

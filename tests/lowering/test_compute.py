@@ -1,0 +1,85 @@
+"""Every operator computes in TVM what it computes in ONNX Runtime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from eqfuse.lowering.compute import LOWERINGS, lowerable
+from eqfuse.rules.signatures import operators
+
+from ..rules.onnx_cases import Case, cases, onnx_model
+from ..rules.semantics.onnx_answers import random_array
+from .in_tvm import Call, assert_as_onnx_runtime, typed
+
+NOT_LOWERED: dict[str, str] = {}
+"""Operators of the rules that have no lowering, and why."""
+BY_THEMSELVES = {"Resize": "test_resize.py"}
+"""Operators that have no random calls."""
+TOLERANCE: dict[str, float] = {}
+
+
+def narrowed(case: Case) -> Case:
+    """In types that are compiled: random calls try float16 too."""
+    dtypes = tuple("float32" if d == "float16" else d for d in case.dtypes)
+    literals = {k: "int32" if v == "float16" else v for k, v in case.literals.items()}
+    return replace(case, dtypes=dtypes, literals=literals)
+
+
+def operand(case: Case, position: int, shape: tuple[int, ...]) -> Any:
+    """Numbers that the operator is defined for."""
+    x = random_array(shape, case.dtype(position), position)
+    if case.op == "Gather" and position == 1:
+        first = case.shapes[0]
+        assert first is not None
+        axis = case.literals["axis"]
+        assert isinstance(axis, int)
+        return np.asarray(x % (2 * first[axis]) - first[axis])
+    if case.op == "BatchNormalization" and position == 4:
+        return np.asarray(np.abs(x))
+    return np.where(x == 0, np.ones_like(x), x) if case.op == "Mod" and position == 1 else x
+
+
+def call(case: Case) -> Call:
+    case = narrowed(case)
+    feeds = {f"x{i}": operand(case, i, s) for i, s in enumerate(case.shapes) if s is not None}
+    return Call(typed(onnx_model(case)), feeds)
+
+
+def drawn(op: str, count: int) -> list[Case]:
+    """Random calls, the same in every run."""
+    found: list[Case] = []
+
+    @settings(
+        max_examples=count, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+    )
+    @given(cases(op))
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    collect()
+    return [case for case in found if all(0 not in shape for shape in case.shapes if shape is not None)]
+
+
+def test_every_operator_of_the_rules_is_lowered_or_not_for_a_reason() -> None:
+    assert operators().keys() - LOWERINGS.keys() == NOT_LOWERED.keys()
+
+
+@pytest.mark.parametrize("op", sorted(operators().keys() - BY_THEMSELVES.keys() - NOT_LOWERED.keys()))
+def test_random_calls(op: str) -> None:
+    calls = [c for c in map(call, drawn(op, 6)) if is_plain(c)]
+    graphs = [c.graph for c in calls]
+    assert [r for g in graphs for o in g.operators if (r := lowerable(o, g))] == []
+    assert len(calls) > 1
+    assert_as_onnx_runtime(calls, TOLERANCE.get(op, 1e-5))
+
+
+def is_plain(given: Call) -> bool:
+    """Whether the rules know the form of the call, and its results have elements."""
+    graph = given.graph
+    has_elements = all(v.type is not None and v.type.elements() for v in graph.values)
+    return has_elements and not any(o.is_opaque for o in graph.operators)

@@ -1,0 +1,68 @@
+"""Resize computes in TVM what it computes in ONNX Runtime, in the modes nearest and linear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eqfuse.lowering.compute import lowerable
+
+from ..rules.semantics.onnx_answers import random_array
+from ..rules.semantics.test_resize import COORDINATES, SIZES
+from .in_tvm import Call, assert_as_onnx_runtime, single
+
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def resize(mode: str, shape: tuple[int, ...] = (1, 2, 4, 5), dtype: str = "float32", **settings: Any) -> Call:
+    scales, sizes = settings.pop("scales", None), settings.pop("sizes", None)
+    operands = {
+        "x": random_array(shape, dtype),
+        "roi": None,
+        "scales": None if scales is None else np.array(scales, np.float32),
+        **({} if sizes is None else {"sizes": np.array(sizes, np.int64)}),
+    }
+    return single("Resize", operands, ["scales" if sizes is None else "sizes"], mode=mode, **settings)
+
+
+def linear() -> Iterator[Call]:
+    for coordinates in COORDINATES:
+        yield from (resize("linear", coordinate_transformation_mode=coordinates, **size) for size in SIZES)
+    yield resize("linear", axes=[2, 3], scales=[2.0, 2.0])
+    yield resize("linear", (1, 1, 2, 3, 2), scales=[1.0, 1.0, 2.0, 2.0, 1.5])
+
+
+def nearest() -> Iterator[Call]:
+    for coordinates in COORDINATES:
+        for rounding in ROUNDINGS:
+            settings = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+            yield from (resize("nearest", **settings, **size) for size in SIZES)
+    for dtype in ("int32", "uint8"):
+        yield resize("nearest", dtype=dtype, scales=[1.0, 1.0, 2.0, 3.0])
+    for shape, sizes in (((1, 1, 7, 5), (1, 1, 224, 113)), ((1, 1, 112, 64), (1, 1, 13, 17))):
+        yield resize("nearest", shape, sizes=sizes, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        yield resize("nearest", shape, sizes=sizes)
+
+
+@pytest.mark.parametrize("mode", [linear, nearest], ids=lambda m: m.__name__)
+def test_as_onnx_runtime(mode: Any) -> None:
+    assert_as_onnx_runtime(list(mode()))
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings"),
+    [
+        ("cubic", {}),
+        ("linear", {"antialias": 1}),
+        ("linear", {"dtype": "uint8"}),
+        ("linear", {"coordinate_transformation_mode": "tf_crop_and_resize"}),
+    ],
+    ids=str,
+)
+def test_other_settings_are_not_lowered(mode: str, settings: dict[str, Any]) -> None:
+    call = resize(mode, scales=[1.0, 1.0, 2.0, 2.0], **settings)
+    (operator,) = call.graph.operators
+    assert lowerable(operator, call.graph) is not None

@@ -1,0 +1,133 @@
+"""Kernels of a graph as one library: what is shared, what is a view, what is left to ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import read
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering import kernels as kernels_module
+from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.kernel_messages import Answer
+from eqfuse.lowering.kernels import Prepared, prepare
+from eqfuse.lowering.module import link
+from eqfuse.lowering.steps import Kernel, View, steps
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
+
+from .small_models import chain, expected, model, random_inputs, weights, with_fallback
+
+Groups = list[tuple[int, ...]]
+
+
+def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
+    known = read(proto)
+    return operator_graph(known, infer(known))
+
+
+def prepared(proto: onnx.ModelProto, groups: Groups, folder: Path, target: str = "host") -> Prepared:
+    known = read(proto)
+    graph = operator_graph(known, infer(known))
+    return prepare(graph, groups, Weights(known), target_of(target, 1), folder, 2)
+
+
+def reshapes() -> onnx.ModelProto:
+    """Reshape -> Relu -> Reshape -> Sigmoid -> Reshape."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Reshape", ["b", "square"], ["c"]),
+        helper.make_node("Sigmoid", ["c"], ["d"]),
+        helper.make_node("Reshape", ["d", "flat"], ["y"]),
+    ]
+    return model(nodes, {"x": (2, 8)}, {"y": (16,)}, flat=np.array([16]), square=np.array([4, 4]))
+
+
+def run_linked(made: Prepared, proto: onnx.ModelProto, folder: Path) -> list[np.ndarray]:
+    import tvm
+    from tvm import relax
+
+    link(made, target_of("host", 1), folder / "model.so")
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())
+    results = machine["main"](*map(tvm.runtime.tensor, random_inputs(proto).values()))
+    return [result.numpy() for result in results]
+
+
+def assert_right(proto: onnx.ModelProto, groups: Groups, folder: Path) -> Prepared:
+    made = prepared(proto, groups, folder)
+    results = run_linked(made, proto, folder)
+    for found, wanted in zip(results, expected(proto, random_inputs(proto)).values(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    return made
+
+
+def test_views_at_the_border_of_a_kernel_are_steps_of_their_own() -> None:
+    found = [type(step) for step in steps(graph_of(reshapes()), [(0, 1, 2, 3, 4)])]
+    assert found == [View, Kernel, View]
+
+
+def test_a_kernel_of_views_only_is_no_kernel() -> None:
+    assert [type(step) for step in steps(graph_of(reshapes()), [(0,), (1,), (2,), (3, 4)])].count(Kernel) == 2
+
+
+@pytest.mark.parametrize("groups", [[(0, 1, 2, 3, 4)], [(0, 1), (2, 3), (4,)], [(0,), (1,), (2,), (3,), (4,)]])
+def test_views_give_the_same_numbers_however_the_graph_is_cut(tmp_path: Path, groups: Groups) -> None:
+    assert_right(reshapes(), groups, tmp_path)
+
+
+def test_kernels_that_differ_in_their_weights_only_are_compiled_once(tmp_path: Path) -> None:
+    made = assert_right(chain(), [(0, 1), (2, 3)], tmp_path)
+    assert [call.symbol for call in made.calls] == ["kernel_0_matmul_relu"] * 2
+
+
+def test_a_constant_that_is_computed_is_computed_once_and_before(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "t"], ["y"]),
+    ]
+    assert_right(model(nodes, {"x": (4, 8)}, {"y": (4, 6)}, w=weights(6, 8)), [(0,)], tmp_path)
+
+
+def test_integers_of_64_bits_stay_so(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gather", ["x", "indices"], ["y"], axis=0)]
+    assert_right(model(nodes, {"x": (4, 8)}, {"y": (2, 8)}, indices=np.array([3, -1])), [(0,)], tmp_path)
+
+
+def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    made = model(nodes, {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
+    assert_right(made, [(0,)], tmp_path)
+
+
+def test_the_reason_for_a_fallback_names_the_operator(tmp_path: Path) -> None:
+    made = prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path)
+    assert [(entry.operators, entry.reason) for entry in made.fallbacks] == [(("TopK",), "TopK has no lowering")]
+
+
+def test_there_is_no_fallback_on_another_machine(tmp_path: Path) -> None:
+    with pytest.raises(LoweringError, match=r"arm-cortex-a76: 1 kernel\(s\) cannot be compiled: TopK"):
+        prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")
+
+
+def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crashed = [Answer("kernel_0_matmul_relu", 0.0, problem="the compiler crashed (exit code -11)")]
+    monkeypatch.setattr(kernels_module, "compile_kernels", lambda requests, processes: iter(crashed))
+    made = prepared(chain(), [(0, 1), (2, 3)], tmp_path)
+    reason = "kernel_0_matmul_relu: the compiler crashed (exit code -11)"
+    assert [entry.reason for entry in made.fallbacks] == [reason, reason]
+
+
+def test_a_size_that_depends_on_values_is_an_error_that_names_the_operator(tmp_path: Path) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Neg", ["n"], ["y"])]
+    proto = model(nodes, {"x": (2, 3)}, {"y": (2, 1)}, ["y"])
+    del proto.graph.output[0].type.tensor_type.shape.dim[1]
+    proto.graph.output[0].type.tensor_type.shape.dim.add(dim_param="count")
+    with pytest.raises(LoweringError, match=r"\(NonZero makes it\).*depends on the values"):
+        prepared(proto, [(0,), (1,)], tmp_path)
