@@ -83,7 +83,9 @@ def _exp(x: Expr) -> Expr:
         value = bound(rest - power * _LN2_LOW, lambda r: horner(r, _EXP) * (r * r) + r + 1.0)
         return _times_power_of_two(value, power.astype("int32"))
 
-    return tirx.Select(tirx.isnan(x), x, bound(near, reduced))
+    # a comparison, for isnan is no vector instruction: NaN is not below, and stays NaN; from 89 on there is infinity
+    beyond = x + tirx.const(float("inf"), "float32")
+    return tirx.Select(x < tirx.const(89.0, "float32"), bound(near, reduced), beyond)
 
 
 def _times_power_of_two(value: Expr, power: Expr) -> Expr:
