@@ -29,7 +29,8 @@ from .conditions import (
     table_rows,
 )
 from .pattern import LEAVES, Application, Contradiction, Pattern, Value, traced
-from .recipes import Choice, Misfit, Site, admits, order, random_shape, recipe
+from .recipe_site import Choice, Misfit, Site, random_shape
+from .recipes import admits, order, recipe
 from .terms import Argument, Leaf, Term, leaves
 
 _NUMBER = re.compile(r"-?\d+\.\d+")

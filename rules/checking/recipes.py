@@ -6,65 +6,14 @@ it wishes a type (a leaf will have it; a term may turn out otherwise), for an at
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from random import Random
 
 from ..signatures import operators
 from .conditions import Type
 from .pattern import LEAVES, Value
-
-
-class Misfit(Exception):
-    """Nothing can be chosen after what was chosen before."""
-
-
-@dataclass
-class Site:
-    """An operator in the making: types of the operands and values of the attributes chosen so far."""
-
-    head: str
-    wish: Type
-    random: Random
-    operands: dict[str, Type] = field(default_factory=dict)
-    attributes: dict[str, Value] = field(default_factory=dict)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the first operand that is there already."""
-        return next(iter(self.operands.values())).shape
-
-    @property
-    def rank(self) -> int:
-        """Of the first operand that is there already."""
-        return len(self.shape)
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """A chosen list of integers."""
-        value = self.attributes[name]
-        return value if isinstance(value, tuple) else ()
-
-    def chance(self, probability: float) -> bool:
-        """True with this probability."""
-        return self.random.random() < probability
-
-
-Choice = Type | Value | None
-Recipe = Callable[[Site, str], Choice]
-"""For an operand a `Type`, or None to leave an optional one out; for an attribute its value."""
-
-DIMS = (1, 2, 2, 3, 3, 4, 5)
-
-
-def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
-    """Small dimensions, rarely a zero; few elements in all."""
-    rank = random.choice((1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
-    dims = [random.choice(DIMS) for _ in range(rank)]
-    if rank and random.random() < 0.04:
-        dims[random.randrange(rank)] = 0
-    return tuple(dims)
-
+from .recipe_layout import layout, split
+from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 
 _FLOAT_ONLY = frozenset(
     {
@@ -264,15 +213,6 @@ def _matrix(site: Site, name: str) -> tuple[int, int]:
     return (shape[1], shape[0]) if site.attributes[f"trans{name}"] else (shape[0], shape[1])
 
 
-def _image(site: Site) -> tuple[int, ...]:
-    rank = len(site.wish.shape)
-    if rank in (3, 4, 5):
-        return tuple(max(d, 1 if i < 2 else 2) for i, d in enumerate(site.wish.shape))
-    rank = site.random.choice((3, 4, 4, 4, 5))
-    size = (3, 4, 5) if rank == 4 else (2, 3)
-    return (site.random.choice((1, 2)), site.random.choice((1, 2, 3, 4)), *site.random.choices(size, k=rank - 2))
-
-
 def _image_before(site: Site) -> tuple[int, ...]:
     """What a convolution makes an image of the wished size from, where its window is known; () elsewhere."""
     known = [site.attributes.get(name) for name in ("kernel_shape", "pads", "strides", "dilations")]
@@ -314,7 +254,7 @@ def _conv(site: Site, name: str) -> Choice:
     random = site.random
     if name == "X":
         given = site.operands.get("W")
-        shape = _image_before(site) or _image(site)
+        shape = _image_before(site) or image(site)
         return Type((shape[0], given.shape[1], *shape[2:]) if given else shape, site.wish.dtype)
     channels = site.operands["X"].shape[1] if len(site.operands["X"].shape) > 1 else 0
     transposed = site.head == "ConvTranspose"
@@ -365,15 +305,6 @@ def _normalization(site: Site, name: str) -> Choice:
     return Type(site.shape[1:2], site.wish.dtype)
 
 
-def _axis(site: Site, name: str) -> Choice:
-    if name != "axis":
-        shape = site.wish.shape or random_shape(site.random, site.random.choice((1, 2, 3)))
-        return Type(shape, site.wish.dtype)
-    if not site.rank:
-        raise Misfit
-    return site.random.randrange(site.rank) if site.chance(0.5) else site.rank - 1
-
-
 def _reduction(site: Site, name: str) -> Choice:
     random = site.random
     if name in ("data", "x"):
@@ -381,8 +312,8 @@ def _reduction(site: Site, name: str) -> Choice:
     if name == "keepdims":
         return random.choice((0, 1))
     if name == "axes":
-        return _some_axes(site)
-    return _axis(site, name) if name == "axis" else random.choice((0, 0, 1))
+        return some_axes(site)
+    return one_axis(site, name) if name == "axis" else random.choice((0, 0, 1))
 
 
 def _unreduced(site: Site) -> tuple[int, ...]:
@@ -394,240 +325,12 @@ def _unreduced(site: Site) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _some_axes(site: Site) -> tuple[int, ...]:
-    if not site.rank:
-        raise Misfit
-    known = [len(v) for n, v in site.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
-    count = known[0] if known else site.random.choice([c for c in (1, 1, 2, 2, 3) if c <= site.rank])
-    if site.rank - 2 == count and site.chance(0.3):
-        return tuple(range(2, site.rank))
-    return tuple(sorted(site.random.sample(range(site.rank), count)))
-
-
 def _pooling(site: Site, name: str) -> Choice:
     if name == "X":
-        return Type(_image(site), site.wish.dtype)
+        return Type(image(site), site.wish.dtype)
     if name in ("ceil_mode", "count_include_pad"):
         return site.random.choice((0, 0, 1))
     return 0 if name == "storage_order" else _window(site, name)
-
-
-# --- layout
-
-
-def _reshape(site: Site, name: str) -> Choice:
-    if name == "data":
-        known = site.attributes.get("shape")
-        shape = _regrouped(known, site.random) if isinstance(known, tuple) else random_shape(site.random)
-        return Type(shape, site.wish.dtype)
-    return _regrouped(site.shape, site.random)
-
-
-def _regrouped(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """The same elements as another shape: neighbours joined, split, or ones put in and taken out."""
-    dims = list(shape)
-    for _ in range(random.choice((1, 1, 2))):
-        kind, at = random.random(), random.randrange(len(dims) + 1)
-        if kind < 0.4 and at + 1 < len(dims):
-            dims[at : at + 2] = [dims[at] * dims[at + 1]]
-        elif kind < 0.7 and at < len(dims):
-            factors = [f for f in range(1, dims[at] + 1) if dims[at] % f == 0]
-            factor = random.choice(factors or [1])
-            dims[at : at + 1] = [factor, dims[at] // factor]
-        elif kind < 0.85 and 1 in dims:
-            dims.remove(1)
-        else:
-            dims.insert(at, 1)
-    return tuple(dims)
-
-
-def _layout(site: Site, name: str) -> Choice:
-    operands = {o.name for o in operators()[site.head].operands}
-    if name in operands:
-        return _LAYOUT_OPERANDS.get(site.head, _plain)(site, name)
-    return _LAYOUT_ATTRIBUTES[site.head](site, name)
-
-
-def _plain(site: Site, name: str) -> Choice:
-    shape = site.wish.shape if site.wish.shape and site.chance(0.7) else random_shape(site.random)
-    return Type(shape, site.wish.dtype)
-
-
-def _flatten(site: Site, name: str) -> Choice:
-    return site.random.randrange(site.rank + 1) if site.chance(0.4) else min(1, site.rank)
-
-
-def _transposable(site: Site, name: str) -> Choice:
-    perm = site.attributes.get("perm")
-    if not isinstance(perm, tuple):
-        return _plain(site, name)
-    shape = site.wish.shape if len(site.wish.shape) == len(perm) else random_shape(site.random, len(perm))
-    return Type(tuple(shape[perm.index(i)] for i in range(len(perm))), site.wish.dtype)
-
-
-def _unsqueezable(site: Site, name: str) -> Choice:
-    axes = site.attributes.get("axes", ())
-    shape = [d for i, d in enumerate(site.wish.shape) if not isinstance(axes, tuple) or i not in axes]
-    return Type(tuple(shape) if axes else random_shape(site.random, site.random.choice((1, 2, 3))), site.wish.dtype)
-
-
-def _squeezable(site: Site, name: str) -> Choice:
-    shape = list(site.wish.shape)
-    if "axes" in site.attributes:
-        for axis in site.integers("axes"):
-            shape.insert(axis, 1)
-        return Type(tuple(shape), site.wish.dtype)
-    for _ in range(site.random.choice((1, 1, 2))):
-        shape.insert(site.random.randrange(len(shape) + 1), 1)
-    return Type(tuple(shape), site.wish.dtype)
-
-
-def _squeeze(site: Site, name: str) -> Choice:
-    ones = [i for i, d in enumerate(site.shape) if d == 1]
-    if not ones:
-        raise Misfit
-    return tuple(sorted(site.random.sample(ones, site.random.randint(1, len(ones)))))
-
-
-def _unsqueeze(site: Site, name: str) -> Choice:
-    count = site.random.choice((1, 1, 2))
-    return tuple(sorted(site.random.sample(range(site.rank + count), count)))
-
-
-def _transpose(site: Site, name: str) -> Choice:
-    axes = list(range(site.rank))
-    common = {3: ((0, 2, 1),), 4: ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (0, 1, 3, 2))}.get(site.rank, ())
-    if common and site.chance(0.4):
-        return site.random.choice(common)
-    site.random.shuffle(axes)
-    return tuple(axes)
-
-
-def _expand(site: Site, name: str) -> Choice:
-    shape = tuple(site.random.choice((2, 3)) if d == 1 else d for d in site.shape)
-    return (2, *shape) if site.chance(0.2) and len(shape) < 4 else shape
-
-
-def _tile(site: Site, name: str) -> Choice:
-    return tuple(site.random.choice((1, 1, 2)) for _ in range(site.rank))
-
-
-def _slice(site: Site, name: str) -> Choice:
-    random = site.random
-    if name == "axes":
-        return _some_axes(site)
-    dims = [site.shape[a] for a in site.integers("axes")]
-    if name == "starts":
-        return tuple(random.choice((0, 0, 1, max(0, d - 2), d // 2)) for d in dims)
-    if name == "ends":
-        begins = site.integers("starts")
-        return tuple(random.choice((d, d, b + 1, (d + 1) // 2, d + 3)) for d, b in zip(dims, begins, strict=True))
-    return (1,) * len(dims) if site.chance(0.6) else tuple(random.choice((1, 2)) for _ in dims)
-
-
-def _gathered(site: Site, name: str) -> Choice:
-    if name == "data":
-        return Type(tuple(max(d, 2) for d in site.wish.shape) or (3, 2), site.wish.dtype)
-    return Type(site.random.choice(((), (1,), (2,), (2, 2))), "int64")
-
-
-def _pad(site: Site, name: str) -> Choice:
-    if name == "mode":
-        return "constant" if site.chance(0.7) else site.random.choice(("edge", "reflect"))
-    before = 2 if site.rank > 2 and site.chance(0.7) else 0
-    return tuple(
-        0 if i % site.rank < before else site.random.choice((0, 1, 2)) for i in range(2 * site.rank)
-    )
-
-
-def _padded(site: Site, name: str) -> Choice:
-    if name == "data":
-        return _plain(site, name)
-    return None if site.chance(0.6) else Type((), site.operands["data"].dtype)
-
-
-def _blocks(site: Site, name: str) -> Choice:
-    random = site.random
-    if site.head == "DepthToSpace":
-        return Type((random.choice((1, 2)), 4 * random.choice((1, 2)), 2, random.choice((1, 2))), site.wish.dtype)
-    return Type((random.choice((1, 2)), random.choice((1, 2)), 4, 2 * random.choice((1, 2))), site.wish.dtype)
-
-
-def _blocksize(site: Site, name: str) -> Choice:
-    return 2 if name == "blocksize" else site.random.choice(("DCR", "CRD"))
-
-
-def _joined(site: Site, name: str) -> Choice:
-    if name == "A" or not site.operands:
-        return Type(site.wish.shape or (3,), site.wish.dtype)
-    other, axis = next(iter(site.operands.values())), site.attributes.get("axis", 0)
-    if not isinstance(axis, int) or not 0 <= axis < len(other.shape):
-        raise Misfit
-    width = other.shape[axis] if site.chance(0.5) else site.random.choice((1, 2, 3))
-    return Type((*other.shape[:axis], width, *other.shape[axis + 1 :]), other.dtype)
-
-
-def _split(site: Site, name: str) -> Choice:
-    if name == "input":
-        widest = [max(d, site.random.choice((2, 3, 4))) for d in site.wish.shape]
-        return Type(tuple(widest) or (4,), site.wish.dtype)
-    if name == "axis":
-        return _axis(site, name)
-    axis = site.attributes["axis"]
-    width = site.shape[axis] if isinstance(axis, int) and axis < site.rank else 0
-    if width < 2 or site.chance(0.1):
-        return (width,)
-    if width % 2 == 0 and site.chance(0.4):
-        return (width // 2, width // 2)
-    cuts = sorted(site.random.sample(range(1, width), min(site.random.choice((1, 1, 2, 3)), width - 1)))
-    return tuple(b - a for a, b in zip((0, *cuts), (*cuts, width), strict=True))
-
-
-def _resize(site: Site, name: str) -> Choice:
-    if name == "X":
-        shape = _image(site)
-        return Type(shape, site.wish.dtype)
-    if name == "mode":
-        return site.random.choice(("nearest", "linear"))
-    scales = (1.0, 1.0, *(site.random.choice((1.0, 2.0)) for _ in range(site.rank - 2)))
-    sizes = [int(d * s) for d, s in zip(site.shape, scales, strict=True)]
-    transformation = site.random.choice(("asymmetric", "half_pixel", "align_corners"))
-    extent: dict[str, object] = {"scales": list(scales)} if site.chance(0.6) else {"sizes": sizes}
-    if site.chance(0.3):
-        extent = {name: values[2:] for name, values in extent.items() if isinstance(values, list)}
-        extent["axes"] = list(range(2, site.rank))
-    # the encoder writes its configuration like this: sorted keys
-    return json.dumps({"coordinate_transformation_mode": transformation, **extent}, sort_keys=True)
-
-
-_LAYOUT_OPERANDS: dict[str, Recipe] = {
-    "Reshape": _reshape,
-    "Squeeze": _squeezable,
-    "Unsqueeze": _unsqueezable,
-    "Transpose": _transposable,
-    "Gather": _gathered,
-    "Pad": _padded,
-    "DepthToSpace": _blocks,
-    "SpaceToDepth": _blocks,
-    "Concat": _joined,
-    "Resize": _resize,
-}
-_LAYOUT_ATTRIBUTES: dict[str, Recipe] = {
-    "Reshape": _reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
-    "Expand": _expand,
-    "Tile": _tile,
-    "Slice": _slice,
-    "Gather": _axis,
-    "Pad": _pad,
-    "DepthToSpace": _blocksize,
-    "SpaceToDepth": _blocksize,
-    "Concat": _axis,
-    "Resize": _resize,
-}
 
 
 def _full(site: Site, name: str) -> Choice:
@@ -645,9 +348,9 @@ _BY_OPERATOR: dict[str, Recipe] = {
     "Gemm": _gemm,
     "Conv": _conv,
     "ConvTranspose": _conv,
-    "Softmax": _axis,
-    "LogSoftmax": _axis,
-    "Hardmax": _axis,
+    "Softmax": one_axis,
+    "LogSoftmax": one_axis,
+    "Hardmax": one_axis,
     "Full": _full,
 }
 _BY_CATEGORY: dict[str, Recipe] = {
@@ -656,8 +359,8 @@ _BY_CATEGORY: dict[str, Recipe] = {
     "normalization": _normalization,
     "reduction": _reduction,
     "pooling": _pooling,
-    "layout": _layout,
-    "multiple-output": _split,
+    "layout": layout,
+    "multiple-output": split,
 }
 
 
