@@ -35,7 +35,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _COMPANIONS = ("-wal", "-shm", "-journal", "")
 """What belongs to a database, the file itself last: as long as it is there, others see what is wrong with it."""
-_TRIES = 3
+_TRIES = 5
 
 
 class DamagedError(Exception):
@@ -154,6 +154,10 @@ class DatabaseFile:
                 reason = str(error)
                 with self._translated():
                     self._move_aside(seen, reason)
+            except _NoAccessError as error:
+                if self._identity() == seen:
+                    raise
+                reason = str(error)  # another process moved it aside, or made it, between our look and our opening
         raise ProfileError(f"{self.path}: {reason}; remove the file")
 
     def _identity(self) -> tuple[int, int] | None:

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from eqfuse.costmodels.database_file import DatabaseFile
 from eqfuse.costmodels.profile import Measurement, ProfileDatabase
 
 WRITER = """
 import sys
 from datetime import UTC, datetime
+from eqfuse.costmodels.database_file import DatabaseFile
 from eqfuse.costmodels.profile import Measurement, ProfileDatabase
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 database = ProfileDatabase.open(path, timeout=60)
@@ -51,6 +53,22 @@ def test_processes_write_at_once(tmp_path: Path, prepare: Callable[[Path], objec
     keys = {100 * index + number for index in range(4) for number in range(25)}
     assert {int(m.key, 16) for m in ProfileDatabase.open(path).all()} == keys
     assert len(list(tmp_path.glob("*.corrupt-*"))) == "".join(errors).count("moved aside")
+
+
+def test_a_file_that_another_moves_aside_at_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "profile.db"
+    database = ProfileDatabase.open(path)
+    database.add(Measurement("0" * 64, "host", 1.0, 0.0, 1, {}))
+    look = DatabaseFile._exists
+
+    def looked(self: DatabaseFile) -> bool:
+        monkeypatch.undo()
+        found = look(self)
+        path.rename(tmp_path / "aside")
+        return found
+
+    monkeypatch.setattr(DatabaseFile, "_exists", looked)
+    assert database.add(Measurement("1" * 64, "host", 1.0, 0.0, 1, {})) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
