@@ -13,11 +13,10 @@ from .engine.decode import drop_annotations
 from .engine.egraph import Saturation, Selection
 from .engine.inference import Knowledge
 from .engine.model import Model, write
-from .engine.provenance import stamp
+from .engine.provenance import forget_partition, stamp
 from .engine.summary import GraphSummary, knowledge_of_result, summarize
 from .engine.worker import Worker
 from .errors import VerificationError
-from .extract.partition.local_functions import as_functions
 from .extract.select import Pricing
 from .files import check_destination, write_text
 from .pipeline import Clock, Observer, Options, Saturated, extracted, saturated
@@ -173,11 +172,12 @@ def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Mod
 
 
 def _with_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:
-    from .extract.partition.annotate import annotate, forget_partition
-
     if partition is None:
         forget_partition(model)
         return model
+    from .extract.partition.annotate import annotate
+    from .extract.partition.local_functions import as_functions
+
     annotate(model, partition.partition)
     return as_functions(model, partition.partition) if options.as_functions else model
 

@@ -29,8 +29,8 @@ from .extract.partition.kernels import KernelModel, Measured, Members
 from .extract.partition.layout_assignment import LayoutPlan, assign_layouts
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
-from .extract.partition.partition import Partition, PartitionError, partition_of
-from .extract.partition.search import Method, partition_by
+from .extract.partition.partition import Method, Partition, PartitionError, partition_of
+from .extract.partition.search import partition_by
 from .extract.select import Pricing
 from .pipeline import Clock, Options, Saturated, extracted
 

@@ -25,11 +25,8 @@ from .engine.saturate import Budget, saturate
 from .engine.shapes import override_shapes
 from .engine.worker import Worker
 from .errors import UsageError
-from .extract.partition.local_functions import inlined
+from .extract.partition.partition import Method
 from .extract.select import Pricing, select
-
-Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
-"""How the result is cut into sub-graphs: see extract/partition/search.py."""
 
 GROWTH = 1.01
 """How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
@@ -145,8 +142,17 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
     return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph))
 
 
+def _without_own_functions(model: Model) -> Model:
+    """The model with sub-graphs that were written as functions put back in their places."""
+    if not model.ir.functions:
+        return model
+    from .extract.partition.local_functions import inlined  # most models have none
+
+    return inlined(model)
+
+
 def _read(source: Any, output: Path | None, options: Options) -> Model:
-    model = inlined(read(source))
+    model = _without_own_functions(read(source))
     if output is not None:
         check_destination(output)
         if model.path is not None and output.exists() and output.samefile(model.path):

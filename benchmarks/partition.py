@@ -42,7 +42,8 @@ from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.search import Method, partition_by
+from eqfuse.extract.partition.partition import Method
+from eqfuse.extract.partition.search import partition_by
 from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
 from eqfuse.partitioning import Partitioned, partitioned
 from eqfuse.pipeline import Clock, Options, saturated

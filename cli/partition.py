@@ -10,8 +10,9 @@ from typing import Any
 from ..costmodels.device import Device
 from ..engine.inference import Knowledge
 from ..engine.model import Model
+from ..engine.provenance import METHOD_KEY
 from ..errors import UsageError
-from ..extract.partition.annotate import METHOD_KEY, read_partition
+from ..extract.partition.annotate import read_partition
 from ..extract.partition.certificate import Certificate, CertificateError, certificate_of, check
 from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.intermediate import intermediate_bytes, removed

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .device import Device
-from .model import LEAVES
+from .model import FOLDED_SECONDS, LEAVES
 from .operation import Attributes, Operation
 from .roofline import compute_seconds, copy_seconds, seconds
 from .traffic import VIEWS
@@ -26,7 +26,6 @@ LayerNormalization RMSNormalization InstanceNormalization GroupNormalization LRN
 ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
 """Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
 
-_FOLDED_SECONDS = 1e-12
 _VIEW_SECONDS = 1e-9
 Key = tuple[Any, ...]
 
@@ -63,10 +62,11 @@ class FusedCost:
         """As observed where it was; else as estimated."""
         if op in LEAVES:
             return 0.0
-        if constant and len(constant) == len(operands) and all(constant):
-            return _FOLDED_SECONDS
+        operation = Operation.of(op, attributes, operands, output, constant)
+        if operation.is_folded:
+            return FOLDED_SECONDS
         seen = self.observed.get(key(op, attributes, operands, output)) if self.observed else None
-        return self._estimate(Operation.of(op, attributes, operands, output, constant)) if seen is None else seen
+        return self._estimate(operation) if seen is None else seen
 
     def _estimate(self, operation: Operation) -> float:
         if operation.op in VIEWS:
@@ -100,7 +100,9 @@ class ArithmeticCost:
         constant: tuple[bool, ...],
     ) -> float:
         """Arithmetic and copying alone."""
-        if op in LEAVES or (constant and len(constant) == len(operands) and all(constant)):
+        if op in LEAVES:
             return 0.0
         operation = Operation.of(op, attributes, operands, output, constant)
+        if operation.is_folded:
+            return 0.0
         return compute_seconds(operation, self.device) + copy_seconds(operation, self.device)

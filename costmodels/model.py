@@ -23,7 +23,7 @@ BYTE_FLOPS = 2.0**-20
 """FlopsCost's tie-break: what a node and a byte moved count, far below the FLOPs of any tensor operator."""
 
 _FOLDED_FLOPS = 2.0**-20
-_FOLDED_SECONDS = 1e-12
+FOLDED_SECONDS = 1e-12
 
 
 class CostModel(Protocol):
@@ -104,7 +104,7 @@ class RooflineCost:
         if op in LEAVES:
             return 0.0
         operation = Operation.of(op, attributes, operands, output, constant)
-        return _FOLDED_SECONDS if operation.is_folded else seconds(operation, self.device)
+        return FOLDED_SECONDS if operation.is_folded else seconds(operation, self.device)
 
 
 def cost_model(name: Literal["flops", "roofline"], device: Device) -> CostModel:

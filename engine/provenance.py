@@ -1,4 +1,4 @@
-"""How a model was made, as it says itself: two entries of its metadata."""
+"""How a model was made, as it says itself: entries of its metadata."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from typing import get_args
 
 from .messages import Precision
+from .model import Model
 
 PRECISION_KEY = "eqfuse.precision"
 RULES_KEY = "eqfuse.rules"
+METHOD_KEY = "eqfuse.partition"
+"""On the model: how it was partitioned."""
+GROUP_KEY = "eqfuse.group"
+"""On nodes: the number of the group, groups numbered in an order in which they can run."""
 
 _LOOSENESS: tuple[Precision, ...] = get_args(Precision)
 
@@ -37,3 +42,10 @@ def stamp(metadata: dict[str, str], precision: Precision, rules: int) -> None:
     earlier = provenance(metadata)
     loosest = max(precision, earlier.precision if earlier else precision, key=_LOOSENESS.index)
     metadata[PRECISION_KEY], metadata[RULES_KEY] = loosest, str(rules)
+
+
+def forget_partition(model: Model) -> None:
+    """Remove what says how a model was partitioned, as it must be where the nodes have changed since."""
+    model.ir.metadata_props.pop(METHOD_KEY, None)
+    for node in model.graph:
+        node.metadata_props.pop(GROUP_KEY, None)

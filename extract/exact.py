@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -19,10 +18,8 @@ from typing import Any
 from .answer import Answer, Selection, edges, follow
 from .components import Core
 from .cycles import short_cycles
-from .interruptible import interruptible
+from .solver import checked
 
-# z3 looks at its own time-out only now and then; this long after it (seconds), it is interrupted from outside.
-_GRACE = 0.05
 _LEAST_BUDGET = 0.01
 
 
@@ -131,16 +128,7 @@ class _Search:
 
     def optimum(self, deadline: float) -> Selection | None:
         """A cheapest selection under the clauses so far, cyclic perhaps; None if none is proven in time."""
-        remaining = max(deadline - time.monotonic(), 0.0)
-        self.optimize.set("timeout", max(int(remaining * 1000), 1))
-        watchdog = threading.Timer(remaining + _GRACE, _context().interrupt)
-        watchdog.start()
-        try:
-            status = interruptible(self.optimize.check, _context().interrupt)
-        except self.z3.Z3Exception:
-            status = self.z3.unknown
-        finally:
-            watchdog.cancel()
+        status = checked(self.optimize, _context(), deadline)
         if status != self.z3.sat:
             return None
         model = self.optimize.model()

@@ -9,7 +9,7 @@ rewriting and fusing in sequence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..costmodels.device import Device
@@ -18,7 +18,7 @@ from ..costmodels.model import CostModel, RooflineCost
 from .partition.graph import OperatorGraph
 from .partition.kernels import KernelModel, Measured
 from .partition.partition import Partition, unfused
-from .partition.search import Search, search
+from .partition.search import Search, refined, search
 
 _ROUNDS = 6
 _ENOUGH = 1e-4
@@ -73,7 +73,7 @@ class _State(Generic[Chosen]):
     def consider(self, found: Extracted[Chosen]) -> Search:
         """Partition a graph, quickly, and keep it if it is the cheapest so far."""
         model = KernelModel(found.graph, self.device, self.measured(found.graph))
-        result = search(found.graph, model, time_limit=0)
+        result = search(found.graph, model)
         if self.best is None or result.price < self.best[1].price:
             self.best = found, result, model
         self.seen.append(result.price)
@@ -107,7 +107,7 @@ def joint(
             break
         observed = observations(state.best[1].partition, state.best[2])
     chosen, found, model = state.best  # type: ignore[misc]
-    final = search(chosen.graph, model, time_limit) if time_limit > 0 else found
+    final = refined(found, model, time_limit)
     prices = JointPrices(
         original=alone,
         rewritten=unfused_price(first.graph, device),
@@ -117,7 +117,7 @@ def joint(
         bound=min(final.price, lower_bound(ArithmeticCost(device)) + min(device.launch_overhead, device.view_overhead)),
         rounds=len(state.seen) - 2,
     )
-    return Joint(chosen.chosen, replace(final, baselines=found.baselines), prices, model)
+    return Joint(chosen.chosen, final, prices, model)
 
 
 def unfused_price(graph: OperatorGraph, device: Device) -> float:

@@ -7,15 +7,11 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from ...engine.model import Model
+from ...engine.provenance import GROUP_KEY, METHOD_KEY, forget_partition
 from ...engine.summary import layer_nodes
 from .certificate import certificate_of, crossings_of, disproof
 from .graph import OperatorGraph
 from .partition import Partition, PartitionError, partition_of
-
-GROUP_KEY = "eqfuse.group"
-"""On nodes: the number of the group, groups numbered in an order in which they can run."""
-METHOD_KEY = "eqfuse.partition"
-"""On the model: how it was partitioned."""
 
 
 def annotate(model: Model, partition: Partition) -> None:
@@ -29,13 +25,6 @@ def annotate(model: Model, partition: Partition) -> None:
     for node, number in zip(nodes, partition.group, strict=True):
         node.metadata_props[GROUP_KEY] = str(number)
     model.ir.metadata_props[METHOD_KEY] = partition.method
-
-
-def forget_partition(model: Model) -> None:
-    """Remove what `annotate` wrote, as it must be where the nodes have changed since."""
-    model.ir.metadata_props.pop(METHOD_KEY, None)
-    for node in model.graph:
-        node.metadata_props.pop(GROUP_KEY, None)
 
 
 def partitioned_nodes(model: Model, partition: Partition) -> list[ir.Node]:

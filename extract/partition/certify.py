@@ -10,20 +10,16 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..interruptible import interruptible
+from ..solver import checked
 from .certificate import Certificate, Crossing, crossings_of, disproof, labels_of, operator_names
 from .graph import OperatorGraph
 from .partition import PartitionError
-
-# z3 looks at its own time-out only now and then; this long after it (seconds), it is interrupted from outside.
-_GRACE = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,19 +61,10 @@ def _decide(solver: Any, assumptions: Sequence[Any], deadline: float) -> bool:
     """Whether the assertions of a solver have a solution. Raises PartitionError where z3 cannot tell in time."""
     import z3
 
-    remaining = deadline - time.monotonic()
     status = z3.unknown
-    if remaining > 0:
+    if time.monotonic() < deadline:
         solver.set("ctrl_c", False)  # z3 would swallow the signal
-        solver.set("timeout", max(int(remaining * 1000), 1))
-        watchdog = threading.Timer(remaining + _GRACE, _context().interrupt)
-        watchdog.start()
-        try:
-            status = interruptible(lambda: solver.check(*assumptions), _context().interrupt)
-        except z3.Z3Exception:
-            status = z3.unknown
-        finally:
-            watchdog.cancel()
+        status = checked(solver, _context(), deadline, assumptions)
     if status == z3.unknown:
         raise PartitionError("z3 could not check the certificate within the time limit; give it more seconds")
     return bool(status == z3.sat)

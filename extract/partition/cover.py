@@ -13,7 +13,6 @@ cover are out. The shares are made feasible in exact integers, so nothing rests 
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,12 @@ from typing import Any
 
 from ..cycles import short_cycles
 from ..exact import integral
-from ..interruptible import interruptible
+from ..solver import checked
 from .convex import Region, bits
 
 # Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; where it had to leave ideals out,
 # the second is bounded by it, and so is z3 after that.
 _WIDTHS = (32, 1024)
-# z3 looks at its own time-out only now and then; this long after it (seconds), it is interrupted from outside.
-_GRACE = 0.05
 _LEAST_BUDGET = 0.01
 
 
@@ -289,16 +286,7 @@ class _Search:
 
     def next(self, deadline: float) -> tuple[str, list[int]]:
         """z3's word and the cheapest sets under the clauses so far, cyclic perhaps."""
-        remaining = max(deadline - time.monotonic(), 0.0)
-        self.optimize.set("timeout", max(int(remaining * 1000), 1))
-        watchdog = threading.Timer(remaining + _GRACE, _context().interrupt)
-        watchdog.start()
-        try:
-            status = interruptible(self.optimize.check, _context().interrupt)
-        except self.z3.Z3Exception:
-            status = self.z3.unknown
-        finally:
-            watchdog.cancel()
+        status = checked(self.optimize, _context(), deadline)
         if status != self.z3.sat:
             return str(status), []
         model = self.optimize.model()

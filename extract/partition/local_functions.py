@@ -17,8 +17,9 @@ from onnx_ir.passes.common import InlinePass
 
 from ...engine.model import ONNX_DOMAINS, Model, ModelError, first_line
 from ...engine.nodes import has_body, outer_values
+from ...engine.provenance import GROUP_KEY
 from ..cycles import strongly_connected
-from .annotate import GROUP_KEY, annotate, partitioned_nodes
+from .annotate import annotate, partitioned_nodes
 from .canonical_key import subgraph_key
 from .partition import Partition, PartitionError
 

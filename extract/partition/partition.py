@@ -6,9 +6,14 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 from ...errors import EqfuseError
 from .graph import OperatorGraph
+
+Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
+"""How a graph is cut into sub-graphs: see search.py."""
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 class PartitionError(EqfuseError):

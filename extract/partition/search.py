@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from .clustering import cluster
 from .contraction import Contraction
@@ -19,11 +18,9 @@ from .fuse_ops import fuse_ops
 from .fusion_plan import fusion_plan
 from .graph import OperatorGraph
 from .kernels import KernelModel
-from .partition import Partition, partition_of, unfused
+from .partition import Method, Partition, partition_of, unfused
+from .structure import structure_in
 from .windows import Improvement, Limits, improve
-
-Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
-METHODS: tuple[Method, ...] = ("joint", "ago", "dnnfusion", "fuseops", "none")
 
 _WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
 
@@ -44,19 +41,30 @@ class Search:
 
 def partition_by(method: Method, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0) -> Partition:
     """The partition of `graph` by one method; `time_limit` is for the windows of ``joint``."""
-    return search(graph, model, time_limit).partition if method == "joint" else _BASELINES[method](graph, model)
+    if method != "joint":
+        return _BASELINES[method](graph, model)
+    return refined(search(graph, model), model, time_limit).partition
 
 
-def search(graph: OperatorGraph, model: KernelModel, time_limit: float) -> Search:
-    """The cheapest partition found; with a `time_limit` of 0 no windows are solved."""
+def search(graph: OperatorGraph, model: KernelModel) -> Search:
+    """The cheapest of the baselines and of the kernels of the whole graph, each made coarser."""
     baselines = {name: method(graph, model) for name, method in _BASELINES.items()}
     starts = (_kernels(graph, model), *baselines.values())
-    best, improvement = min((coarser(start, model) for start in starts), key=model.partition), None
-    if time_limit > 0:
-        improvement = improve(best, model.group, model.allowed, time_limit, _WINDOW)
-        best = min(best, coarser(improvement.partition, model), key=model.partition)
+    best = min((coarser(start, model) for start in starts), key=model.partition)
     prices = {name: model.partition(partition) for name, partition in baselines.items()}
-    return Search(replace(best, method="joint"), model.partition(best), prices, improvement, model.bound())
+    return Search(replace(best, method="joint"), model.partition(best), prices, None, model.bound())
+
+
+def refined(found: Search, model: KernelModel, time_limit: float) -> Search:
+    """The partition cut again, window by window; with a `time_limit` of 0, as it is."""
+    if time_limit <= 0:
+        return found
+    start = found.partition
+    structure = structure_in(start.graph)
+    improvement = improve(start, model.group, model.allowed, time_limit, _WINDOW, structure)
+    best = min(start, coarser(improvement.partition, model), key=model.partition)
+    price = model.partition(best)
+    return replace(found, partition=replace(best, method="joint"), price=price, improvement=improvement)
 
 
 def coarser(partition: Partition, model: KernelModel) -> Partition:

@@ -10,26 +10,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
 from typing import Any
 
 from tvm import te, tirx
 
+from ...rules.semantics.resize import ROUNDINGS, SETTINGS
 from .call import Call, Expr, Lowering, NotLowered, sizes
-
-_DONE = frozenset(
-    [
-        "coordinate_transformation_mode", "nearest_mode", "roi", "scales", "sizes", "axes", "cubic_coeff_a",
-        "exclude_outside", "extrapolation_value",
-    ]
-)  # fmt: skip
-"""Settings that are dealt with, or that do nothing in the modes nearest and linear."""
-_ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
-    "round_prefer_floor": lambda x: ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: floor(x + 0.5),
-    "floor": floor,
-    "ceil": ceil,
-}
 
 
 @dataclass(frozen=True)
@@ -49,7 +35,7 @@ class _Axis:
 def _resize(call: Call) -> te.Tensor:
     settings = json.loads(call.text("config"))
     mode = call.text("mode")
-    unusual = {k: v for k, v in settings.items() if k not in _DONE and v not in (0, None, "stretch")}
+    unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
     if mode not in ("nearest", "linear") or unusual:
         raise NotLowered(f"mode {mode} {unusual or ''}".strip())
     axes = _axes(call, settings)
@@ -92,7 +78,7 @@ def _axis(mode: str, size: int, result: int, scale: float) -> _Axis:
 
 
 def _nearest(call: Call, axes: list[_Axis | None], rounding: str) -> te.Tensor:
-    x, round_ = call.source(0), _ROUNDINGS.get(rounding)
+    x, round_ = call.source(0), ROUNDINGS.get(rounding)
     if round_ is None:
         raise NotLowered(f"rounding by {rounding}")
     places = [None if a is None else _fraction(a, round_) for a in axes]

@@ -11,7 +11,7 @@ import numpy as np
 
 from .arithmetic import Arithmetic, Array, Unsupported, constants, floats_only
 
-_PLAIN = frozenset(
+SETTINGS = frozenset(
     [
         "coordinate_transformation_mode", "nearest_mode", "roi", "scales", "sizes", "axes", "cubic_coeff_a",
         "exclude_outside", "extrapolation_value",
@@ -19,7 +19,7 @@ _PLAIN = frozenset(
 )  # fmt: skip
 """Settings that are dealt with, or that do nothing in the modes nearest and linear."""
 
-_NEAREST: dict[str, Callable[[float], int]] = {
+ROUNDINGS: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: ceil(x - 0.5),
     "round_prefer_ceil": lambda x: floor(x + 0.5),
     "floor": floor,
@@ -61,7 +61,7 @@ def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
 def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
     """In the modes nearest and linear. Raises Unsupported for others, and for regions and antialiasing."""
     settings = json.loads(config)
-    unusual = {k: v for k, v in settings.items() if k not in _PLAIN and v not in (0, None, "stretch")}
+    unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
     if mode not in ("nearest", "linear") or unusual:
         raise Unsupported(f"Resize by {mode} {unusual or ''}".strip())
     for axis, (result, scale) in enumerate(_extents(x, settings)):
@@ -79,7 +79,7 @@ def _along(
     transformation = settings.get("coordinate_transformation_mode", "half_pixel")
     places = [_coordinate(transformation, i, scale, size, result) for i in range(result)]
     if mode == "nearest":
-        nearest = _NEAREST[settings.get("nearest_mode", "round_prefer_floor")]
+        nearest = ROUNDINGS[settings.get("nearest_mode", "round_prefer_floor")]
         return np.take(x, [min(max(nearest(p), 0), size - 1) for p in places], axis)
     floats_only(x)
     clamped = [min(max(p, 0.0), size - 1.0) for p in places]

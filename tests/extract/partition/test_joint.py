@@ -14,8 +14,8 @@ from eqfuse.costmodels.model import CostModel
 from eqfuse.extract.joint import Extracted, joint, observations
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.partition import partition_of, unfused
-from eqfuse.extract.partition.search import METHODS, Method, coarser, partition_by, search
+from eqfuse.extract.partition.partition import METHODS, Method, partition_of, unfused
+from eqfuse.extract.partition.search import coarser, partition_by, refined, search
 
 from .graphs import operator_graphs
 
@@ -35,7 +35,7 @@ def test_shares_add_up_to_the_price(graph: OperatorGraph) -> None:
 @given(operator_graphs(), st.sampled_from(DEVICES))
 def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: OperatorGraph, device: Device) -> None:
     model = KernelModel(graph, device)
-    found = search(graph, model, time_limit=0.5)
+    found = refined(search(graph, model), model, time_limit=0.5)
     assert found.bound <= found.price * (1 + 1e-9)
     assert all(found.price <= price * (1 + 1e-9) for price in found.baselines.values())
     assert found.price == pytest.approx(model.partition(found.partition))

@@ -21,13 +21,14 @@ from onnx import inliner
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import Model, ModelError, read, write
+from eqfuse.engine.provenance import GROUP_KEY
 from eqfuse.engine.summary import layer_nodes
-from eqfuse.extract.partition.annotate import GROUP_KEY, read_partition
+from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
-from eqfuse.extract.partition.search import Method, partition_by
+from eqfuse.extract.partition.partition import Method, Partition, PartitionError, partition_of
+from eqfuse.extract.partition.search import partition_by
 
 MANY_KINDS = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
