@@ -25,6 +25,7 @@ from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
 from .lowering import bundle, cache
 from .lowering.arm.toolchain import Tool, missing
+from .lowering.epilogues import with_epilogues
 from .lowering.errors import WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
 from .lowering.interface import Port, inputs_of
@@ -279,7 +280,8 @@ def _kernels(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]
     if result.partition is not None:
         partition, priced = result.partition.partition, result.partition.pricing
         model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
-        return partition.graph, tuple(kernel for members in partition.members for kernel in model.kernels(members))
+        found = [kernel for members in partition.members for kernel in model.kernels(members)]
+        return partition.graph, with_epilogues(partition.graph, found)
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
     return graph, tuple((index,) for index in range(len(graph)))

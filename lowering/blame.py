@@ -13,6 +13,7 @@ import tvm
 
 from ..costmodels.types import TensorType
 from ..engine.verification.compare import Tolerance, compare
+from .channels_last import from_last, to_last
 from .fallback import fallback, is_constant, static_type
 from .kernels import Array, Call, Prepared
 from .tvm_runtime import load_library
@@ -50,14 +51,18 @@ def _difference(prepared: Prepared, call: Call, kernel: Any, generator: np.rando
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model
     given = {v: _random(static_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
-    arguments = [given[v] if v in given else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
-    results = [tvm.runtime.tensor(_empty(static_type(graph, value))) for value in call.outputs]
+    stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
+    arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
+    results = [
+        tvm.runtime.tensor(np.zeros(prepared.stored_shape(v), static_type(graph, v).dtype)) for v in call.outputs
+    ]
     kernel(*map(tvm.runtime.tensor, arguments), *results)
     original = fallback(graph, call.members, prepared.weights, "compared")
     session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = session.run(None, {graph.values[value].name: given[value] for value in original.inputs})
     for value, wanted in zip(original.outputs, expected, strict=True):
-        found = compare(wanted, results[call.outputs.index(value)].numpy(), _KERNEL_TOLERANCE)
+        made = results[call.outputs.index(value)].numpy()
+        found = compare(wanted, from_last(made) if value in prepared.channels_last else made, _KERNEL_TOLERANCE)
         if not found.equal:
             return f"value {graph.values[value].name!r} is off by {found}"
     return None
@@ -68,7 +73,3 @@ def _random(type_: TensorType, generator: np.random.Generator) -> Array:
     shape, dtype = [int(d) for d in type_.shape or ()], np.dtype(type_.dtype)
     drawn = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
     return np.asarray(drawn).astype(dtype)
-
-
-def _empty(type_: TensorType) -> Array:
-    return np.zeros([int(d) for d in type_.shape or ()], type_.dtype)

@@ -43,7 +43,8 @@ class _Buffers:
                 views.append(BufferView(self._made(step.result), self._read(step.source)))
             elif isinstance(step, Call):
                 arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
-                calls.append(BufferCall(step.symbol, arguments, tuple(map(self._made, step.outputs))))
+                operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
+                calls.append(BufferCall(step.symbol, arguments, tuple(map(self._made, step.outputs)), operators))
             else:
                 raise LoweringError(_cannot_run(step))
         outputs = tuple(self._output(str(value.name)) for value in self.prepared.weights.model.graph.outputs)
@@ -59,9 +60,8 @@ class _Buffers:
         return self._add(numbers.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape))
 
     def _made(self, value: int) -> int:
-        known = static_type(self.prepared.graph, value)
-        shape = tuple(int(d) for d in known.shape or ())
-        return self._add(value, Buffer(self.prepared.graph.values[value].name, known.dtype, shape))
+        known, name = static_type(self.prepared.graph, value), self.prepared.graph.values[value].name
+        return self._add(value, Buffer(name, known.dtype, self.prepared.stored_shape(value)))
 
     def _read(self, value: int) -> int:
         if value not in self.known:

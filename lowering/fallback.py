@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,13 @@ class Fallback:
     model: onnx.ModelProto
 
 
-def fallback(graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str) -> Fallback:
-    """The model of some operators, with its constants. Raises LoweringError where ONNX Runtime cannot run it either."""
+def fallback(
+    graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str, last: Collection[int] = ()
+) -> Fallback:
+    """The model of some operators, with its constants; it reads and writes the values `last` with their channels last.
+
+    Raises LoweringError where ONNX Runtime cannot run it either.
+    """
     inside = tuple(sorted(members))
     numbers = {value.name: number for number, value in enumerate(graph.values)}
     nodes = _nodes(graph, inside, weights.model)
@@ -55,6 +60,7 @@ def fallback(graph: OperatorGraph, members: Iterable[int], weights: Weights, rea
     proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
     proto.graph.input.extend(_info(graph, value) for value in inputs)
     proto.graph.output.extend(_info(graph, value) for value in outputs)
+    _store_last(proto.graph, {graph.values[value].name for value in last})
     _require_runnable(proto, operators, reason)
     return Fallback(operators, inputs, outputs, reason, proto)
 
@@ -98,6 +104,27 @@ def _outputs(graph: OperatorGraph, inside: tuple[int, ...]) -> Iterator[int]:
 def _info(graph: OperatorGraph, value: int) -> onnx.ValueInfoProto:
     type_ = static_type(graph, value)
     return onnx.helper.make_tensor_value_info(graph.values[value].name, int(dtype_of(type_.dtype)), type_.shape)
+
+
+def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:
+    """Transposes those inputs, in front of all nodes, and outputs, behind them."""
+    before, after = [], []
+    for info in (*graph.input, *graph.output):
+        dimensions = info.type.tensor_type.shape.dim
+        axes = [0, *range(2, len(dimensions)), 1]
+        if info.name not in names:
+            continue
+        shape, outer = [d.dim_value for d in dimensions], f"{info.name}.channels_last"
+        if any(info is given for given in graph.input):
+            inverse = [0, len(axes) - 1, *range(1, len(axes) - 1)]
+            before.append(onnx.helper.make_node("Transpose", [outer], [info.name], perm=inverse))
+        else:
+            after.append(onnx.helper.make_node("Transpose", [info.name], [outer], perm=axes))
+        kind = info.type.tensor_type.elem_type
+        info.CopyFrom(onnx.helper.make_tensor_value_info(outer, kind, [shape[a] for a in axes]))
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def _require_runnable(proto: onnx.ModelProto, operators: tuple[str, ...], reason: str) -> None:

@@ -17,9 +17,10 @@ import tvm_ffi
 
 from ..costmodels.types import TensorType
 from ..extract.partition.graph import OperatorGraph, Value
+from .channels_last import channels_last, channels_last_values, last_shape
 from .compute import lowerable
 from .errors import LoweringError
-from .fallback import Fallback, fallback, is_constant
+from .fallback import Fallback, fallback, is_constant, static_type
 from .kernel_function import KernelFunction, kernel_function
 from .kernel_messages import Answer, Request
 from .kernel_pool import compile_kernels
@@ -57,6 +58,13 @@ class Prepared:
     steps: tuple[View | Call | Fallback, ...]
     objects: Mapping[str, Path]
     answers: Mapping[str, Answer]
+    channels_last: frozenset[int] = frozenset()
+    """Values that are stored with their channels last (see the module of that name)."""
+
+    def stored_shape(self, value: int) -> tuple[int, ...]:
+        """The shape of a value in memory. Raises LoweringError where it is not known before the run."""
+        shape = tuple(int(d) for d in static_type(self.graph, value).shape or ())
+        return last_shape(shape) if value in self.channels_last else shape
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -97,12 +105,13 @@ def prepare(
     cannot run elsewhere either.
     """
     graph = _with_constant_types(graph, weights)
-    table = _Kernels(graph, weights)
-    plan = [table.settle(step) for step in steps(graph, kernels)]
+    order = tuple(steps(graph, kernels))
+    table = _Kernels(graph, weights, channels_last_values(graph, order))
+    plan = [table.settle(step) for step in order]
     answers = _compiled(table.functions, target, folder, processes, observer, plain)
-    settled = tuple(_resettled(step, answers, graph, weights) for step in plan)
+    settled = tuple(table.resettle(step, answers) for step in plan)
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
-    made = Prepared(graph, weights, settled, objects, answers)
+    made = Prepared(graph, weights, settled, objects, answers, table.last)
     _require_supported(made.fallbacks, target)
     return made
 
@@ -125,6 +134,7 @@ class _Kernels:
 
     graph: OperatorGraph
     weights: Weights
+    last: frozenset[int]
     functions: dict[str, Any] = field(default_factory=dict)
     by_hash: dict[int, list[str]] = field(default_factory=dict)
 
@@ -134,7 +144,7 @@ class _Kernels:
             return step
         made = _obstacle(self.graph, step) or self._function(step)
         if isinstance(made, str):
-            return fallback(self.graph, step.members, self.weights, made)
+            return fallback(self.graph, step.members, self.weights, made, self.last)
         return Call(self._distinct(made), step.members, made.inputs, made.outputs)
 
     def _function(self, kernel: Kernel) -> KernelFunction | str:
@@ -144,7 +154,15 @@ class _Kernels:
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
             return " ".join(f"{type(error).__name__}: {error}".split())[:200]
         positions = tuple(position for position, value in enumerate(made.inputs) if self._is_constant(value))
-        return replace(made, prim_func=constants(made.prim_func, positions))
+        stored = {n for n, value in enumerate((*made.inputs, *made.outputs)) if value in self.last}
+        return replace(made, prim_func=channels_last(constants(made.prim_func, positions), stored))
+
+    def resettle(self, step: View | Call | Fallback, answers: Mapping[str, Answer]) -> View | Call | Fallback:
+        """The step, or a fallback for a kernel that TVM could not compile."""
+        problem = answers[step.symbol].problem if isinstance(step, Call) else None
+        if problem is None or not isinstance(step, Call):
+            return step
+        return fallback(self.graph, step.members, self.weights, f"{step.symbol}: {problem}", self.last)
 
     def _scalars(self, kernel: Kernel) -> dict[int, Array]:
         """Constants of one element: they are written into the code."""
@@ -203,16 +221,6 @@ def _compiled(
         outcome = f" ({answer.problem})" if answer.problem else ""
         observer(f"kernel {len(answers)} of {len(requests)}: {answer.name}{outcome}")
     return {request.name: answers[request.name] for request in requests}
-
-
-def _resettled(
-    step: View | Call | Fallback, answers: Mapping[str, Answer], graph: OperatorGraph, weights: Weights
-) -> View | Call | Fallback:
-    """The step, or a fallback for a kernel that TVM could not compile."""
-    problem = answers[step.symbol].problem if isinstance(step, Call) else None
-    if problem is None or not isinstance(step, Call):
-        return step
-    return fallback(graph, step.members, weights, f"{step.symbol}: {problem}")
 
 
 def _require_supported(fallbacks: Sequence[Fallback], target: Target) -> None:

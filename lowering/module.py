@@ -16,15 +16,20 @@ from tvm import relax
 
 from .fallback import FUNCTION, Fallback, is_constant, static_type
 from .interface import inputs_of
+from .kernel_table import write_kernel_table
 from .kernels import Call, Prepared
 from .steps import View
 from .target import Target
 
 
 def link(prepared: Prepared, target: Target, library: Path) -> None:
-    """Write the library. Its function `main` goes from the model's inputs, in order, to a tuple of its outputs."""
+    """Write the library, and beside it what its kernels are.
+
+    The function `main` goes from the model's inputs, in order, to a tuple of its outputs.
+    """
     executable = tvm.compile(_Main(prepared).module(), target=tvm.target.Target(target.description))
     executable.export_library(str(library), addons=[str(path) for path in prepared.objects.values()])
+    write_kernel_table(prepared, target, library.parent)
 
 
 @dataclass
@@ -70,9 +75,9 @@ class _Main:
             self.fallbacks += 1
 
     def _emit_view(self, builder: Any, view: View) -> None:
-        shape = static_type(self.prepared.graph, view.result).shape
+        shape = self.prepared.stored_shape(view.result)
         source = self._value(view.source)
-        same = shape == static_type(self.prepared.graph, view.source).shape
+        same = shape == self.prepared.stored_shape(view.source)
         self.known[view.result] = source if same else builder.emit(relax.op.reshape(source, shape))
 
     def _emit_call(self, builder: Any, name: str, arguments: list[Any], outputs: tuple[int, ...]) -> None:
@@ -86,8 +91,7 @@ class _Main:
             self.known[value] = builder.emit(relax.TupleGetItem(results, position))
 
     def _type(self, value: int) -> Any:
-        known = static_type(self.prepared.graph, value)
-        return relax.TensorType(known.shape, known.dtype)
+        return relax.TensorType(self.prepared.stored_shape(value), static_type(self.prepared.graph, value).dtype)
 
     def _argument(self, call: Call, position: int) -> Any:
         value = call.inputs[position]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from .channels import channels
 from .contraction import CONSTANTS, contraction
 from .fallback import fallback
 from .packing import Repack, Scheduled
@@ -16,7 +17,7 @@ from .window import window
 
 Rule = Callable[[tirx.PrimFunc, Device, int], Scheduled | None]
 """Schedules a function for a device and a number of threads, or None if it is not of the rule's kind."""
-RULES: tuple[Rule, ...] = (pointwise, contraction, window, rows)
+RULES: tuple[Rule, ...] = (pointwise, contraction, channels, window, rows)
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
 __all__ = ["CONSTANTS", "RULES", "Repack", "Rule", "Scheduled", "constants", "schedule"]

@@ -26,11 +26,12 @@ from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
 from .preparation import prepare, schedule_padding
 from .stages import FUNCTION, Access, Stage, is_unit_stride, parameter_index
-from .tails import overlap_tails
+from .tails import PACKED, overlap_tails
 from .tiles import Tile, largest_divisor, register_tiles, tile_cycles
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
+FLOAT_BYTES = 4
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
 
@@ -105,9 +106,7 @@ def _plans(
     scattered = not is_unit_stride(epilogue.write, _counterpart(anchor, epilogue, column))
     window = row is not None and _is_window(anchor, row)
     found = []
-    for tile in register_tiles(rows, columns, device, overlap=not packed, window=window):
-        if row is not None and rows % tile.rows and is_constant(function, operands(anchor, row)[0]):
-            continue
+    for tile in register_tiles(rows, columns, device, window=window):
         cycles = others * tile_cycles(tile, rows, columns, depth, device, scattered=scattered)
         found.append(Plan(column, row, tile, cycles))
     return found
@@ -138,8 +137,12 @@ def _pack(schedule: s_tir.Schedule, anchor: Stage, plan: Plan) -> tuple[Repack, 
         assert index is not None
         order = (axis, *sorted((a for a in range(len(read.shape)) if a != axis), key=lambda a: _rank(read, a)))
         pack = Repack(index, axis, factor, order)
-        schedule.transform_layout(anchor.block, ("read", anchor.reads.index(read)), pack.index_map)
+        place = ("read", anchor.reads.index(read))
+        schedule.transform_layout(anchor.block, place, pack.index_map, assume_injective_transform=True)
         packs.append(pack)
+    if packs:
+        names = [str(function.params[pack.parameter].name) for pack in packs]
+        schedule.annotate(anchor.block, PACKED, names)
     return tuple(packs)
 
 
@@ -175,8 +178,8 @@ def tile_order(anchor: Stage, plan: Plan, device: Device) -> list[int]:
     shared = [i for i in anchor.spatial if (i in streamed.used()) == (i in kept.used())]
     rows = [i for i in anchor.spatial if i not in (*shared, *kept.used(), plan.row)] + [plan.row]
     columns = [i for i in anchor.spatial if i not in (*shared, *streamed.used(), plan.column)] + [plan.column]
-    row_tiles = prod(anchor.extents[i] for i in rows) / plan.tile.rows
-    column_tiles = prod(anchor.extents[i] for i in columns) / plan.tile.columns
+    row_tiles = prod(anchor.extents[i] for i in rows[:-1]) * -(-anchor.extents[plan.row] // plan.tile.rows)
+    column_tiles = prod(anchor.extents[i] for i in columns[:-1]) * -(-anchor.extents[plan.column] // plan.tile.columns)
     batch = prod(anchor.extents[i] for i in shared)
     columns_first = column_tiles * _seconds(streamed, batch, device) + _seconds(kept, batch, device)
     rows_first = row_tiles * _seconds(kept, batch, device) + _seconds(streamed, batch, device)
@@ -184,8 +187,9 @@ def tile_order(anchor: Stage, plan: Plan, device: Device) -> list[int]:
 
 
 def _seconds(access: Access, batch: int, device: Device) -> float:
-    size = 4 * prod(access.shape) // batch
-    return size / device.bandwidth(size)
+    """To read the operand once; nothing from the first cache, whose loads the cycles of a tile have."""
+    size = FLOAT_BYTES * prod(access.shape) // batch
+    return size / device.bandwidth(size) if size > device.caches[0].size else 0.0
 
 
 def share(schedule: s_tir.Schedule, loops: list[Any], threads: int) -> list[Any]:

@@ -15,7 +15,8 @@ class Repack:
     """Cut `axis` of parameter `parameter` in tiles of `factor`, then order the axes (the tile's own axis comes last).
 
     With W of shape [N, K], axis 0, factor 16 and order (0, 1): W'[n // 16, k, n % 16].
-    Calling it with the array returns the packed one. `factor` divides the axis.
+    Calling it with the array returns the packed one. Where `factor` does not divide the axis, the last tile is the
+    last `factor` elements, some of which are in the tile before too; `factor` is at most the axis.
     """
 
     parameter: int
@@ -25,8 +26,9 @@ class Repack:
 
     def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array in the layout that the scheduled function reads."""
-        axis, shape = self.axis, array.shape
-        cut = array.reshape(*shape[:axis], shape[axis] // self.factor, self.factor, *shape[axis + 1 :])
+        axis, extent = self.axis, array.shape[self.axis]
+        starts = np.minimum(np.arange(0, extent, self.factor), extent - self.factor)
+        cut = np.take(array, starts[:, None] + np.arange(self.factor), axis)
         where = [a if a <= axis else a + 1 for a in self.order]
         return np.ascontiguousarray(cut.transpose(*where, axis + 1))
 
@@ -37,7 +39,7 @@ class Repack:
 
     def packed_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape after packing."""
-        cut = [extent // self.factor if n == self.axis else extent for n, extent in enumerate(shape)]
+        cut = [-(-extent // self.factor) if n == self.axis else extent for n, extent in enumerate(shape)]
         return (*(cut[a] for a in self.order), self.factor)
 
 

@@ -15,42 +15,57 @@ from .stages import Access, Stage, stage
 
 
 def flatten_pixels(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> tuple[Stage, Stage] | None:
-    """Fuses the last two axes of the sum and of the block after it; None where pixels are not read one by one."""
-    if len(anchor.spatial) < 3 or len(epilogue.extents) != len(anchor.spatial):
+    """Fuses both axes of the plane in the sum and in the block after it; None where pixels are not read one by one."""
+    if len(epilogue.extents) != len(anchor.spatial):
         return None
-    height, width = anchor.spatial[-2:]
-    if not _is_pixelwise(anchor, height, width) or not all(_is_plain(a) for a in (*epilogue.reads, epilogue.write)):
+    height = _height(anchor)
+    if height is None or not all(_is_plain(a) for a in (*epilogue.reads, epilogue.write)):
         return None
-    size = anchor.extents[width]
+    size = anchor.extents[height + 1]
     reduced = [i for i in sorted(anchor.reduced) if anchor.extents[i] > 1] or sorted(anchor.reduced)[:1]
-    fused = tirx.IndexMap.from_func(_fused(anchor.spatial, reduced, size), len(anchor.extents), index_dtype="int32")
-    schedule.transform_block_layout(anchor.block, fused)
-    schedule.transform_layout(anchor.block, ("write", 0), _flat(size))
-    flat = tirx.IndexMap.from_func(_flat(size), len(epilogue.extents), index_dtype="int32")
-    schedule.transform_block_layout(epilogue.block, flat)
+    kept = [*anchor.spatial, *reduced]
+    schedule.transform_block_layout(anchor.block, _index_map(_fused(kept, height, size), len(anchor.extents)))
+    schedule.transform_layout(anchor.block, ("write", 0), _flat(height, size))
+    schedule.transform_block_layout(epilogue.block, _index_map(_flat(height, size), len(epilogue.extents)))
     return stage(schedule, anchor.block), stage(schedule, epilogue.block)
 
 
-def _fused(spatial: tuple[int, ...], reduced: list[int], width: int) -> Callable[..., list[Any]]:
-    *first, h, w = spatial
-    return lambda *i: [*(i[n] for n in first), i[h] * width + i[w], *(i[n] for n in reduced)]
+def _index_map(function: Callable[..., list[Any]], count: int) -> Any:
+    return tirx.IndexMap.from_func(function, count, index_dtype="int32")
 
 
-def _flat(width: int) -> Callable[..., list[Any]]:
-    return lambda *i: [*i[:-2], i[-2] * width + i[-1]]
+def _fused(kept: list[int], height: int, width: int) -> Callable[..., list[Any]]:
+    before, after = kept[: kept.index(height)], kept[kept.index(height) + 2 :]
+    return lambda *i: [*(i[n] for n in before), i[height] * width + i[height + 1], *(i[n] for n in after)]
 
 
-def _is_pixelwise(anchor: Stage, height: int, width: int) -> bool:
-    """Whether all operands with pixels have them as their last two whole dimensions, with no stride and no window."""
+def _flat(height: int, width: int) -> Callable[..., list[Any]]:
+    return lambda *i: [*i[:height], i[height] * width + i[height + 1], *i[height + 2 :]]
+
+
+def _height(anchor: Stage) -> int | None:
+    """The first of two neighbouring iterators, those of a plane; the last such pair, None where there is none."""
+    spatial = list(anchor.spatial)
+    if spatial != list(range(len(spatial))):
+        return None
+    pairs = [h for h in reversed(spatial[1:-1]) if anchor.extents[h] * anchor.extents[h + 1] > 1]
+    return next((h for h in pairs if _is_pixelwise(anchor, h)), None)
+
+
+def _is_pixelwise(anchor: Stage, height: int) -> bool:
+    """Whether all operands with pixels have them as two whole dimensions in a row, with no stride and no window."""
+    pixels = {height, height + 1}
     units = {i for i in anchor.reduced if anchor.extents[i] == 1}
-    readers = [r for r in (*anchor.reads, anchor.write) if r.used() & {height, width}]
-    return all(
-        len(r.iterators) > 2
-        and [used - units for used in r.iterators[-2:]] == [{height}, {width}]
-        and r.shape[-2:] == (anchor.extents[height], anchor.extents[width])
-        and not any({height, width} & used for used in r.iterators[:-2])
-        for r in readers
-    )
+    readers = [r for r in anchor.reads if r.used() & pixels]
+    return len(readers) == 1 and all(_has_plane(r, anchor, height, units) for r in (*readers, anchor.write))
+
+
+def _has_plane(access: Access, anchor: Stage, height: int, units: set[int]) -> bool:
+    used = [frozenset(i - units) for i in access.iterators]
+    plane = [frozenset({height}), frozenset({height + 1})]
+    extents = (anchor.extents[height], anchor.extents[height + 1])
+    places = [d for d in range(len(used) - 1) if used[d : d + 2] == plane and access.shape[d : d + 2] == extents]
+    return len(places) == 1 and sum(bool({height, height + 1} & u) for u in used) == 2
 
 
 def _is_plain(access: Access) -> bool:

@@ -141,9 +141,11 @@ def is_unit_stride(access: Access, iterator: int) -> bool:
     """Whether one more of the iterator is the next element in memory."""
     if _is_flat(access, iterator):
         return True
-    if iterator not in access.iterators[-1] or any(iterator in i for i in access.iterators[:-1]):
+    long = [d for d, extent in enumerate(access.shape) if extent != 1]
+    last = long[-1] if long else len(access.shape) - 1
+    if last < 0 or [d for d, used in enumerate(access.iterators) if iterator in used] != [last]:
         return False
-    return not any(isinstance(part, tirx.Mul | tirx.FloorDiv | tirx.FloorMod) for part in walk(access.indices[-1]))
+    return not any(isinstance(part, tirx.Mul | tirx.FloorDiv | tirx.FloorMod) for part in walk(access.indices[last]))
 
 
 def _is_flat(access: Access, iterator: int) -> bool:

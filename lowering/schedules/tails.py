@@ -23,6 +23,10 @@ MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
 
 
+PACKED = "eqfuse.packed"
+"""Annotation of a block: the names of the buffers that are packed by tiles, the last of which may overlap (Repack)."""
+
+
 @dataclass(frozen=True)
 class _Tail:
     """`index` * `tile` + (an offset below tile) must stay below `extent`."""
@@ -64,7 +68,57 @@ def _realize(node: Any) -> Any:
     if not found or len(found) < len(guards) or any(all(v is None for v in values) for values in moved):
         return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
     values = [next((n for n in new if n is not None), v) for v, *new in zip(node.iter_values, *moved, strict=True)]
+    if PACKED in old.annotations:
+        return _by_tiles(block, node.iter_values, values, found)
     return s_stmt.SBlockRealize(values, tirx.const(True, "bool"), block)
+
+
+def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail]) -> Any:
+    """The block, its packed operands read by the number of the tile and the place in it, not by a place in the axis.
+
+    C[v] += X[k] * W[v // 96, k, v % 96] at v = min(o*96, 905) + i    =>    C[v] += X[k] * W[o, k, i]
+    """
+    packed = {str(name) for name in block.annotations[PACKED]}
+    variables, places, body = list(block.iter_vars), list(values), block.body
+    for variable, value in zip(block.iter_vars, before, strict=True):
+        tail = next((t for t in tails if _move_back(value, t) is not None), None)
+        if tail is None:
+            continue
+        inside = [t for t in _terms(value) if not (t.factor == tail.tile and structural_equal(t.index, tail.index))]
+        offset = sum((t.index * t.factor for t in inside), start=tirx.const(0, "int32"))
+        number, place = (_axis(f"{variable.var.name}_{part}", tail) for part in ("tile", "place"))
+        variables += [number, place]
+        places += [tail.index, offset]
+        body = _replaced(body, packed, variable.var, (tail.tile, number.var, place.var))
+    made = s_stmt.SBlock(
+        variables, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
+        block.match_buffers, block.annotations,
+    )  # fmt: skip
+    return s_stmt.SBlockRealize(places, tirx.const(True, "bool"), made)
+
+
+def _axis(name: str, tail: _Tail) -> Any:
+    return tirx.IterVar(ir.Range(0, tail.extent), tirx.Var(name, "int32"), tirx.IterVar.DataPar)
+
+
+def _replaced(body: Any, packed: set[str], variable: Any, tile: tuple[int, Any, Any]) -> Any:
+    """The store with `variable` // and % the size of a tile replaced in the indices of packed buffers."""
+    size, number, place = tile
+
+    def index(expression: Any) -> Any:
+        is_cut = isinstance(expression, tirx.FloorDiv | tirx.FloorMod) and isinstance(expression.b, tirx.IntImm)
+        if not is_cut or not expression.a.same_as(variable) or int(expression.b) != size:
+            return expression
+        return number if isinstance(expression, tirx.FloorDiv) else place
+
+    def rewritten(part: Any) -> Any:
+        if isinstance(part, ir.TensorLoad) and str(part.source.name) in packed:
+            return tirx.BufferLoad(part.source, [index(i) for i in part.indices])
+        if isinstance(part, _BINARY):
+            return type(part)(rewritten(part.a), rewritten(part.b))
+        return part
+
+    return tirx.BufferStore(body.buffer, rewritten(body.value), body.indices)
 
 
 def _conjuncts(predicate: Any) -> list[Any]:

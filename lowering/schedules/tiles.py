@@ -49,12 +49,12 @@ class Tile:
         return self.rows * self.vectors + self.vectors + broadcasts <= device.vector_registers
 
 
-def register_tiles(rows: int, columns: int, device: Device, *, overlap: bool, window: bool) -> Iterator[Tile]:
-    """All tiles for an output of that many rows and columns. Unless `overlap`, the columns must divide exactly."""
+def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> Iterator[Tile]:
+    """All tiles for an output of that many rows and columns."""
     for lanes in _lane_counts(columns, device):
         for vectors in range(1, 7):
             width = vectors * lanes
-            if width > columns or (columns % width and not overlap):
+            if width > columns:
                 continue
             for row_count in range(1, min(rows, device.vector_registers) + 1):
                 tile = Tile(row_count, vectors, lanes)

@@ -62,7 +62,7 @@ def choose(anchor: Stage, device: Device) -> Tile:
     *_, row, column = anchor.spatial
     height, width = anchor.extents[row], anchor.extents[column]
     contiguous = all(is_unit_stride(r, column) for r in anchor.reads if column in r.used())
-    tiles = [t for t in register_tiles(height, width, device, overlap=True, window=True) if t.rows <= 6]
+    tiles = [t for t in register_tiles(height, width, device, window=True) if t.rows <= 6]
     if not contiguous:
         tiles = [t for t in tiles if t.vectors == 1]
     return min(tiles, key=lambda tile: _cycles(anchor, tile, height, width, device))

@@ -1,0 +1,173 @@
+"""Reductions of feature maps stored channels last: depthwise convolution, pooling over windows and whole planes.
+
+    for n, h, w, c: P = pad(X); for n, h, w, c, kh, kw: S = S (+) P * W; Y = f(S)
+ => parallel n, c tile, h tile: { P, as much as the first cache holds; for h, w tile:
+        unrolled kh, kw, rows, vectors: vectorised c: S = S (+) P * W (registers); vectorised c: Y = f(S) }
+
+A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tvm import s_tir
+
+from ...costmodels.device import Device
+from .contraction import FLOAT_BYTES, is_constant, share
+from .packing import Repack, Scheduled
+from .preparation import anchor_and_epilogue
+from .stages import FUNCTION, Stage, is_unit_stride, parameter_index, stages
+from .tails import overlap_tails
+from .tiles import LATENCY, Tile, largest_divisor, register_tiles
+
+UNROLLED_WINDOW = 25
+"""Larger windows keep the loops over them."""
+MOST_ROWS = 6
+MOST_VECTORS = 2
+
+
+def channels(function: Any, device: Device, threads: int = 1) -> Scheduled | None:
+    """The rule: matches one reduction that is not over the last axis, along which every operand runs."""
+    schedule = s_tir.Schedule(function)
+    found = anchor_and_epilogue(schedule, lambda stage: bool(stage.reduced))
+    if found is None:
+        return None
+    anchor, epilogue = found
+    if not _matches(schedule.mod[FUNCTION], anchor, epilogue):
+        return None
+    repacked = _pack(schedule, anchor)
+    tile = choose(anchor, device)
+    _schedule(schedule, anchor, epilogue, tile, device, threads)
+    return Scheduled(overlap_tails(schedule), repacked, "channels")
+
+
+def _matches(function: Any, anchor: Stage, epilogue: Stage) -> bool:
+    column = axes(anchor)[-1]
+    alike = epilogue.extents == tuple(anchor.extents[i] for i in anchor.spatial)
+    runs = all(is_unit_stride(r, column) or is_constant(function, r) for r in anchor.reads if column in r.used())
+    some = any(column in read.used() and read.used() & anchor.reduced for read in anchor.reads)
+    alone = all(not used & anchor.reduced for r in anchor.reads for used in r.iterators if column in used)
+    whole = is_unit_stride(anchor.write, column) and is_unit_stride(epilogue.write, anchor.spatial.index(column))
+    return alike and alone and runs and some and whole and anchor.extents[column] > 1
+
+
+def axes(anchor: Stage) -> tuple[int, ...]:
+    """The iterators of the output, those of one iteration first."""
+    return tuple(sorted(anchor.spatial, key=lambda i: (anchor.extents[i] > 1, i)))
+
+
+def _pack(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]:
+    """Constants whose channels are not last get them there."""
+    column, function = axes(anchor)[-1], schedule.mod[FUNCTION]
+    packs = []
+    for number, read in enumerate(anchor.reads):
+        if column not in read.used() or is_unit_stride(read, column):
+            continue
+        axis = next(a for a, used in enumerate(read.iterators) if column in used)
+        index = parameter_index(function, read.buffer)
+        assert index is not None
+        packs.append(Repack(index, axis, read.shape[axis], tuple(range(len(read.shape)))))
+        schedule.transform_layout(anchor.block, ("read", number), packs[-1].index_map)
+    return tuple(packs)
+
+
+def choose(anchor: Stage, device: Device) -> Tile:
+    """The tile of the fewest cycles: rows of pixels by vectors of channels."""
+    *_, column = axes(anchor)
+    tiles = register_tiles(_rows(anchor), anchor.extents[column], device, window=True)
+    small = [t for t in tiles if t.rows <= MOST_ROWS and t.vectors <= MOST_VECTORS]
+    return min(small, key=lambda tile: _cycles(anchor, tile, device))
+
+
+def _cycles(anchor: Stage, tile: Tile, device: Device) -> float:
+    *_, row, column = (-1, *axes(anchor))
+    window = prod(anchor.extents[i] for i in anchor.reduced)
+    across = max((anchor.extents[i] for i in anchor.reduced if _shares(anchor, row, i)), default=1)
+    count = -(-_rows(anchor) // tile.rows) * -(-anchor.extents[column] // tile.columns)
+    products = tile.rows * tile.vectors * window
+    loads = tile.vectors * window // across * (tile.rows + across - 1 + across)
+    busy = max(products / device.fma_ports, loads / device.load_ports, LATENCY * window)
+    return count * (busy + tile.rows * tile.vectors)
+
+
+def _rows(anchor: Stage) -> int:
+    return anchor.extents[axes(anchor)[-2]] if len(anchor.spatial) > 1 else 1
+
+
+def _shares(anchor: Stage, row: int, reduced: int) -> bool:
+    """Whether rows that are neighbours read the same element at another step of the reduction."""
+    return any(row in used and reduced in used for read in anchor.reads for used in read.iterators)
+
+
+def _schedule(
+    schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, tile: Tile, device: Device, threads: int
+) -> None:
+    *outer, height, width, channel = _loops(schedule, anchor, epilogue)
+    tiles, vectors, lanes = schedule.split(channel, [None, tile.vectors, tile.lanes])
+    columns, row = schedule.split(width, [None, tile.rows])
+    slabs, height = schedule.split(height, [None, _slab(anchor, tile, device)])
+    schedule.reorder(*outer, tiles, slabs, height, columns, row, vectors, lanes)
+    slab = share(schedule, [*outer, tiles, slabs], threads)[-1]
+    schedule.vectorize(lanes)
+    for loop in (row, vectors):
+        schedule.unroll(loop)
+    schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
+    schedule.set_scope(anchor.block, 0, "local")
+    _register_tile(schedule, anchor, tile)
+    _prologue(schedule, slab, device)
+
+
+def _loops(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> list[Any]:
+    """At least three: a loop of one iteration in front where there are fewer."""
+    found = schedule.get_loops(epilogue.block)
+    loops = [found[anchor.spatial.index(i)] for i in axes(anchor)]
+    while len(loops) < 3:
+        loops[:1] = schedule.split(loops[0], [1, None])
+    return loops
+
+
+def _slab(anchor: Stage, tile: Tile, device: Device) -> int:
+    """Rows of the output at a time, so that what they read of the tile's channels fits half of the first cache."""
+    if len(anchor.spatial) < 3:
+        return 1
+    height, _, column = axes(anchor)[-3:]
+    reads = [r for r in anchor.reads if column in r.used() and height in r.used()]
+    size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
+    fitting = max(1, anchor.extents[height] * device.caches[0].size // 2 // max(size, 1))
+    return largest_divisor(anchor.extents[height], fitting)
+
+
+def _register_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile) -> None:
+    loops = schedule.get_loops(anchor.block)[-len(anchor.extents) :]
+    spatial, reduced = [loops[i] for i in axes(anchor)], [loops[i] for i in sorted(anchor.reduced)]
+    vectors, lanes = schedule.split(spatial.pop(), [None, tile.lanes])
+    rows = spatial[-1:]
+    schedule.reorder(*spatial[:-1], *reduced, *rows, vectors, lanes)
+    window = 1
+    for loop in reversed(reduced):
+        window *= int(schedule.get(loop).extent)
+        if window <= UNROLLED_WINDOW:
+            schedule.unroll(loop)
+    for loop in (*rows, vectors):
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+    initial = schedule.decompose_reduction(anchor.block, reduced[0])
+    *others, last = schedule.get_loops(initial)[-2 - len(rows) :]
+    schedule.vectorize(last)
+    for loop in others:
+        schedule.unroll(loop)
+
+
+def _prologue(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:
+    """Blocks in front are computed for a slab; a vector of channels is inside of the plane or not as a whole."""
+    for current in reversed(stages(schedule)):
+        loops = schedule.get_loops(current.block)
+        if len(loops) == len(current.extents) and current.is_pointwise():
+            schedule.compute_at(current.block, slab, preserve_unit_loops=True)
+            last = schedule.get_loops(current.block)[-1]
+            extent = int(schedule.get(last).extent)
+            lanes = largest_divisor(extent, device.lanes)
+            *_, vector = schedule.split(last, [None, lanes])
+            schedule.vectorize(vector)
