@@ -24,7 +24,8 @@ from tvm import s_tir, tirx
 from ...costmodels.device import Device
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
-from .preparation import prepare, schedule_padding
+from .pointwise import schedule_before
+from .preparation import prepare
 from .stages import FUNCTION, Access, Stage, is_unit_stride, parameter_index
 from .tails import PACKED, overlap_tails
 from .tiles import Tile, largest_divisor, register_tiles, tile_cycles
@@ -62,7 +63,7 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
         return None
     repacked = _pack(schedule, anchor, plan)
     _apply(schedule, anchor, epilogue, plan, device, threads)
-    schedule_padding(schedule, threads)
+    schedule_before(schedule, epilogue, device, threads)
     return Scheduled(overlap_tails(schedule), repacked, "contraction")
 
 

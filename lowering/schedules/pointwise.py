@@ -15,7 +15,7 @@ from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
 from .packing import Scheduled
-from .preparation import can_decompose
+from .preparation import can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
 from .tails import overlap_tails
 
@@ -66,6 +66,25 @@ def _vectors(schedule: s_tir.Schedule, inner: list[Any], device: Device) -> tupl
         return [loop], None
     chunk, vector = schedule.split(loop, [None, width])
     return [chunk], vector
+
+
+def schedule_before(schedule: s_tir.Schedule, epilogue: Stage, device: Device, threads: int) -> None:
+    """Point-wise blocks that stand in loops of their own in front of the rest; paddings fill the border first.
+
+    for n, c, h, w: P = if inside: X else 0    =>    parallel n, c: { for h, w: P = 0; for h, w inside: P = X }
+    """
+    for current in stages(schedule):
+        loops = schedule.get_loops(current.block)
+        if (
+            not current.is_pointwise()
+            or len(loops) != len(current.extents)
+            or current.write.name == epilogue.write.name
+        ):
+            continue
+        if len(loops) > 1 and can_decompose(schedule, current, loops[-2:][0]):
+            pad_in_place(schedule, current, loops, threads)
+        else:
+            schedule_pointwise(schedule, current, loops, device, threads)
 
 
 def vector_width(extent: int, device: Device) -> int:

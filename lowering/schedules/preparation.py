@@ -19,13 +19,13 @@ def anchor_and_epilogue(schedule: s_tir.Schedule, is_anchor: Callable[[Stage], b
     """Inlines what it can and returns the only reduction, if it is the wanted one, with the only block after it.
 
     The block after it reads the reduction at its own iterators; a copy is made where there is none. Blocks before it
-    that remain are paddings. None if the function is not of this form.
+    that remain are paddings, and what would make another reduction of it. None if the function is not of this form.
     """
     reductions = [s for s in stages(schedule) if s.reduced]
     if len(reductions) != 1 or not is_anchor(reductions[0]):
         return None
     anchor = reductions[0]
-    inline(schedule, anchor)
+    inline(schedule, anchor, is_anchor)
     anchor = stage(schedule, anchor.block)
     if not is_anchor(anchor):
         return None
@@ -39,18 +39,37 @@ def anchor_and_epilogue(schedule: s_tir.Schedule, is_anchor: Callable[[Stage], b
     return anchor, after[0]
 
 
-def inline(schedule: s_tir.Schedule, anchor: Stage) -> None:
-    """Inlines every point-wise block that is neither an output nor padding in front of the anchor."""
+def inline(schedule: s_tir.Schedule, anchor: Stage, is_anchor: Callable[[Stage], bool]) -> None:
+    """Inlines every point-wise block that is neither an output nor padding in front of the anchor.
+
+    One in front of the anchor stays where it is costly to compute at every use, and where the anchor, with it, would be
+    none any more: a product sum of two operands.
+    """
     before = True
     for current in stages(schedule):
-        if current.block.same_as(anchor.block) or current.write.name == anchor.write.name:
+        if current.write.name == anchor.write.name:
             before = False
             continue
-        if is_parameter(schedule.mod[FUNCTION], current.write.buffer) or (before and not is_cheap(current)):
+        if is_parameter(schedule.mod[FUNCTION], current.write.buffer) or not may_inline(stages(schedule), current):
             continue
-        if not may_inline(stages(schedule), current):
-            continue
-        schedule.compute_inline(current.block)
+        if not before or _is_in_front(schedule, current) or _may_join(schedule, current, anchor, is_anchor):
+            schedule.compute_inline(current.block)
+
+
+def _is_in_front(schedule: s_tir.Schedule, current: Stage) -> bool:
+    """Whether its only reader is a point-wise block of the same loops: nothing is computed twice."""
+    users = consumers(stages(schedule), current)
+    return len(users) == 1 and not users[0].reduced and users[0].extents == current.extents
+
+
+def _may_join(schedule: s_tir.Schedule, current: Stage, anchor: Stage, is_anchor: Callable[[Stage], bool]) -> bool:
+    if not is_cheap(current):
+        return False
+    if not any(user.write.name == anchor.write.name for user in consumers(stages(schedule), current)):
+        return True
+    attempt = schedule.copy()
+    attempt.compute_inline(attempt.get_sblock(attempt.get(current.block).name_hint))
+    return is_anchor(stage(attempt, attempt.get_sblock(attempt.get(anchor.block).name_hint)))
 
 
 def is_cheap(current: Stage) -> bool:
@@ -66,17 +85,6 @@ def _is_direct(after: Stage, anchor: Stage) -> bool:
     return len(reads) == 1 and plain and not after.reduced
 
 
-def schedule_padding(schedule: s_tir.Schedule, threads: int) -> None:
-    """Blocks that stand in loops of their own in front of the rest: the border is filled first, then the inside copied.
-
-    for n, c, h, w: P = if inside: X else 0    =>    parallel n, c: { for h, w: P = 0; for h, w inside: P = X }
-    """
-    for current in stages(schedule):
-        loops = schedule.get_loops(current.block)
-        if current.is_pointwise() and len(loops) == len(current.extents) and _is_outermost(schedule, current):
-            pad_in_place(schedule, current, loops, threads)
-
-
 def pad_in_place(schedule: s_tir.Schedule, current: Stage, loops: list[Any], threads: int) -> None:
     """Fills and copies plane by plane; blocks of another form than padding stay one loop nest."""
     keep = loops[max(0, len(loops) - 2) :]
@@ -89,9 +97,3 @@ def pad_in_place(schedule: s_tir.Schedule, current: Stage, loops: list[Any], thr
 def can_decompose(schedule: s_tir.Schedule, current: Stage, loop: Any) -> bool:
     """Whether the block is a padding that TVM can take apart at the loop."""
     return bool(schedule.can_decompose_padding(current.block, loop))
-
-
-def _is_outermost(schedule: s_tir.Schedule, current: Stage) -> bool:
-    return not is_parameter(schedule.mod[FUNCTION], current.write.buffer) and any(
-        isinstance(part, ir.Call) for part in walk(current.value)
-    )

@@ -9,7 +9,7 @@ its loops there. A tile is never larger than its axis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -35,45 +35,87 @@ class _Tail:
     tile: int
     extent: int
 
+    def same_loop(self, term: _Term) -> bool:
+        """Whether a term is the start of its tiles."""
+        return term.factor == self.tile and bool(structural_equal(term.index, self.index))
+
 
 def overlap_tails(schedule: s_tir.Schedule) -> s_tir.Schedule:
-    """The same schedule with every guarded tile moved back; loops whose guard has another form keep it."""
+    """The same schedule with every guarded tile moved back; loops whose guard has another form keep it.
+
+    Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
+    """
     function = schedule.mod[FUNCTION]
-    body = _rewrite(function.body)
+    rewriter = _Rewriter()
+    body = rewriter.rewrite(function.body)
+    if any(tail.same_loop(term) for tail in rewriter.moved for guard in rewriter.kept for term in _compared(guard)):
+        raise RuntimeError("a tail that moves in one block and is guarded in another")
     return s_tir.Schedule(tvm.IRModule({FUNCTION: function.with_body(body)}))
 
 
-def _rewrite(node: Any) -> Any:
-    if isinstance(node, tirx.For):
-        body = _rewrite(node.body)
-        return tirx.For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations)
-    if isinstance(node, tirx.SeqStmt):
-        return tirx.SeqStmt([_rewrite(part) for part in node.seq])
-    if isinstance(node, s_stmt.SBlockRealize):
-        return _realize(node)
-    return node
+@dataclass
+class _Rewriter:
+    """Moves tails below a statement, whose loops outside have these `extents`."""
+
+    extents: dict[Any, int] = field(default_factory=dict)
+    moved: list[_Tail] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+
+    def rewrite(self, node: Any) -> Any:
+        """The statement with its tails moved."""
+        if isinstance(node, tirx.For):
+            self.extents[node.loop_var] = int(node.extent)
+            body = self.rewrite(node.body)
+            kind, binding = node.kind, node.thread_binding
+            return tirx.For(node.loop_var, node.min, node.extent, kind, body, binding, node.annotations)
+        if isinstance(node, tirx.SeqStmt):
+            return tirx.SeqStmt([self.rewrite(part) for part in node.seq])
+        if isinstance(node, s_stmt.SBlockRealize):
+            return self._realize(node)
+        return node
+
+    def _realize(self, node: Any) -> Any:
+        old = node.block
+        block = s_stmt.SBlock(
+            old.iter_vars, old.reads, old.writes, old.name_hint, self.rewrite(old.body), old.init, old.alloc_buffers,
+            old.match_buffers, old.annotations,
+        )  # fmt: skip
+        if MASKED_EXTENT in old.annotations and any(i.iter_type == REDUCTION for i in old.iter_vars):
+            return _masked(node)
+        tails, kept, values = [], [], list(node.iter_values)
+        for guard in _conjuncts(node.predicate):
+            tail = self._tail(guard)
+            moved = [] if tail is None else [_move_back(value, tail) for value in values]
+            if tail is None or all(value is None for value in moved):
+                kept.append(guard)
+                continue
+            tails.append(tail)
+            values = [old if new is None else new for old, new in zip(values, moved, strict=True)]
+        self.moved += tails
+        self.kept += kept
+        predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
+        if tails and PACKED in old.annotations:
+            return _by_tiles(block, node.iter_values, values, tails, predicate)
+        return s_stmt.SBlockRealize(values, predicate, block)
+
+    def _tail(self, guard: Any) -> _Tail | None:
+        """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent."""
+        if not isinstance(guard, tirx.LT) or not isinstance(guard.b, tirx.IntImm):
+            return None
+        start, *offsets = sorted(_terms(guard.a), key=lambda term: -term.factor)
+        tile, extent = start.factor, int(guard.b)
+        if not all(offset.index in self.extents for offset in offsets):
+            return None
+        longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
+        return _Tail(start.index, tile, extent) if 1 < tile <= extent and longest < tile else None
 
 
-def _realize(node: Any) -> Any:
-    guards = _conjuncts(node.predicate)
-    found = [tail for guard in guards if (tail := _tail(guard)) is not None]
-    old = node.block
-    block = s_stmt.SBlock(
-        old.iter_vars, old.reads, old.writes, old.name_hint, _rewrite(old.body), old.init, old.alloc_buffers,
-        old.match_buffers, old.annotations,
-    )  # fmt: skip
-    if MASKED_EXTENT in old.annotations and any(i.iter_type == REDUCTION for i in old.iter_vars):
-        return _masked(node)
-    moved = [[_move_back(value, tail) for value in node.iter_values] for tail in found]
-    if not found or len(found) < len(guards) or any(all(v is None for v in values) for values in moved):
-        return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
-    values = [next((n for n in new if n is not None), v) for v, *new in zip(node.iter_values, *moved, strict=True)]
-    if PACKED in old.annotations:
-        return _by_tiles(block, node.iter_values, values, found)
-    return s_stmt.SBlockRealize(values, tirx.const(True, "bool"), block)
+def _compared(guard: Any) -> list[_Term]:
+    """The terms of what is compared with a constant."""
+    return _terms(guard.a) if isinstance(guard, tirx.LT) else []
 
 
-def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail]) -> Any:
+def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail], predicate: Any) -> Any:
     """The block, its packed operands read by the number of the tile and the place in it, not by a place in the axis.
 
     C[v] += X[k] * W[v // 96, k, v % 96] at v = min(o*96, 905) + i    =>    C[v] += X[k] * W[o, k, i]
@@ -84,7 +126,7 @@ def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail]) ->
         tail = next((t for t in tails if _move_back(value, t) is not None), None)
         if tail is None:
             continue
-        inside = [t for t in _terms(value) if not (t.factor == tail.tile and structural_equal(t.index, tail.index))]
+        inside = [term for term in _terms(value) if not tail.same_loop(term)]
         offset = sum((t.index * t.factor for t in inside), start=tirx.const(0, "int32"))
         number, place = (_axis(f"{variable.var.name}_{part}", tail) for part in ("tile", "place"))
         variables += [number, place]
@@ -94,7 +136,7 @@ def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail]) ->
         variables, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
         block.match_buffers, block.annotations,
     )  # fmt: skip
-    return s_stmt.SBlockRealize(places, tirx.const(True, "bool"), made)
+    return s_stmt.SBlockRealize(places, predicate, made)
 
 
 def _axis(name: str, tail: _Tail) -> Any:
@@ -127,15 +169,6 @@ def _conjuncts(predicate: Any) -> list[Any]:
     return [] if isinstance(predicate, tirx.IntImm) else [predicate]
 
 
-def _tail(guard: Any) -> _Tail | None:
-    """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent."""
-    if not isinstance(guard, tirx.LT) or not isinstance(guard.b, tirx.IntImm):
-        return None
-    start = max(_terms(guard.a), key=lambda term: term.factor)
-    tile, extent = start.factor, int(guard.b)
-    return _Tail(start.index, tile, extent) if 1 < tile <= extent else None
-
-
 @dataclass(frozen=True)
 class _Term:
     """`index` * `factor`, of a sum of such."""
@@ -155,7 +188,7 @@ def _terms(expression: Any, factor: int = 1) -> list[_Term]:
 def _move_back(expression: Any, tail: _Tail) -> Any | None:
     """The sum with the tile's start at most where the last full tile starts; None if it has not that start."""
     terms = _terms(expression)
-    start = next((t for t in terms if t.factor == tail.tile and structural_equal(t.index, tail.index)), None)
+    start = next((term for term in terms if tail.same_loop(term)), None)
     if start is None:
         return None
     moved = tirx.min(start.index * tail.tile, tail.extent - tail.tile)

@@ -28,9 +28,7 @@ Array = np.ndarray[Any, Any]
 
 def arrays(function: Any) -> list[Array]:
     generator = np.random.default_rng(0)
-    return [
-        generator.standard_normal([int(e) for e in buffer.shape]).astype("float32") for buffer in function.params
-    ]
+    return [generator.standard_normal([int(e) for e in buffer.shape]).astype("float32") for buffer in function.params]
 
 
 def run(function: Any, given: list[Array], threads: int = 1) -> tuple[Array, str]:
@@ -160,6 +158,6 @@ def test_a_sum_stays_where_no_anchor_makes_its_last_operand(graph: OperatorGraph
     assert with_epilogues(graph, kernels) == kernels
 
 
-def test_what_needs_its_own_kernel_stays(graph: OperatorGraph) -> None:
-    kernels = ((0,), (1,), (2,), (3, 4, 5, 6))
-    assert with_epilogues(graph, kernels) == kernels
+def test_operators_that_share_a_value_move_together(graph: OperatorGraph) -> None:
+    found = with_epilogues(graph, [(0,), (1,), (2,), (3, 4, 5, 6)])
+    assert names(graph, found) == [["Conv", "Relu"], ["Conv", "Sigmoid", "Add"], ["Conv", "Flatten"]]
