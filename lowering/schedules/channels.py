@@ -15,9 +15,10 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
-from .contraction import FLOAT_BYTES, is_constant, share
+from .contraction import FLOAT_BYTES, is_constant
 from .packing import Repack, Scheduled
 from .preparation import anchor_and_epilogue
+from .register_tile import share
 from .stages import FUNCTION, Stage, is_unit_stride, parameter_index, stages
 from .tails import overlap_tails
 from .tiles import LATENCY, Tile, largest_divisor, register_tiles

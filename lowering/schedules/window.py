@@ -16,9 +16,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from .contraction import share
 from .packing import Scheduled
 from .preparation import anchor_and_epilogue, pad_in_place
+from .register_tile import share
 from .stages import Access, Stage, is_unit_stride, stage, stages, walk
 from .tails import overlap_tails
 from .tiles import LATENCY, Tile, register_tiles
