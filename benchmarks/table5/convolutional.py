@@ -52,9 +52,9 @@ _EFFICIENTNET_B0 = (
 )
 
 
-def efficientnet_b0() -> onnx.ModelProto:
-    """224 x 224, batch normalisation kept."""
-    net = Network("efficientnet_b0")
+def efficientnet_b0(kind: type[Network] = Network) -> onnx.ModelProto:
+    """224 x 224; the kind of network says what becomes of batch normalisation, which is kept by default."""
+    net = kind("efficientnet_b0")
     x = net.input("image", (1, 3, 224, 224))
     x = net.swish(net.norm(net.conv(x, 32, stride=2, bias=False)))
     for stage in _EFFICIENTNET_B0:

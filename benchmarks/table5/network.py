@@ -69,9 +69,10 @@ class Network:
         """A list of integers, as shapes and axes are given."""
         return self.constant(list(values), np.int64)
 
-    def weight(self, *shape: int, around: float = 0.0) -> str:
+    def weight(self, *shape: int, around: float = 0.0, variance: float | None = None) -> str:
         """A random weight, of a variance that keeps the values that pass through it in bounds."""
-        variance = 0.0025 if len(shape) == 1 else 1 / sum(shape) if len(shape) == 2 else 2 / prod(shape[1:])
+        if variance is None:
+            variance = 0.0025 if len(shape) == 1 else 1 / sum(shape) if len(shape) == 2 else 2 / prod(shape[1:])
         noise = self.generator.standard_normal(shape, np.float32)
         return self._store(np.float32(around) + np.float32(variance**0.5) * noise)
 
@@ -88,12 +89,16 @@ class Network:
 
     def conv(
         self, x: str, outputs: int, kernel: Size = 3, *, stride: Size = 1, padding: Size | None = None, group: int = 1,
-        bias: bool = True, dilation: int = 1,
+        bias: bool = True, dilation: int = 1, gain: float = 2.0,
     ) -> str:  # fmt: skip
-        """Convolution; without `padding`, as much as keeps the size (at stride 1)."""
+        """Convolution; without `padding`, as much as keeps the size (at stride 1).
+
+        `gain` is the variance of what it makes of values of variance 1: a rectifier behind it takes half away.
+        """
         window = self.sides(kernel)
         pads = tuple(dilation * (side // 2) for side in window) if padding is None else self.sides(padding)
-        weight = self.weight(outputs, self.channels[x] // group, *window)
+        inputs = self.channels[x] // group
+        weight = self.weight(outputs, inputs, *window, variance=gain / (inputs * prod(window)))
         found = self.add(
             "Conv", x, weight, *([self.weight(outputs)] if bias else []), kernel_shape=window, pads=pads * 2,
             strides=self.sides(stride), group=group, dilations=(dilation,) * self.rank,
@@ -150,8 +155,8 @@ class Network:
         """Reshape to dimensions of which some are computed."""
         return self.add("Reshape", x, self.vector(*parts))
 
-    def model(self, outputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-        """The whole model, opset 13; outputs by name, with their shapes."""
+    def model(self, outputs: Mapping[str, Sequence[int]], opset: int = 13) -> onnx.ModelProto:
+        """The whole model; outputs by name, with their shapes."""
         results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
         graph = helper.make_graph(self.nodes, self.name, self.inputs, results, self.weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)

@@ -152,11 +152,11 @@ class Call:
         return te.compute(tuple(shape), function, name=self._stage_name(part), attrs=attributes)
 
     def _stage_name(self, part: str) -> str:
-        """Node names of exporters start with the operator or end in it; then it is not said twice."""
+        """Unique by the value it makes. Exporters put the operator in a node's name; then it is not said twice."""
         node = re.sub(r"\W+", "_", self.operator.name).strip("_")
         whole = node if self.operator.op.lower() in node.lower() else f"{self.operator.op}_{node}"
         whole = f"_{whole}" if whole[:1].isdigit() else whole
-        return f"{whole}_{part}" if part else whole
+        return "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
 
     def reduce_axes(self, extents: Iterable[int], name: str = "k") -> list[Any]:
         """Reduction axes of these extents, named by their position."""

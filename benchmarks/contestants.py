@@ -1,0 +1,264 @@
+"""What is compared, each in a process of its own that is stopped while it is not its turn.
+
+Thread pools spin for a while after a run (TVM's for a tenth of a second), so that in one process, or in two that are
+awake, whoever comes next would share its cores with the one before. A stopped process has no thread that runs. So each
+keeps its own defaults: ONNX Runtime spins within its turn, which is when it is fastest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqfuse.cli.run import random_inputs
+from eqfuse.engine.model import read
+from eqfuse.errors import EqfuseError
+from eqfuse.lowering.interface import inputs_of
+
+Array = NDArray[Any]
+MOST_CALLS = 1000
+"""Of one turn."""
+
+
+class ContestantError(EqfuseError):
+    """A tool that cannot compile or run the model."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A tool of `TOOLS`, a model and a number of threads. `bundle` is the compiled model where the tool needs it."""
+
+    tool: str
+    model: Path
+    threads: int
+    bundle: Path | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One turn: medians of the seconds of a call, wall-clock and CPU time of all threads."""
+
+    wall: float
+    cpu: float
+
+
+class Session(Protocol):
+    """A model that a tool has loaded."""
+
+    def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        """A call on these inputs, with no copies of them in it."""
+        ...
+
+    def results(self, returned: Any) -> list[Array]:
+        """The outputs, of what a call returned."""
+        ...
+
+
+class _Bundle:
+    """A bundle that eqfuse compiled."""
+
+    def __init__(self, setup: Setup) -> None:
+        from eqfuse.lowering.runner import load
+
+        assert setup.bundle is not None
+        self.model = load(setup.bundle, setup.threads)
+
+    def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        return self.model.prepared(inputs)
+
+    def results(self, returned: Any) -> list[Array]:
+        return [tensor.numpy() for tensor in returned]
+
+
+class _OnnxRuntime:
+    """ONNX Runtime with all of its optimisations, inputs and outputs bound beforehand."""
+
+    def __init__(self, setup: Setup) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = setup.threads, 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = 4
+        self.session = onnxruntime.InferenceSession(str(setup.model), options, providers=["CPUExecutionProvider"])
+
+    def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        binding = self.session.io_binding()
+        for value in self.session.get_inputs():
+            binding.bind_cpu_input(value.name, inputs[value.name])
+        for value in self.session.get_outputs():
+            binding.bind_output(value.name, "cpu")
+
+        def run() -> Any:
+            self.session.run_with_iobinding(binding)
+            return binding
+
+        return run
+
+    def results(self, returned: Any) -> list[Array]:
+        return list(returned.copy_outputs_to_cpu())
+
+
+class _Relax:
+    """TVM's own importer and its default pipelines: operators fused, no schedules."""
+
+    def __init__(self, setup: Setup) -> None:
+        from eqfuse.lowering.target import target_of
+        from eqfuse.lowering.tvm_runtime import runtime
+
+        self.tvm = runtime(setup.threads)
+        import onnx
+        from tvm import relax
+        from tvm.relax.frontend.onnx import from_onnx
+
+        target = self.tvm.target.Target(target_of("host", setup.threads).description)
+        with target:
+            module = relax.get_pipeline("zero")(from_onnx(onnx.load(setup.model)))
+            executable = self.tvm.compile(module, target=target, relax_pipeline="default_build")
+        self.names = [port.name for port in inputs_of(read(setup.model))]
+        self.main = relax.VirtualMachine(executable, self.tvm.cpu())["main"]
+
+    def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        return partial(self.main, *(self.tvm.runtime.tensor(inputs[name]) for name in self.names))
+
+    def results(self, returned: Any) -> list[Array]:
+        return [returned.numpy()] if hasattr(returned, "numpy") else [tensor.numpy() for tensor in returned]
+
+
+TOOLS: dict[str, Callable[[Setup], Session]] = {
+    "eqfuse": _Bundle,
+    "intensive off": _Bundle,
+    "ONNX Runtime": _OnnxRuntime,
+    "TVM Relax": _Relax,
+}
+"""Who takes part, by the names of the columns."""
+
+Request = Callable[["_Server"], Any]
+
+
+@dataclass
+class _Server:
+    """In the process: a loaded model, and its call on the inputs that times are of."""
+
+    setup: Setup
+    session: Session
+    call: Callable[[], Any] | None = None
+
+    def inputs(self, seed: int) -> dict[str, Array]:
+        return random_inputs(inputs_of(read(self.setup.model)), seed)
+
+    def outputs(self, seed: int) -> list[Array]:
+        return [np.array(array) for array in self.session.results(self.session.bind(self.inputs(seed))())]
+
+    def sample(self, seconds: float) -> Sample:
+        """Calls for about that long, after one that does not count, at least one."""
+        self.call = self.call or self.session.bind(self.inputs(0))
+        self.call()
+        wall: list[float] = []
+        cpu: list[float] = []
+        begun = time.perf_counter()
+        while len(wall) < MOST_CALLS and (not wall or time.perf_counter() - begun < seconds):
+            started, used = time.perf_counter(), time.process_time()
+            self.call()
+            cpu.append(time.process_time() - used)
+            wall.append(time.perf_counter() - started)
+        return Sample(median(wall), median(cpu))
+
+
+def _serve(setup: Setup, connection: Connection) -> None:
+    """What the process does: load, then answer until there are no more requests. An exception is an answer too."""
+    try:
+        begun = time.perf_counter()
+        server = _Server(setup, TOOLS[setup.tool](setup))
+        connection.send(time.perf_counter() - begun)
+        while (request := connection.recv()) is not None:
+            name, argument = request
+            connection.send(getattr(server, name)(argument))
+    except Exception as error:  # of many kinds; whoever asked has to know
+        connection.send(ContestantError(f"{setup.tool}: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"))
+
+
+class Contestant:
+    """A tool with a model loaded. Raises ContestantError where it cannot, and where its process dies.
+
+    `seconds` is what loading took, which for TVM's pipeline is compiling.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(setup, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.seconds: float = self._answer()
+        self._stop()
+
+    def outputs(self, seed: int) -> list[Array]:
+        """The outputs for the inputs of that seed."""
+        found: list[Array] = self._turn("outputs", seed)
+        return found
+
+    def sample(self, seconds: float) -> Sample:
+        """One turn of about that long."""
+        found: Sample = self._turn("sample", seconds)
+        return found
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all of its threads stand still."""
+        tasks = Path(f"/proc/{self.process}/task").iterdir()
+        return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
+
+    def __enter__(self) -> Contestant:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+    def _turn(self, name: str, argument: Any) -> Any:
+        os.kill(self.process, signal.SIGCONT)
+        self._connection.send((name, argument))
+        found = self._answer()
+        self._stop()
+        return found
+
+    def _answer(self) -> Any:
+        try:
+            found = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            raise ContestantError(f"{self.setup.tool}: its process ended with {self._process.exitcode}") from None
+        if isinstance(found, ContestantError):
+            raise found
+        return found
+
+    @property
+    def process(self) -> int:
+        """Its number."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def _stop(self) -> None:
+        """Returns once the last of its threads stands still."""
+        os.kill(self.process, signal.SIGSTOP)
+        with suppress(ChildProcessError):  # it has just ended; the next turn says so
+            os.waitid(os.P_PID, self.process, os.WSTOPPED)

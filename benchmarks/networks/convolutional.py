@@ -1,0 +1,49 @@
+"""SqueezeNet 1.1 (Iandola et al. 2016) and ResNet-50 (He et al. 2016; stride in the 3x3), as torchvision has them."""
+
+from __future__ import annotations
+
+import onnx
+
+from .folded import BRANCH, LINEAR, FoldedNetwork
+
+_RESNET50 = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""Channels in the middle of a block, blocks, and stride of the first."""
+
+
+def squeezenet(side: int = 224) -> onnx.ModelProto:
+    """An image of side x side to 1000 classes."""
+    net = FoldedNetwork("squeezenet")
+    x = net.relu(net.conv(net.input("image", (1, 3, side, side)), 64, stride=2, padding=0))
+    for squeezed, expanded, depth in ((16, 64, 2), (32, 128, 2), (48, 192, 2)):
+        x = net.pool(x, 3, 2, ceil=1)
+        for _ in range(depth):
+            x = _fire(net, x, squeezed, expanded)
+    for _ in range(2):
+        x = _fire(net, x, 64, 256)
+    x = net.add("GlobalAveragePool", net.relu(net.conv(x, 1000, 1)))
+    return net.model({net.add("Flatten", x): (1, 1000)})
+
+
+def _fire(net: FoldedNetwork, x: str, squeezed: int, expanded: int) -> str:
+    x = net.relu(net.conv(x, squeezed, 1))
+    return net.concat(net.relu(net.conv(x, expanded, 1)), net.relu(net.conv(x, expanded, 3)))
+
+
+def resnet50() -> onnx.ModelProto:
+    """224 x 224."""
+    net = FoldedNetwork("resnet50")
+    x = net.relu(net.conv(net.input("image", (1, 3, 224, 224)), 64, 7, stride=2))
+    x = net.pool(x, 3, 2, 1)
+    for channels, blocks, stride in _RESNET50:
+        for number in range(blocks):
+            x = _bottleneck(net, x, channels, stride if number == 0 else 1)
+    return net.classifier(net.add("Flatten", net.add("GlobalAveragePool", x)), 2048)
+
+
+def _bottleneck(net: FoldedNetwork, source: str, channels: int, stride: int) -> str:
+    x = net.relu(net.conv(source, channels, 1))
+    x = net.relu(net.conv(x, channels, 3, stride=stride))
+    x = net.conv(x, 4 * channels, 1, gain=BRANCH)
+    if net.channels[source] != 4 * channels:
+        source = net.conv(source, 4 * channels, 1, stride=stride, gain=LINEAR)
+    return net.relu(net.add("Add", x, source))

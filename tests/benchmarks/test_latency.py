@@ -1,0 +1,120 @@
+"""Ratios, means and targets of benchmarks/latency.py, and the processes it measures in."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from eqfuse.benchmarks import latency
+from eqfuse.benchmarks.busy import Load
+from eqfuse.benchmarks.contestants import Contestant, ContestantError, Sample, Setup
+from eqfuse.benchmarks.latency import OURS, REFERENCE, Record
+from eqfuse.benchmarks.networks import AGO
+
+
+def record(name: str, family: str, ours: float, theirs: float, threads: int = 1) -> Record:
+    samples = {
+        (OURS, threads): [Sample(ours, ours), Sample(2 * ours, 2 * ours)],
+        (REFERENCE, threads): [Sample(theirs, theirs), Sample(2 * theirs, 2 * theirs)],
+    }
+    return Record(name, family, samples, {(OURS, threads): 5.0})
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "small", ports[:1], ports[1:])
+    path = tmp_path / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_ratio_is_taken_round_by_round() -> None:
+    found = record("a", "a", 1.0, 3.0).ratio((OURS, 1))
+    assert found is not None
+    assert (found.median, found.lower, found.upper) == (3.0, 3.0, 3.0)
+
+
+def test_there_is_no_ratio_of_who_did_not_take_part() -> None:
+    assert record("a", "a", 1.0, 3.0).ratio(("TVM Relax", 1)) is None
+
+
+def test_one_thread_counts_cpu_time_and_several_wall_clock() -> None:
+    found = Record("a", "a", {(OURS, n): [Sample(wall=7.0, cpu=5.0)] for n in (1, 2)})
+    assert found.times((OURS, 1)) == [5.0]
+    assert found.times((OURS, 2)) == [7.0]
+
+
+def test_scaling_compares_wall_clock_times() -> None:
+    found = Record("a", "a", {(OURS, 1): [Sample(8.0, 1.0)], (OURS, 2): [Sample(5.0, 1.0)]}).scaling(OURS, 2)
+    assert found is not None
+    assert found.median == 1.6
+
+
+def test_each_family_counts_once_in_the_mean() -> None:
+    records = [record("a_56", "a", 1.0, 4.0), record("a_112", "a", 1.0, 4.0), record("b", "b", 1.0, 1.0)]
+    assert latency.mean_ratio(records, (OURS, 1)) == pytest.approx(2.0)
+
+
+def test_targets_name_what_misses_them() -> None:
+    found = dict(latency.targets([record("a", "a", 1.0, 2.0), record("b", "b", 1.0, 0.5)], 1))
+    assert found == {"lowest ratio 0.50 (b), wanted 0.8": False, "longest to compile 5 s (a), wanted 60": True}
+
+
+def test_several_threads_are_not_judged_on_a_busy_machine() -> None:
+    busy = record("a", "a", 1.0, 2.0, threads=2)
+    busy.others = 1.5
+    assert dict(latency.targets([busy], 2))["lowest ratio 2.00 (a), wanted 0.8"] is None
+
+
+def test_one_thread_is_judged_on_a_busy_machine() -> None:
+    busy = record("a", "a", 1.0, 2.0)
+    busy.others = 1.5
+    assert dict(latency.targets([busy], 1))["lowest ratio 2.00 (a), wanted 0.8"] is True
+
+
+def test_own_work_is_not_that_of_others() -> None:
+    before, after = Load(clock=10.0, busy=100.0, own=5.0), Load(clock=20.0, busy=112.0, own=12.0)
+    assert before.others(after) == pytest.approx(0.5)
+
+
+def test_load_counts_a_process_that_works(model: Path) -> None:
+    with Contestant(Setup(REFERENCE, model, 1)) as contestant:
+        alone, both = Load.now([]), Load.now([contestant.process])
+    assert both.own > alone.own
+
+
+def test_mean_of_agos_networks_needs_all_of_them() -> None:
+    records = [record(name, AGO[name].family, 1.0, 1.5) for name in AGO]
+    assert any("1.50" in text and reached for text, reached in latency.targets(records, 1))
+    assert not any("geometric mean" in text for text, _ in latency.targets(records[1:], 1))
+
+
+def test_unknown_network_is_named() -> None:
+    with pytest.raises(SystemExit, match="no network called vgg"):
+        latency.sources(argparse.Namespace(models=[], only=["vgg"]))
+
+
+def test_contestant_runs_the_model(model: Path) -> None:
+    with Contestant(Setup(REFERENCE, model, 1)) as contestant:
+        first, again, other = (contestant.outputs(seed)[0] for seed in (0, 0, 1))
+    assert first.min() == 0
+    assert first.max() > 0
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_contestant_is_stopped_while_it_is_not_its_turn(model: Path) -> None:
+    with Contestant(Setup(REFERENCE, model, 1)) as contestant:
+        contestant.sample(0.0)
+        assert contestant.is_stopped
+
+
+def test_contestant_that_cannot_load_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ContestantError, match=r"ONNX Runtime: .*absent\.onnx"):
+        Contestant(Setup(REFERENCE, tmp_path / "absent.onnx", 1))
