@@ -36,15 +36,16 @@ def channels(function: Any, device: Device, threads: int = 1) -> Scheduled | Non
     if found is None:
         return None
     anchor, epilogue = found
-    if not _matches(schedule.mod[FUNCTION], anchor, epilogue):
+    if not matches(schedule.mod[FUNCTION], anchor, epilogue):
         return None
-    repacked = _pack(schedule, anchor)
-    tile = choose(anchor, device)
+    repacked = pack_channels(schedule, anchor)
+    tile = choose_window(anchor, device)
     _schedule(schedule, anchor, epilogue, tile, device, threads)
     return Scheduled(overlap_tails(schedule), repacked, "channels")
 
 
-def _matches(function: Any, anchor: Stage, epilogue: Stage) -> bool:
+def matches(function: Any, anchor: Stage, epilogue: Stage) -> bool:
+    """Whether all operands of the reduction, or constants that can be packed so, run along its last axis."""
     column = axes(anchor)[-1]
     alike = epilogue.extents == tuple(anchor.extents[i] for i in anchor.spatial)
     runs = all(is_unit_stride(r, column) or is_constant(function, r) for r in anchor.reads if column in r.used())
@@ -59,7 +60,7 @@ def axes(anchor: Stage) -> tuple[int, ...]:
     return tuple(sorted(anchor.spatial, key=lambda i: (anchor.extents[i] > 1, i)))
 
 
-def _pack(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]:
+def pack_channels(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]:
     """Constants whose channels are not last get them there."""
     column, function = axes(anchor)[-1], schedule.mod[FUNCTION]
     packs = []
@@ -74,15 +75,19 @@ def _pack(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]:
     return tuple(packs)
 
 
-def choose(anchor: Stage, device: Device) -> Tile:
+def choose_window(anchor: Stage, device: Device) -> Tile:
     """The tile of the fewest cycles: rows of pixels by vectors of channels."""
-    *_, column = axes(anchor)
-    tiles = register_tiles(_rows(anchor), anchor.extents[column], device, window=True)
-    small = [t for t in tiles if t.rows <= MOST_ROWS and t.vectors <= MOST_VECTORS]
-    return min(small, key=lambda tile: _cycles(anchor, tile, device))
+    return min(window_tiles(anchor, device), key=lambda tile: window_cycles(anchor, tile, device))
 
 
-def _cycles(anchor: Stage, tile: Tile, device: Device) -> float:
+def window_tiles(anchor: Stage, device: Device) -> list[Tile]:
+    """The tiles that fit the registers."""
+    found = register_tiles(_rows(anchor), anchor.extents[axes(anchor)[-1]], device, window=True)
+    return [t for t in found if t.rows <= MOST_ROWS and t.vectors <= MOST_VECTORS]
+
+
+def window_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
+    """Of the whole reduction: products, loads, which neighbouring rows share, or latency, whichever is most."""
     *_, row, column = (-1, *axes(anchor))
     window = prod(anchor.extents[i] for i in anchor.reduced)
     across = max((anchor.extents[i] for i in anchor.reduced if _shares(anchor, row, i)), default=1)
@@ -106,18 +111,26 @@ def _schedule(
     schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, tile: Tile, device: Device, threads: int
 ) -> None:
     *outer, height, width, channel = _loops(schedule, anchor, epilogue)
-    tiles, vectors, lanes = schedule.split(channel, [None, tile.vectors, tile.lanes])
-    columns, row = schedule.split(width, [None, tile.rows])
+    tiles, channel = schedule.split(channel, [None, tile.columns])
     slabs, height = schedule.split(height, [None, _slab(anchor, tile, device)])
-    schedule.reorder(*outer, tiles, slabs, height, columns, row, vectors, lanes)
+    schedule.reorder(*outer, tiles, slabs, height, width, channel)
     slab = share(schedule, [*outer, tiles, slabs], threads)[-1]
+    window_tile(schedule, anchor, tile, (height, width, channel))
+    compute_before(schedule, slab, device)
+
+
+def window_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile, plane: tuple[Any, Any, Any]) -> None:
+    """Register tiles in the innermost loops of the epilogue: over rows, columns, and a number of channels."""
+    height, width, channel = plane
+    blocks, vectors, lanes = schedule.split(channel, [None, tile.vectors, tile.lanes])
+    columns, row = schedule.split(width, [None, tile.rows])
+    schedule.reorder(blocks, height, columns, row, vectors, lanes)
     schedule.vectorize(lanes)
     for loop in (row, vectors):
         schedule.unroll(loop)
     schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
     schedule.set_scope(anchor.block, 0, "local")
     _register_tile(schedule, anchor, tile)
-    _prologue(schedule, slab, device)
 
 
 def _loops(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> list[Any]:
@@ -161,14 +174,18 @@ def _register_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile) -> None:
         schedule.unroll(loop)
 
 
-def _prologue(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:
+def compute_before(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:
     """Blocks in front are computed for a slab; a vector of channels is inside of the plane or not as a whole."""
     for current in reversed(stages(schedule)):
         loops = schedule.get_loops(current.block)
         if len(loops) == len(current.extents) and current.is_pointwise():
             schedule.compute_at(current.block, slab, preserve_unit_loops=True)
-            last = schedule.get_loops(current.block)[-1]
-            extent = int(schedule.get(last).extent)
-            lanes = largest_divisor(extent, device.lanes)
-            *_, vector = schedule.split(last, [None, lanes])
-            schedule.vectorize(vector)
+            vectorise_last(schedule, current.block, device)
+
+
+def vectorise_last(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
+    """Vectors along the last axis of a block, as wide as divides it."""
+    last = schedule.get_loops(block)[-1]
+    lanes = largest_divisor(int(schedule.get(last).extent), device.lanes)
+    *_, vector = schedule.split(last, [None, lanes])
+    schedule.vectorize(vector)

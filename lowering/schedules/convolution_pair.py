@@ -1,0 +1,230 @@
+"""Intensive fusion of two convolutions (AGO, section III-B): the second reads what the first made in the cache.
+
+The second is depthwise, or pools: its channels are tiled, pixels are not (Fig. 6, downstream depthwise)::
+
+    for p, c, k: A += X * W1; for h, w, c: P = pad(f(A)); for h, w, c, kh, kw: D += P * W2; Y = g(D)
+ => parallel c tile: { for h, w tile: A (registers); P[h, w tile] = f(A); for h, w tile: D (registers); Y = g(D) }
+
+The second is pointwise: rows of pixels are tiled, its output channels are not (downstream pointwise)::
+
+    for h, w, c..: A += ...; for p, o, c: B += f(A) * W2; Y = g(B)
+ => parallel h tile: { for w, c tile: A (registers); F[h tile] = f(A); for o, w tile: B (registers); Y = g(B) }
+
+No tile of one overlaps another, so nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvm import s_tir
+
+from ...costmodels.device import Device
+from .channels import (
+    choose_window,
+    compute_before,
+    matches,
+    pack_channels,
+    vectorise_last,
+    window_cycles,
+    window_tile,
+    window_tiles,
+)
+from .contraction import FLOAT_BYTES, pack, plans, tile_order
+from .packing import Scheduled
+from .pixels import flatten_pixels
+from .pointwise import schedule_before
+from .preparation import can_decompose, is_cheap
+from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
+from .stages import FUNCTION, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages
+from .tails import overlap_tails
+from .tiles import largest_divisor
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two reductions, the block that writes what the second reads (of what the first made), and that of the output."""
+
+    first: Stage
+    between: Stage
+    second: Stage
+    epilogue: Stage
+
+
+def convolution_pair(function: Any, device: Device, threads: int = 1) -> Scheduled | None:
+    """The rule: matches two reductions over feature maps with their channels last, the second reading the first."""
+    schedule = s_tir.Schedule(function)
+    pair = find_pair(schedule)
+    if pair is None:
+        return None
+    if _is_per_channel(pair) and matches(schedule.mod[FUNCTION], pair.second, pair.epilogue):
+        return _into_channels(schedule, pair, device, threads)
+    return _into_pixels(schedule, pair, device, threads) if is_product_sum(pair.second) else None
+
+
+def _is_per_channel(pair: Pair) -> bool:
+    """Whether a channel of the second reduction needs one channel of the first alone."""
+    read = next(r for r in pair.second.reads if r.name == pair.between.write.name)
+    return pair.second.spatial[-1] in read.used()
+
+
+# --- finding the pair
+
+
+def find_pair(schedule: s_tir.Schedule) -> Pair | None:
+    """The pair, after inlining; None where the function is no such pair."""
+    reductions = [s for s in stages(schedule) if s.reduced]
+    if len(reductions) != 2 or any(s.has_booleans() for s in stages(schedule)):
+        return None
+    names = [s.write.name for s in reductions]
+    _inline(schedule, names)
+    between = _between(schedule, names)
+    after = consumers(stages(schedule), _named(schedule, names[1]))
+    if not after:
+        schedule.cache_write(_named(schedule, names[1]).block, 0, "global")
+        after = consumers(stages(schedule), _named(schedule, names[1]))
+    if between is None or len(after) != 1 or after[0].reduced:
+        return None
+    first, second = (_named(schedule, name) for name in names)
+    return Pair(first, _named(schedule, between.write.name), second, after[0])
+
+
+def _named(schedule: s_tir.Schedule, name: str) -> Stage:
+    return next(s for s in stages(schedule) if s.write.name == name)
+
+
+def _inline(schedule: s_tir.Schedule, names: list[str]) -> None:
+    """Inlines point-wise blocks but paddings in front of the first reduction, and the last before the second."""
+    for current in stages(schedule):
+        users = consumers(stages(schedule), current)
+        if current.reduced or is_parameter(schedule.mod[FUNCTION], current.write.buffer):
+            continue
+        if not may_inline(stages(schedule), current) or any(user.write.name == names[1] for user in users):
+            continue
+        if is_cheap(current) or not any(user.write.name == names[0] for user in users):
+            schedule.compute_inline(current.block)
+
+
+def _between(schedule: s_tir.Schedule, names: list[str]) -> Stage | None:
+    """The only block that reads the first reduction, and that the second reads; a copy where there is none."""
+    users = consumers(stages(schedule), _named(schedule, names[0]))
+    if [user.write.name for user in users] == [names[1]]:
+        schedule.cache_write(_named(schedule, names[0]).block, 0, "global")
+        users = consumers(stages(schedule), _named(schedule, names[0]))
+    if len(users) != 1 or is_parameter(schedule.mod[FUNCTION], users[0].write.buffer):
+        return None
+    readers = consumers(stages(schedule), users[0])
+    return users[0] if [reader.write.name for reader in readers] == [names[1]] else None
+
+
+# --- downstream depthwise: channels are tiled
+
+
+def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
+    plan = _plan_of_channels(schedule, pair, device)
+    if plan is None:
+        return None
+    repacked = (*pack(schedule, pair.first, plan), *pack_channels(schedule, pair.second))
+    second = stage(schedule, pair.second.block)
+    *outer, height, width, channel = schedule.get_loops(pair.epilogue.block)
+    tiles, channel = schedule.split(channel, [None, plan.tile.columns])
+    schedule.reorder(*outer, tiles, height, width, channel)
+    loop = share(schedule, [*outer, tiles], threads)[-1]
+    depth = len(schedule.get_loops(pair.epilogue.block)) - 3
+    narrow = [t for t in window_tiles(second, device) if plan.tile.columns % t.columns == 0]
+    tile = min(narrow, key=lambda t: window_cycles(second, t, device))
+    window_tile(schedule, second, tile, (height, width, channel))
+    schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
+    if can_decompose(schedule, pair.between, schedule.get_loops(pair.between.block)[depth]):
+        border = schedule.decompose_padding(pair.between.block, schedule.get_loops(pair.between.block)[depth])
+        vectorise_last(schedule, border, device)
+    _first_product(schedule, pair, plan, depth, device)
+    schedule_before(schedule, pair.epilogue, device, threads)
+    return Scheduled(overlap_tails(schedule), repacked, "convolution_pair")
+
+
+def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
+    """The plan of the first product: its columns divide the channels, and their plane fits half of the second cache."""
+    first, column = pair.first, len(pair.first.spatial) - 1
+    if not is_product_sum(first):
+        return None
+    found = plans(schedule.mod[FUNCTION], first, pair.between, device)
+    plane = FLOAT_BYTES * prod(pair.between.extents) // pair.between.extents[-1]
+    fitting = [p for p in found if plane * p.tile.columns <= _second_cache(device) // 2]
+    whole = [p for p in fitting if p.column == column and first.extents[column] % p.tile.columns == 0]
+    return min(whole, key=lambda p: p.cycles, default=None)
+
+
+def _second_cache(device: Device) -> int:
+    return device.caches[min(1, len(device.caches) - 1)].size
+
+
+# --- downstream pointwise: rows of pixels are tiled
+
+
+def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
+    flat = flatten_pixels(schedule, pair.second, pair.epilogue) if len(pair.second.spatial) == 4 else None
+    if flat is None:
+        return None
+    second, epilogue = flat
+    slab = pair.between.extents[2] * _slab_rows(pair, device)
+    plan, first = _plan_of_pixels(schedule, second, epilogue, slab, device), _first_plan(schedule, pair, device)
+    if plan is None or (first is None and not matches(schedule.mod[FUNCTION], pair.first, pair.between)):
+        return None
+    repacked = pack(schedule, second, plan)
+    repacked += pack(schedule, pair.first, first) if first is not None else pack_channels(schedule, pair.first)
+    batch, pixels, column = schedule.get_loops(epilogue.block)
+    slabs, pixels = schedule.split(pixels, [None, slab])
+    loop = share(schedule, [batch, slabs], threads)[-1]
+    depth = len(schedule.get_loops(epilogue.block)) - 2
+    order = [i for i in tile_order(second, plan, device) if i in (plan.row, plan.column)]
+    outer, cut = cut_tile(schedule, plan, {plan.row: pixels, plan.column: column}, order)
+    finish_tile(schedule, second, epilogue, plan, [*schedule.get_loops(epilogue.block)[:depth], *outer], cut)
+    schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
+    if first is not None:
+        _first_product(schedule, pair, first, depth, device)
+        schedule_before(schedule, epilogue, device, threads)
+    else:
+        _first_window(schedule, pair, depth, device)
+        compute_before(schedule, loop, device)
+    return Scheduled(overlap_tails(schedule), repacked, "convolution_pair")
+
+
+def _plan_of_pixels(schedule: s_tir.Schedule, second: Stage, epilogue: Stage, slab: int, device: Device) -> Plan | None:
+    """The plan of the second product whose rows divide the pixels of a slab."""
+    found = plans(schedule.mod[FUNCTION], second, epilogue, device)
+    whole = [p for p in found if (p.row, p.column) == (1, 2) and slab % p.tile.rows == 0]
+    return min(whole, key=lambda p: p.cycles, default=None)
+
+
+def _slab_rows(pair: Pair, device: Device) -> int:
+    """Rows of the plane at a time: what is kept of them fits a quarter of the second cache."""
+    _, height, width, count = pair.between.extents
+    return largest_divisor(height, max(1, _second_cache(device) // 4 // (FLOAT_BYTES * width * count)))
+
+
+def _first_plan(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
+    first = pair.first
+    if not is_product_sum(first):
+        return None
+    found = plans(schedule.mod[FUNCTION], first, pair.between, device)
+    width, column = len(first.spatial) - 2, len(first.spatial) - 1
+    return min((p for p in found if (p.row, p.column) == (width, column)), key=lambda p: p.cycles, default=None)
+
+
+def _first_product(schedule: s_tir.Schedule, pair: Pair, plan: Plan, depth: int, device: Device) -> None:
+    """The register tiles of the first product, in the loops of the block between."""
+    between = stage(schedule, pair.between.block)
+    own = schedule.get_loops(between.block)[depth:]
+    loops = {i: own[counterpart(pair.first, between, i)] for i in pair.first.spatial}
+    outer, cut = cut_tile(schedule, plan, loops, tile_order(pair.first, plan, device))
+    prefix = schedule.get_loops(between.block)[:depth]
+    finish_tile(schedule, pair.first, between, plan, [*prefix, *outer], cut)
+
+
+def _first_window(schedule: s_tir.Schedule, pair: Pair, depth: int, device: Device) -> None:
+    first = stage(schedule, pair.first.block)
+    _, height, width, channel = schedule.get_loops(pair.between.block)[depth:]
+    window_tile(schedule, first, choose_window(first, device), (height, width, channel))
