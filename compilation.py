@@ -157,11 +157,13 @@ class _Work:
     def _compile(self, result: Result, folder: Path, plain: Collection[str]) -> Prepared:
         """The library, and what it needs besides."""
         from .lowering.c_project import write_c_project
-        from .lowering.kernels import prepare
+        from .lowering.kernels import intensive_kernels, prepare
         from .lowering.module import link
 
         graph, kernels = _kernels(result)
         weights = Weights(result.rewritten.model)
+        if self.options.intensive and result.partition is not None:
+            kernels = intensive_kernels(graph, kernels, weights, self.target)
         with tempfile.TemporaryDirectory(prefix="eqfuse-kernels-") as scratch:
             prepared = prepare(
                 graph, kernels, weights, self.target, Path(scratch), os.cpu_count() or 1,
@@ -275,7 +277,7 @@ def _external_files(path: Path) -> set[str]:
 def _kernels(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower and its kernels; each operator by itself where it was not cut.
 
-    A kernel has one anchor op: there is no schedule for several yet.
+    A kernel has one anchor op here; which are joined is decided by what has a schedule.
     """
     if result.partition is not None:
         partition, priced = result.partition.partition, result.partition.pricing

@@ -57,6 +57,7 @@ class Options:
     as_functions: bool = False
     certify: bool = False
     certificate: Path | None = None
+    intensive: bool = True
 
     @property
     def selection(self) -> RuleSelection:

@@ -37,6 +37,7 @@ def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
         atol=arguments.atol,
         rtol=arguments.rtol,
         seed=arguments.seed,
+        intensive=getattr(arguments, "intensive", True),
         **_partition(arguments),
     )
 

@@ -99,6 +99,9 @@ def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
         default="joint",
         help="cut the model into fused kernels; joint: choose graph and kernels together (default joint)",
     )
+    parser.add_argument(
+        "--no-intensive", dest="intensive", action="store_false", help="one convolution or product in a kernel at most"
+    )
     _optimization(parser, priced=False)
     parser.set_defaults(cost="roofline", device="host", as_functions=False, certify=False, certificate=None)
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare with the original")
@@ -121,8 +124,14 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument("--against", choices=("ort",), help="ort: take turns with ONNX Runtime on the original model")
     parser.add_argument("--model", type=Path, help="where the original is now (default: where it was compiled from)")
-    parser.add_argument("--repeat", type=positive(int), default=50, help="runs of each (default 50)")
+    parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50)")
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
+    parser.add_argument(
+        "--emulate", action="store_true", help="count what a bundle for Arm executes, on an emulated board"
+    )
+    parser.add_argument(
+        "--arm64-root", type=Path, metavar="FOLDER", help="ONNX Runtime for --emulate --against ort; see docs/arm.md"
+    )
 
 
 def _verify(commands: Commands) -> None:  # type: ignore[type-arg]

@@ -21,10 +21,11 @@ from .channels_last import channels_last, channels_last_values, last_shape
 from .compute import lowerable
 from .errors import LoweringError
 from .fallback import Fallback, fallback, is_constant, static_type
+from .intensive import joined
 from .kernel_function import KernelFunction, kernel_function
 from .kernel_messages import Answer, Request
 from .kernel_pool import compile_kernels
-from .schedules import constants
+from .schedules import constants, is_intensive
 from .steps import Kernel, Step, View, steps
 from .target import Target
 from .weights import Weights
@@ -116,6 +117,21 @@ def prepare(
     return made
 
 
+def intensive_kernels(
+    graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights, target: Target
+) -> tuple[tuple[int, ...], ...]:
+    """The kernels, those joined to one with several anchor ops that have a schedule as such and save time."""
+    graph = _with_constant_types(graph, weights)
+    apart = [tuple(kernel) for kernel in kernels]
+    table = _Kernels(graph, weights, channels_last_values(graph, tuple(steps(graph, apart))))
+
+    def fits(members: tuple[int, ...]) -> bool:
+        made = table.function(Kernel(members))
+        return not isinstance(made, str) and is_intensive(made.prim_func, target.device, target.threads)
+
+    return joined(graph, apart, target.device, fits)
+
+
 def _with_constant_types(graph: OperatorGraph, weights: Weights) -> OperatorGraph:
     """The graph with the types of constants that nodes compute, which are known once they are."""
 
@@ -142,12 +158,12 @@ class _Kernels:
         """How a step is to be run."""
         if isinstance(step, View):
             return step
-        made = _obstacle(self.graph, step) or self._function(step)
+        made = _obstacle(self.graph, step) or self.function(step)
         if isinstance(made, str):
             return fallback(self.graph, step.members, self.weights, made, self.last)
         return Call(self._distinct(made), step.members, made.inputs, made.outputs)
 
-    def _function(self, kernel: Kernel) -> KernelFunction | str:
+    def function(self, kernel: Kernel) -> KernelFunction | str:
         """Its PrimFunc, or what the lowering stumbled over."""
         try:
             made = kernel_function(self.graph, kernel.members, self._name(kernel), self._scalars(kernel))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
 from .channels import channels
 from .contraction import CONSTANTS, contraction
+from .convolution_pair import convolution_pair
 from .fallback import fallback
 from .packing import Repack, Scheduled
 from .pointwise import pointwise
@@ -17,15 +19,26 @@ from .window import window
 
 Rule = Callable[[tirx.PrimFunc, Device, int], Scheduled | None]
 """Schedules a function for a device and a number of threads, or None if it is not of the rule's kind."""
-RULES: tuple[Rule, ...] = (pointwise, contraction, channels, window, rows)
+INTENSIVE: tuple[Rule, ...] = (convolution_pair,)
+"""Those for functions with several anchor ops."""
+RULES: tuple[Rule, ...] = (pointwise, *INTENSIVE, contraction, channels, window, rows)
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
-__all__ = ["CONSTANTS", "RULES", "Repack", "Rule", "Scheduled", "constants", "schedule"]
+__all__ = ["CONSTANTS", "INTENSIVE", "RULES", "Repack", "Rule", "Scheduled", "constants", "is_intensive", "schedule"]
 
 
 def constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx.PrimFunc:
     """The function with those parameters marked as constants, which a schedule may want repacked."""
     return function.with_attr(CONSTANTS, list(parameters))
+
+
+def is_intensive(function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:
+    """Whether one of the rules for several anchor ops matches."""
+    for rule in INTENSIVE:
+        with suppress(s_tir.ScheduleError, RuntimeError):
+            if rule(function, device, threads) is not None:
+                return True
+    return False
 
 
 def schedule(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled:

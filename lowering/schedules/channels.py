@@ -112,15 +112,18 @@ def _schedule(
 ) -> None:
     *outer, height, width, channel = _loops(schedule, anchor, epilogue)
     tiles, channel = schedule.split(channel, [None, tile.columns])
-    slabs, height = schedule.split(height, [None, _slab(anchor, tile, device)])
+    slabs, height = schedule.split(height, [None, slab_rows(anchor, tile, device)])
     schedule.reorder(*outer, tiles, slabs, height, width, channel)
     slab = share(schedule, [*outer, tiles, slabs], threads)[-1]
     window_tile(schedule, anchor, tile, (height, width, channel))
     compute_before(schedule, slab, device)
 
 
-def window_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile, plane: tuple[Any, Any, Any]) -> None:
-    """Register tiles in the innermost loops of the epilogue: over rows, columns, and a number of channels."""
+def window_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile, plane: tuple[Any, Any, Any]) -> Any:
+    """Register tiles in the innermost loops of the epilogue: over rows, columns, and a number of channels.
+
+    The result is the loop over tiles of channels, now outside of those over the plane.
+    """
     height, width, channel = plane
     blocks, vectors, lanes = schedule.split(channel, [None, tile.vectors, tile.lanes])
     columns, row = schedule.split(width, [None, tile.rows])
@@ -131,6 +134,7 @@ def window_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile, plane: tupl
     schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
     schedule.set_scope(anchor.block, 0, "local")
     _register_tile(schedule, anchor, tile)
+    return blocks
 
 
 def _loops(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> list[Any]:
@@ -142,7 +146,7 @@ def _loops(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> list[Any
     return loops
 
 
-def _slab(anchor: Stage, tile: Tile, device: Device) -> int:
+def slab_rows(anchor: Stage, tile: Tile, device: Device) -> int:
     """Rows of the output at a time, so that what they read of the tile's channels fits half of the first cache."""
     if len(anchor.spatial) < 3:
         return 1

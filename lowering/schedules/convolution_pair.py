@@ -22,11 +22,13 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
+from .apart import APART, split_off
 from .channels import (
     choose_window,
     compute_before,
     matches,
     pack_channels,
+    slab_rows,
     vectorise_last,
     window_cycles,
     window_tile,
@@ -142,7 +144,8 @@ def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads
         vectorise_last(schedule, border, device)
     _first_product(schedule, pair, plan, depth, device)
     schedule_before(schedule, pair.epilogue, device, threads)
-    return Scheduled(overlap_tails(schedule), repacked, "convolution_pair")
+    schedule.annotate(schedule.get_loops(pair.between.block)[depth], APART, 1)
+    return Scheduled(split_off(overlap_tails(schedule)), repacked, "convolution_pair")
 
 
 def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
@@ -169,7 +172,7 @@ def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: 
     if flat is None:
         return None
     second, epilogue = flat
-    slab = pair.between.extents[2] * _slab_rows(pair, device)
+    slab = pair.between.extents[2] * _slab_rows(schedule, pair, device)
     plan, first = _plan_of_pixels(schedule, second, epilogue, slab, device), _first_plan(schedule, pair, device)
     if plan is None or (first is None and not matches(schedule.mod[FUNCTION], pair.first, pair.between)):
         return None
@@ -187,9 +190,9 @@ def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: 
         _first_product(schedule, pair, first, depth, device)
         schedule_before(schedule, epilogue, device, threads)
     else:
-        _first_window(schedule, pair, depth, device)
-        compute_before(schedule, loop, device)
-    return Scheduled(overlap_tails(schedule), repacked, "convolution_pair")
+        compute_before(schedule, _first_window(schedule, pair, depth, device), device)
+    schedule.annotate(schedule.get_loops(pair.between.block)[depth], APART, 1)
+    return Scheduled(split_off(overlap_tails(schedule)), repacked, "convolution_pair")
 
 
 def _plan_of_pixels(schedule: s_tir.Schedule, second: Stage, epilogue: Stage, slab: int, device: Device) -> Plan | None:
@@ -199,10 +202,16 @@ def _plan_of_pixels(schedule: s_tir.Schedule, second: Stage, epilogue: Stage, sl
     return min(whole, key=lambda p: p.cycles, default=None)
 
 
-def _slab_rows(pair: Pair, device: Device) -> int:
-    """Rows of the plane at a time: what is kept of them fits a quarter of the second cache."""
+def _slab_rows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int:
+    """Rows of the plane at a time: what is kept of them fits a quarter of the second cache.
+
+    Of a window, what it reads for a tile of channels also fits half of the first.
+    """
     _, height, width, count = pair.between.extents
-    return largest_divisor(height, max(1, _second_cache(device) // 4 // (FLOAT_BYTES * width * count)))
+    rows = min(height, max(1, _second_cache(device) // 4 // (FLOAT_BYTES * width * count)))
+    if matches(schedule.mod[FUNCTION], pair.first, pair.between):
+        rows = min(rows, slab_rows(pair.first, choose_window(pair.first, device), device))
+    return largest_divisor(height, rows)
 
 
 def _first_plan(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
@@ -224,7 +233,7 @@ def _first_product(schedule: s_tir.Schedule, pair: Pair, plan: Plan, depth: int,
     finish_tile(schedule, pair.first, between, plan, [*prefix, *outer], cut)
 
 
-def _first_window(schedule: s_tir.Schedule, pair: Pair, depth: int, device: Device) -> None:
+def _first_window(schedule: s_tir.Schedule, pair: Pair, depth: int, device: Device) -> Any:
     first = stage(schedule, pair.first.block)
     _, height, width, channel = schedule.get_loops(pair.between.block)[depth:]
-    window_tile(schedule, first, choose_window(first, device), (height, width, channel))
+    return window_tile(schedule, first, choose_window(first, device), (height, width, channel))

@@ -19,6 +19,8 @@ def multiply_adds(scheduled: Scheduled) -> int:
 def _count(node: Any, times: int) -> int:
     if isinstance(node, tirx.For):
         return _count(node.body, times * int(node.extent))
+    if isinstance(node, tirx.AttrStmt):
+        return _count(node.body, times)
     if isinstance(node, tirx.SeqStmt):
         return sum(_count(part, times) for part in node.seq)
     if isinstance(node, s_stmt.SBlockRealize):

@@ -1,4 +1,4 @@
-"""Two convolutions as one kernel: the same numbers, nothing computed twice, and no whole plane of all channels between."""
+"""Two convolutions as one kernel: the same numbers, nothing computed twice, no plane of all channels between them."""
 
 from __future__ import annotations
 
@@ -115,4 +115,5 @@ def test_a_map_that_others_read_too_is_no_pair() -> None:
 def test_one_convolution_is_no_pair() -> None:
     x = te.placeholder((1, 16, 8, 8), name="x")
     y, weights, _ = Layer(32, 3).build(x, "1")
-    assert convolution_pair(channels_last(constants(te.create_prim_func([x, *weights, y]), (1, 2)), {0, 3}), HOST) is None
+    function = constants(te.create_prim_func([x, *weights, y]), (1, 2))
+    assert convolution_pair(channels_last(function, {0, 3}), HOST) is None
