@@ -17,6 +17,7 @@ from tvm import s_tir
 from ...costmodels.device import Device
 from .contraction import FLOAT_BYTES, is_constant
 from .packing import Repack, Scheduled
+from .pointwise import vectorise_last
 from .preparation import anchor_and_epilogue
 from .register_tile import share
 from .stages import FUNCTION, Stage, is_unit_stride, parameter_index, stages
@@ -185,11 +186,3 @@ def compute_before(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:
         if len(loops) == len(current.extents) and current.is_pointwise():
             schedule.compute_at(current.block, slab, preserve_unit_loops=True)
             vectorise_last(schedule, current.block, device)
-
-
-def vectorise_last(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
-    """Vectors along the last axis of a block, as wide as divides it."""
-    last = schedule.get_loops(block)[-1]
-    lanes = largest_divisor(int(schedule.get(last).extent), device.lanes)
-    *_, vector = schedule.split(last, [None, lanes])
-    schedule.vectorize(vector)

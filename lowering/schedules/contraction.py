@@ -22,10 +22,10 @@ from tvm import s_tir, tirx
 from ...costmodels.device import Device
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
-from .pointwise import schedule_before
+from .pointwise import is_selective, schedule_before, vectorise_last
 from .preparation import prepare
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
-from .stages import FUNCTION, Access, Stage, is_unit_stride, parameter_index
+from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages
 from .tails import PACKED, overlap_tails
 from .tiles import register_tiles, tile_cycles
 
@@ -138,15 +138,36 @@ def _rank(access: Access, axis: int) -> tuple[int, int]:
 def _apply(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, plan: Plan, device: Device, threads: int) -> None:
     found = schedule.get_loops(epilogue.block)
     loops = {i: found[counterpart(anchor, epilogue, i)] for i in anchor.spatial}
-    outer, cut = cut_tile(schedule, plan, loops, tile_order(anchor, plan, device))
-    finish_tile(schedule, anchor, epilogue, plan, share(schedule, outer, threads), cut)
+    computed = _computed(schedule, anchor, plan)
+    order = tile_order(anchor, plan, device, rows_first=computed is not None)
+    outer, cut = cut_tile(schedule, plan, loops, order)
+    outer = share(schedule, outer, threads)
+    finish_tile(schedule, anchor, epilogue, plan, outer, cut)
+    if computed is not None:
+        inside = len(order) - order.index(plan.row)
+        schedule.compute_at(computed.block, outer[max(0, len(outer) - inside)], preserve_unit_loops=True)
+        vectorise_last(schedule, computed.block, device)
 
 
-def tile_order(anchor: Stage, plan: Plan, device: Device) -> list[int]:
+def _computed(schedule: s_tir.Schedule, anchor: Stage, plan: Plan) -> Stage | None:
+    """The block that computes the rows of the product, not only pads them, for nobody else.
+
+    It is computed for a tile of rows at a time, which all columns then read.
+    """
+    (rows,) = operands(anchor, plan.row)
+    for current in stages(schedule):
+        if current.write.name == rows.name and not is_parameter(schedule.mod[FUNCTION], current.write.buffer):
+            alone = len(consumers(stages(schedule), current)) == 1
+            return current if alone and current.is_pointwise() and not is_selective(current) else None
+    return None
+
+
+def tile_order(anchor: Stage, plan: Plan, device: Device, *, rows_first: bool = False) -> list[int]:
     """The output's axes from the outermost to the innermost loop over tiles.
 
     Those that both operands share come first. Then either the columns' operand stays in the caches and the rows' is
-    streamed once per column tile, or the other way round: what moves fewer bytes, each at the rate of where it fits.
+    streamed once per column tile, or the other way round (always if `rows_first`): what moves fewer bytes, each at the
+    rate of where it fits.
     """
     streamed = operands(anchor, plan.row)[0]
     kept = next(r for r in anchor.reads if r is not streamed)
@@ -156,9 +177,9 @@ def tile_order(anchor: Stage, plan: Plan, device: Device) -> list[int]:
     row_tiles = prod(anchor.extents[i] for i in rows[:-1]) * -(-anchor.extents[plan.row] // plan.tile.rows)
     column_tiles = prod(anchor.extents[i] for i in columns[:-1]) * -(-anchor.extents[plan.column] // plan.tile.columns)
     batch = prod(anchor.extents[i] for i in shared)
-    columns_first = column_tiles * _seconds(streamed, batch, device) + _seconds(kept, batch, device)
-    rows_first = row_tiles * _seconds(kept, batch, device) + _seconds(streamed, batch, device)
-    return [*shared, *columns, *rows] if columns_first <= rows_first else [*shared, *rows, *columns]
+    by_columns = column_tiles * _seconds(streamed, batch, device) + _seconds(kept, batch, device)
+    by_rows = row_tiles * _seconds(kept, batch, device) + _seconds(streamed, batch, device)
+    return [*shared, *rows, *columns] if rows_first or by_rows < by_columns else [*shared, *columns, *rows]
 
 
 def _seconds(access: Access, batch: int, device: Device) -> float:

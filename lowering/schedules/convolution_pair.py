@@ -29,7 +29,6 @@ from .channels import (
     matches,
     pack_channels,
     slab_rows,
-    vectorise_last,
     window_cycles,
     window_tile,
     window_tiles,
@@ -37,7 +36,7 @@ from .channels import (
 from .contraction import FLOAT_BYTES, pack, plans, tile_order
 from .packing import Scheduled
 from .pixels import flatten_pixels
-from .pointwise import schedule_before
+from .pointwise import schedule_before, vectorise_last
 from .preparation import can_decompose, is_cheap
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages
@@ -168,7 +167,9 @@ def _second_cache(device: Device) -> int:
 
 
 def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
-    flat = flatten_pixels(schedule, pair.second, pair.epilogue) if len(pair.second.spatial) == 4 else None
+    flat = (
+        flatten_pixels(schedule, pair.second, pair.epilogue, operand=False) if len(pair.second.spatial) == 4 else None
+    )
     if flat is None:
         return None
     second, epilogue = flat

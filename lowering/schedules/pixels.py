@@ -11,11 +11,16 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from .stages import Access, Stage, stage
+from .stages import FUNCTION, Access, Stage, consumers, is_parameter, stage, stages
 
 
-def flatten_pixels(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> tuple[Stage, Stage] | None:
-    """Fuses both axes of the plane in the sum and in the block after it; None where pixels are not read one by one."""
+def flatten_pixels(
+    schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, *, operand: bool = True
+) -> tuple[Stage, Stage] | None:
+    """Fuses both axes of the plane in the sum and in the block after it; None where pixels are not read one by one.
+
+    With `operand` also in the block before it, where one computes what has the pixels.
+    """
     if len(epilogue.extents) != len(anchor.spatial):
         return None
     height = _height(anchor)
@@ -27,7 +32,32 @@ def flatten_pixels(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> 
     schedule.transform_block_layout(anchor.block, _index_map(_fused(kept, height, size), len(anchor.extents)))
     schedule.transform_layout(anchor.block, ("write", 0), _flat(height, size))
     schedule.transform_block_layout(epilogue.block, _index_map(_flat(height, size), len(epilogue.extents)))
+    if operand:
+        _flatten_operand(schedule, stage(schedule, anchor.block), size)
     return stage(schedule, anchor.block), stage(schedule, epilogue.block)
+
+
+def _flatten_operand(schedule: s_tir.Schedule, anchor: Stage, width: int) -> None:
+    """The operand with pixels as well, where a block computes it for the sum alone."""
+    for number, read in enumerate(anchor.reads):
+        writer = next((s for s in stages(schedule) if s.write.name == read.name), None)
+        place = next((d for d, index in enumerate(read.indices) if isinstance(index, tirx.FloorDiv)), None)
+        if writer is None or place is None or writer.reduced or not _is_plain_write(writer):
+            continue
+        if len(consumers(stages(schedule), writer)) == 1 and _is_internal(schedule, writer):
+            schedule.transform_layout(anchor.block, ("read", number), _flat(place, width))
+            schedule.transform_block_layout(writer.block, _index_map(_flat(place, width), len(writer.extents)))
+
+
+def _is_plain_write(writer: Stage) -> bool:
+    """Whether its iterators are the indices of what it writes, in order, and none of its reads combines them."""
+    order = [next(iter(used), None) for used in writer.write.iterators]
+    return order == list(range(len(writer.extents))) and all(map(_is_plain, writer.reads))
+
+
+def _is_internal(schedule: s_tir.Schedule, writer: Stage) -> bool:
+    """Whether what it writes is no parameter."""
+    return not is_parameter(schedule.mod[FUNCTION], writer.write.buffer)
 
 
 def _index_map(function: Callable[..., list[Any]], count: int) -> Any:

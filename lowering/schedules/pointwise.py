@@ -18,6 +18,7 @@ from .packing import Scheduled
 from .preparation import can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
 from .tails import overlap_tails
+from .tiles import largest_divisor
 
 PARALLEL_ELEMENTS = 1 << 15
 """Fewer output elements than this are done by one thread: waking the others takes as long."""
@@ -46,7 +47,7 @@ def schedule_pointwise(
 ) -> None:
     """Schedules the block's own `loops` (one for each iterator; further out nothing is touched)."""
     fused = contiguous_axes(current, device.lanes)
-    selective = any(isinstance(p, ir.Call) and "if_then_else" in str(p.op) for p in walk(current.value))
+    selective = is_selective(current)
     outer, inner = loops[: len(loops) - fused], loops[len(loops) - fused :]
     if not inner or selective or current.has_booleans():
         outer, inner = loops[:-1], []
@@ -124,3 +125,16 @@ def _runs_along(access: Access, suffix: range, current: Stage) -> bool:
     first = suffix[0]
     full = all(access.shape[n - len(suffix)] == current.extents[i] for n, i in enumerate(suffix) if i != first)
     return plain and full and all(used == {i} for used, i in zip(tail, suffix, strict=True))
+
+
+def vectorise_last(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
+    """Vectors along the last axis of a block, as wide as divides it."""
+    last = schedule.get_loops(block)[-1]
+    lanes = largest_divisor(int(schedule.get(last).extent), device.lanes)
+    *_, vector = schedule.split(last, [None, lanes])
+    schedule.vectorize(vector)
+
+
+def is_selective(current: Stage) -> bool:
+    """Whether it computes some elements from others than the rest: padding, for one."""
+    return any(isinstance(p, ir.Call) and "if_then_else" in str(p.op) for p in walk(current.value))
