@@ -113,9 +113,10 @@ def _schedule(
 ) -> None:
     *outer, height, width, channel = _loops(schedule, anchor, epilogue)
     tiles, channel = schedule.split(channel, [None, tile.columns])
+    planes = prod(anchor.extents[i] for i in axes(anchor)[:-2])
     slabs, height = schedule.split(height, [None, slab_rows(anchor, tile, device)])
     schedule.reorder(*outer, tiles, slabs, height, width, channel)
-    slab = share(schedule, [*outer, tiles, slabs], threads)[-1]
+    slab = share(schedule, [*outer, tiles, slabs], threads, planes * window_cycles(anchor, tile, device))[-1]
     window_tile(schedule, anchor, tile, (height, width, channel))
     compute_before(schedule, slab, device)
 

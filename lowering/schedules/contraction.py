@@ -141,7 +141,7 @@ def _apply(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, plan: Plan,
     computed = _computed(schedule, anchor, plan)
     order = tile_order(anchor, plan, device, rows_first=computed is not None)
     outer, cut = cut_tile(schedule, plan, loops, order)
-    outer = share(schedule, outer, threads)
+    outer = share(schedule, outer, threads, plan.cycles)
     finish_tile(schedule, anchor, epilogue, plan, outer, cut)
     if computed is not None:
         inside = len(order) - order.index(plan.row)
@@ -186,5 +186,3 @@ def _seconds(access: Access, batch: int, device: Device) -> float:
     """To read the operand once; nothing from the first cache, whose loads the cycles of a tile have."""
     size = FLOAT_BYTES * prod(access.shape) // batch
     return size / device.bandwidth(size) if size > device.caches[0].size else 0.0
-
-

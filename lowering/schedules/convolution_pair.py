@@ -132,7 +132,7 @@ def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads
     *outer, height, width, channel = schedule.get_loops(pair.epilogue.block)
     tiles, channel = schedule.split(channel, [None, plan.tile.columns])
     schedule.reorder(*outer, tiles, height, width, channel)
-    loop = share(schedule, [*outer, tiles], threads)[-1]
+    loop = share(schedule, [*outer, tiles], threads, plan.cycles)[-1]
     depth = len(schedule.get_loops(pair.epilogue.block)) - 3
     narrow = [t for t in window_tiles(second, device) if plan.tile.columns % t.columns == 0]
     tile = min(narrow, key=lambda t: window_cycles(second, t, device))
@@ -181,7 +181,7 @@ def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: 
     repacked += pack(schedule, pair.first, first) if first is not None else pack_channels(schedule, pair.first)
     batch, pixels, column = schedule.get_loops(epilogue.block)
     slabs, pixels = schedule.split(pixels, [None, slab])
-    loop = share(schedule, [batch, slabs], threads)[-1]
+    loop = share(schedule, [batch, slabs], threads, plan.cycles)[-1]
     depth = len(schedule.get_loops(epilogue.block)) - 2
     order = [i for i in tile_order(second, plan, device) if i in (plan.row, plan.column)]
     outer, cut = cut_tile(schedule, plan, {plan.row: pixels, plan.column: column}, order)

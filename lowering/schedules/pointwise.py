@@ -15,13 +15,10 @@ from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
 from .packing import Scheduled
-from .preparation import can_decompose, pad_in_place
+from .preparation import PARALLEL_ELEMENTS, can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
 from .tails import overlap_tails
 from .tiles import largest_divisor
-
-PARALLEL_ELEMENTS = 1 << 15
-"""Fewer output elements than this are done by one thread: waking the others takes as long."""
 
 
 def pointwise(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tvm import ir, s_tir
 
 from .stages import FUNCTION, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages, walk
+
+PARALLEL_ELEMENTS = 1 << 15
+"""Fewer output elements than this are done by one thread: waking the others takes as long."""
 
 
 def prepare(schedule: s_tir.Schedule) -> tuple[Stage, Stage] | None:
@@ -88,7 +92,7 @@ def _is_direct(after: Stage, anchor: Stage) -> bool:
 def pad_in_place(schedule: s_tir.Schedule, current: Stage, loops: list[Any], threads: int) -> None:
     """Fills and copies plane by plane; blocks of another form than padding stay one loop nest."""
     keep = loops[max(0, len(loops) - 2) :]
-    if threads > 1 and len(loops) > 2:
+    if threads > 1 and len(loops) > 2 and prod(current.extents) >= PARALLEL_ELEMENTS:
         schedule.parallel(schedule.fuse(*loops[:-2]))
     if can_decompose(schedule, current, keep[0]):
         schedule.decompose_padding(current.block, keep[0])

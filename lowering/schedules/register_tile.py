@@ -13,6 +13,8 @@ from .tiles import Tile, largest_divisor
 
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
+PARALLEL_CYCLES = 12_000
+"""About four times what TVM's threads take to start and to meet again, 1.1 us on the device `host`."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,12 @@ def counterpart(anchor: Stage, epilogue: Stage, iterator: int) -> int:
     return next(iter(read.iterators[dimension]), -1)
 
 
-def share(schedule: s_tir.Schedule, loops: list[Any], threads: int) -> list[Any]:
-    """Gives the outermost loops to the threads, fused until there are enough iterations for an even share."""
-    if threads <= 1:
+def share(schedule: s_tir.Schedule, loops: list[Any], threads: int, cycles: float) -> list[Any]:
+    """Gives the outermost loops to the threads, fused until there are enough iterations for an even share.
+
+    Nothing of a function that one thread does in so few `cycles` that waking the others takes as long.
+    """
+    if threads <= 1 or cycles < PARALLEL_CYCLES:
         return loops
     first, *rest = loops
     while rest and not _is_even(int(schedule.get(first).extent), threads):

@@ -8,6 +8,7 @@ All stages of a row run while it is in the first cache; a reduction keeps vector
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -24,6 +25,8 @@ from .tiles import largest_divisor
 PARTIAL_VECTORS = 4
 """Independent partial results of a reduction: the latency of an addition over its throughput, halved."""
 
+PARALLEL_ELEMENTS = 1 << 13
+"""Fewer steps than this, of all stages, are done by one thread: waking the others takes as long."""
 LEAST_STEPS = 4
 """Steps of a reduction by vectors that are worth the reduction of the vector."""
 
@@ -75,7 +78,7 @@ def _schedule(schedule: s_tir.Schedule, found: list[Stage], shared: int, device:
     last = found[-1]
     loops = schedule.get_loops(last.block)
     row = schedule.fuse(*loops[:shared]) if shared > 1 else loops[0]
-    if threads > 1:
+    if threads > 1 and sum(prod(s.extents) for s in found) >= PARALLEL_ELEMENTS:
         schedule.parallel(row)
     for current in reversed(stages(schedule)):
         if schedule.get(current.block).name_hint != schedule.get(last.block).name_hint:

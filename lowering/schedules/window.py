@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -39,7 +40,8 @@ def window(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Schedul
     phases = split_phases(schedule, anchor)
     anchor = stage(schedule, anchor.block)
     tile = choose(anchor, device)
-    _schedule(schedule, anchor, epilogue, tile, threads, phases)
+    cycles = prod(anchor.extents[i] for i in anchor.spatial[:-2]) * _cycles(anchor, tile, *sizes(anchor), device)
+    _schedule(schedule, anchor, epilogue, tile, threads, phases, cycles)
     return Scheduled(overlap_tails(schedule), (), "window")
 
 
@@ -59,13 +61,19 @@ def _is_window(anchor: Stage) -> bool:
 
 def choose(anchor: Stage, device: Device) -> Tile:
     """The tile of the fewest cycles: products, loads (rows share theirs) and latency, times the tiles."""
-    *_, row, column = anchor.spatial
-    height, width = anchor.extents[row], anchor.extents[column]
+    height, width = sizes(anchor)
+    column = anchor.spatial[-1]
     contiguous = all(is_unit_stride(r, column) for r in anchor.reads if column in r.used())
     tiles = [t for t in register_tiles(height, width, device, window=True) if t.rows <= 6]
     if not contiguous:
         tiles = [t for t in tiles if t.vectors == 1]
     return min(tiles, key=lambda tile: _cycles(anchor, tile, height, width, device))
+
+
+def sizes(anchor: Stage) -> tuple[int, int]:
+    """Height and width of the output."""
+    *_, row, column = anchor.spatial
+    return anchor.extents[row], anchor.extents[column]
 
 
 def _cycles(anchor: Stage, tile: Tile, height: int, width: int, device: Device) -> float:
@@ -79,13 +87,20 @@ def _cycles(anchor: Stage, tile: Tile, height: int, width: int, device: Device) 
 
 
 def _schedule(
-    schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, tile: Tile, threads: int, phases: list[PhaseCopy]
+    schedule: s_tir.Schedule,
+    anchor: Stage,
+    epilogue: Stage,
+    tile: Tile,
+    threads: int,
+    phases: list[PhaseCopy],
+    cycles: float,
 ) -> None:
     *planes, height, width = schedule.get_loops(epilogue.block)
     rows, row = schedule.split(height, [None, tile.rows])
     columns, vectors, lanes = schedule.split(width, [None, tile.vectors, tile.lanes])
     schedule.reorder(*planes, rows, columns, row, vectors, lanes)
-    plane = share(schedule, [schedule.fuse(*planes) if len(planes) > 1 else planes[0]], threads)[-1]
+    fused = schedule.fuse(*planes) if len(planes) > 1 else planes[0]
+    plane = share(schedule, [fused], threads, cycles)[-1]
     schedule.vectorize(lanes)
     for loop in (row, vectors):
         schedule.unroll(loop)

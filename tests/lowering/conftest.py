@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import onnx
@@ -35,3 +36,12 @@ def mixed_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _compiled(folder: Path, proto: onnx.ModelProto) -> Path:
     eqfuse.compile(saved(proto, folder / "model.onnx"), folder / "bundle", threads=1)
     return folder / "bundle"
+
+
+@pytest.fixture
+def shared_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little there is to do, as many threads as there are share it."""
+    schedules = "eqfuse.lowering.schedules"
+    monkeypatch.setattr(import_module(f"{schedules}.register_tile"), "PARALLEL_CYCLES", 0)
+    for module in ("rows", "pointwise", "preparation"):
+        monkeypatch.setattr(import_module(f"{schedules}.{module}"), "PARALLEL_ELEMENTS", 0)

@@ -23,6 +23,8 @@ from eqfuse.lowering.steps import Kernel, View, steps
 from .schedules.functions import HOST, TARGET, convolution, pool
 from .small_models import model, weights
 
+pytestmark = pytest.mark.usefixtures("shared_by_threads")
+
 Array = np.ndarray[Any, Any]
 
 

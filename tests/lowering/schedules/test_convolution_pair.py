@@ -17,6 +17,8 @@ from eqfuse.lowering.schedules.convolution_pair import convolution_pair
 from .functions import ARM, HOST, TARGET
 from .multiply_adds import multiply_adds
 
+pytestmark = pytest.mark.usefixtures("shared_by_threads")
+
 
 @dataclass(frozen=True)
 class Layer:

@@ -10,6 +10,8 @@ from eqfuse.lowering.schedules import Repack
 
 from .functions import ARM, HOST, Shape, check, convolution, layer_norm, matmul, of_one, pool
 
+pytestmark = pytest.mark.usefixtures("shared_by_threads")
+
 
 @pytest.mark.parametrize("shape", [(64, 32), (3, 5, 7), (1,), (2, 3, 4, 33), (17,), (1, 2, 28, 28)])
 def test_pointwise_chain(shape: Shape) -> None:
