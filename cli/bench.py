@@ -1,4 +1,4 @@
-"""``eqfuse bench``: how long a compiled model takes, by itself or in turns with ONNX Runtime."""
+"""``eqfuse bench``: how long a compiled model takes, by itself or in turns with ONNX Runtime; see bench_emulate too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from . import render
 from .run import random_inputs
 
 if TYPE_CHECKING:
-    from ..lowering.runner import CompiledModel
+    from ..lowering.manifest import Manifest
 
-_WARM_UP = 3
+_WARM_UP, _REPEAT = 3, 50
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,29 @@ class Middle:
 
 def bench(arguments: argparse.Namespace) -> int:
     """Measure, print, and compare where that is asked for."""
+    if arguments.emulate:
+        from .bench_emulate import bench_emulated
+
+        return bench_emulated(arguments)
+    if arguments.arm64_root is not None:
+        raise UsageError("--arm64-root: is for --emulate --against ort")
+    return _bench_here(arguments, arguments.repeat or _REPEAT)
+
+
+def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
     from ..lowering.runner import load
 
     model = load(arguments.bundle, arguments.threads)
     inputs = random_inputs(model.inputs, 0)
     contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
     if arguments.against is not None:
-        contestants["ONNX Runtime"] = _onnx_runtime(_original(arguments, model), model.threads, inputs)
-    runs = interleaved(contestants, arguments.repeat)
+        contestants["ONNX Runtime"] = _onnx_runtime(original(arguments, model.manifest), model.threads, inputs)
+    runs = interleaved(contestants, repeat)
     figures = _figures(runs)
     if arguments.json:
-        render.print_json({"threads": model.threads, "repeat": arguments.repeat, **_as_dict(figures)})
+        render.print_json({"threads": model.threads, "repeat": repeat, **_as_dict(figures)})
     elif not arguments.quiet:
-        _print(arguments, model, figures)
+        _print(f"{arguments.bundle}: {repeat} runs, {model.threads} thread(s)", figures)
     return 0
 
 
@@ -97,9 +107,8 @@ def _as_dict(figures: Mapping[str, tuple[Middle, Middle]]) -> dict[str, Any]:
     return {name: {"wall": wall.as_dict(), "cpu": cpu.as_dict()} for name, (wall, cpu) in figures.items()}
 
 
-def _print(arguments: argparse.Namespace, model: CompiledModel, figures: Mapping[str, tuple[Middle, Middle]]) -> None:
+def _print(title: str, figures: Mapping[str, tuple[Middle, Middle]]) -> None:
     rows = [(name, *map(_text(name), middles)) for name, middles in figures.items()]
-    title = f"{arguments.bundle}: {arguments.repeat} runs, {model.threads} thread(s)"
     render.table(title, ("", "wall: median (middle half)", "CPU: median (middle half)"), rows, left=1)
 
 
@@ -112,15 +121,15 @@ def _text(name: str) -> Callable[[Middle], str]:
     return show
 
 
-def _original(arguments: argparse.Namespace, model: CompiledModel) -> Path:
+def original(arguments: argparse.Namespace, manifest: Manifest) -> Path:
     """The model that the bundle was compiled from. Raises UsageError where it is gone or another one."""
     from ..compilation import fingerprint
     from ..engine.model import read
 
-    path = arguments.model or Path(model.manifest.provenance.model)
+    path = arguments.model or Path(manifest.provenance.model)
     if not path.is_file():
         raise UsageError(f"{path}: the original model is not there; say where it is by --model FILE")
-    if fingerprint(read(path)) != model.manifest.provenance.sha256:
+    if fingerprint(read(path)) != manifest.provenance.sha256:
         raise UsageError(f"{path}: is not the model that {arguments.bundle} was compiled from, or was changed since")
     return Path(path)
 

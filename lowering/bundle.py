@@ -102,10 +102,16 @@ def read_manifest(folder: Path) -> Manifest:
     return parse(text, str(path))
 
 
-def checked(folder: Path) -> Manifest:
-    """The manifest of a bundle that is whole and can run here. Raises BundleError, which names what is wrong."""
+def whole(folder: Path) -> Manifest:
+    """The manifest of a bundle for any machine, none of whose files is missing or changed. Raises BundleError."""
     manifest = read_manifest(folder)
     _check_files(folder, manifest.files)
+    return manifest
+
+
+def checked(folder: Path) -> Manifest:
+    """The manifest of a bundle that is whole and can run here. Raises BundleError, which names what is wrong."""
+    manifest = whole(folder)
     _check_machine(folder, manifest)
     _check_versions(folder, manifest.versions)
     return manifest
@@ -121,10 +127,13 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def _check_machine(folder: Path, manifest: Manifest) -> None:
     needed, here = manifest.platform.architecture, platform.machine()
+    if manifest.library == PLAN:
+        raise BundleError(
+            f"{folder}: is a C project for {manifest.platform.name}; build it with CMake and run its eqfuse_example, "
+            "or count what it executes with `eqfuse bench --emulate`"
+        )
     if needed != here:
         raise BundleError(f"{folder}: was compiled for {needed} ({manifest.platform.name}), and this machine is {here}")
-    if manifest.library == PLAN:
-        raise BundleError(f"{folder}: is a C project; build it with CMake and run its eqfuse_example")
     missing = sorted(set(manifest.platform.features) - set(host_features()))
     if missing:
         raise BundleError(

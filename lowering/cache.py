@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .bundle import MANIFEST, checked, copy
+from .bundle import MANIFEST, copy, whole
 from .errors import BundleError
 
 KEPT = 16
@@ -53,7 +53,7 @@ def fetch(key: str, folder: Path) -> bool:
     if not kept.is_dir():
         return False
     try:
-        checked(kept)
+        whole(kept)
         copy(kept, folder)
     except (BundleError, OSError):
         shutil.rmtree(kept, ignore_errors=True)

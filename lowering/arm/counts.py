@@ -60,6 +60,22 @@ class ModelCounts:
         """The kernels together, without `outside`."""
         return total(call.counts for call in self.calls)
 
+    @property
+    def inference(self) -> Counts:
+        """All that one inference executes."""
+        return self.model + self.outside
+
+
+@dataclass(frozen=True)
+class KernelCounts:
+    """All calls of one kernel in an inference: the operators that it computes, its counts, its estimated cycles."""
+
+    kernel: str
+    operators: tuple[str, ...]
+    calls: int
+    counts: Counts
+    cycles: float
+
 
 @dataclass(frozen=True)
 class CycleEstimate:
@@ -120,3 +136,16 @@ def estimate_cycles(counts: Counts, device: Device) -> CycleEstimate:
 def estimate_model(counts: ModelCounts, device: Device) -> float:
     """The estimated cycles of all calls, one after the other."""
     return sum(estimate_cycles(call.counts, device).cycles for call in counts.calls)
+
+
+def by_kernel(counts: ModelCounts, plan: Plan, device: Device) -> tuple[KernelCounts, ...]:
+    """The calls of each distinct kernel together, the kernel that executes most instructions first."""
+    operators = {call.kernel: call.operators for call in reversed(plan.calls)}
+    found = (_kernel(name, operators[name], counts, device) for name in plan.kernels)
+    return tuple(sorted(found, key=lambda kernel: -kernel.counts.instructions))
+
+
+def _kernel(name: str, operators: tuple[str, ...], counts: ModelCounts, device: Device) -> KernelCounts:
+    calls = [call.counts for call in counts.calls if call.kernel == name]
+    cycles = sum(estimate_cycles(call, device).cycles for call in calls)
+    return KernelCounts(name, operators, len(calls), total(calls), cycles)

@@ -42,7 +42,7 @@ def run_example(
         folder = Path(scratch)
         emulator = find(Tool.EMULATOR)
         command = _prepare(folder, executable, plan, inputs, 1)
-        run([emulator, "-cpu", _processor(emulator, device), *command], folder)
+        run([emulator, "-cpu", processor_of(emulator, device), *command], folder)
         return [np.load(folder / name) for name in _outputs(plan)]
 
 
@@ -58,22 +58,29 @@ def count_example(
     with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
         folder = Path(scratch)
         arguments = _prepare(folder, executable, plan, inputs, 2 if warm else 1)
-        processor = _processor(find_counting_emulator(), device)
+        processor = processor_of(find_counting_emulator(), device)
         return by_call(count_regions(arguments, folder, device.caches, processor), plan)
 
 
 def count_regions(
-    command: Sequence[str], folder: Path, caches: Sequence[Cache], processor: str = NEWEST_PROCESSOR
+    command: Sequence[str],
+    folder: Path,
+    caches: Sequence[Cache],
+    processor: str = NEWEST_PROCESSOR,
+    libraries: Path = LIBRARIES,
+    variables: Sequence[str] = (),
 ) -> dict[int, Counts]:
     """Run a program for 64-bit Arm, with its arguments, in `folder`; the counts of the regions it marks, and 0.
 
     `command` should be of paths relative to `folder`: it lies on the stack, above everything else there.
-    `processor` is QEMU's name for it. Raises ToolError where a tool is missing, too new, or the program fails.
+    `processor` is QEMU's name for it; `libraries` is where the program finds its files before it looks at this
+    machine's; `variables` are NAME=VALUE. Raises ToolError where a tool is missing, too new, or the program fails.
     """
     emulator, plugin = find_counting_emulator(), build_plugin()
     shutil.copyfile(plugin, folder / "counts.so")
     options = "".join(f",cache={cache.size}:{cache.ways}:{cache.line}" for cache in caches)
-    machine = ["-cpu", processor, "-seed", "1", "-L", str(LIBRARIES), "-E", WITHOUT_DC_ZVA]
+    environment = [word for variable in (WITHOUT_DC_ZVA, *variables) for word in ("-E", variable)]
+    machine = ["-cpu", processor, "-seed", "1", "-L", str(libraries), *environment]
     run([emulator, *machine, "-plugin", f"./counts.so,out=report{options}", *command], folder)
     report = folder / "report"
     return parse_report(report.read_text(encoding="utf-8") if report.exists() else "")
@@ -108,7 +115,7 @@ def build_plugin() -> Path:
     return built
 
 
-def _processor(emulator: Path, device: Device) -> str:
+def processor_of(emulator: Path, device: Device) -> str:
     """QEMU's name for the device's processor, which mostly is LLVM's."""
     if device.mcpu in ("", "generic"):
         return BASELINE_PROCESSOR

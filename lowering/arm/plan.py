@@ -60,11 +60,15 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel on buffers: TVM's packed function of that name takes the inputs, then the outputs."""
+    """One kernel on buffers: TVM's packed function of that name takes the inputs, then the outputs.
+
+    `operators` are the types of the model's operators that it computes, for people.
+    """
 
     kernel: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    operators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,14 +124,17 @@ class Plan:
             table = json.loads(text)
             return cls(
                 tuple(Buffer(b["name"], b["dtype"], tuple(b["shape"])) for b in table["buffers"]),
-                tuple(Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"])) for c in table["calls"]),
+                tuple(
+                    Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"]), tuple(c["operators"]))
+                    for c in table["calls"]
+                ),
                 inputs=tuple(table["inputs"]),
                 outputs=tuple(table["outputs"]),
                 weights=tuple(table["weights"]),
                 views=tuple(View(v["buffer"], v["of"]) for v in table["views"]),
             )
         except (ValueError, TypeError, KeyError) as error:
-            raise PlanError(f"plan: not the JSON of a plan: {error!r}") from None
+            raise PlanError(f"plan: is of another version ({error!r}); compile the model again") from None
 
 
 def _check_buffers(plan: Plan) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eqfuse.costmodels.device import Cache, Device
@@ -10,6 +12,7 @@ from eqfuse.lowering.arm.counts import (
     Counts,
     ModelCounts,
     by_call,
+    by_kernel,
     estimate_cycles,
     estimate_model,
     parse_report,
@@ -49,6 +52,23 @@ def test_an_example_that_marks_nothing_is_refused() -> None:
 def test_the_model_is_the_sum_of_its_calls() -> None:
     counted = ModelCounts((CallCounts("a", CALL), CallCounts("b", CALL)), Counts(instructions=5))
     assert counted.model == Counts(60, 20, 80, 10, 12, 8, 4, 6, 2, (16, 4))
+
+
+def test_the_inference_is_the_model_and_what_lies_outside() -> None:
+    counted = ModelCounts((CallCounts("a", CALL),), Counts(instructions=5, other=5, misses=(1, 0)))
+    assert counted.inference == Counts(35, 10, 40, 5, 6, 4, 2, 8, 1, (9, 2))
+
+
+def test_the_calls_of_a_kernel_are_added_up_and_the_largest_kernel_comes_first() -> None:
+    plan = chain(1, 1, 1, 1)
+    relu = replace(plan.calls[0], operators=("Relu",))
+    conv = replace(plan.calls[1], kernel="k2", operators=("Conv", "Add"))
+    plan = replace(plan, calls=(relu, conv, plan.calls[2]))
+    counted = ModelCounts((CallCounts("k0", Counts(50)), CallCounts("k2", CALL), CallCounts("k2", CALL)), Counts())
+    first, second = by_kernel(counted, plan, DEVICE)
+    assert (first.kernel, first.operators, first.calls, first.counts) == ("k2", ("Conv", "Add"), 2, CALL + CALL)
+    assert (second.kernel, second.calls) == ("k0", 1)
+    assert second.cycles == pytest.approx(50 / 3)
 
 
 def test_the_busiest_part_bounds_the_issue() -> None:

@@ -31,7 +31,7 @@ def test_json_there_and_back() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"buffers": 3}'])
 def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(PlanError, match="not the JSON of a plan"):
+    with pytest.raises(PlanError, match="is of another version"):
         Plan.from_json(text)
 
 

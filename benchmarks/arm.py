@@ -1,0 +1,167 @@
+"""What one inference executes on an emulated Arm processor: eqfuse beside ONNX Runtime's aarch64 build.
+
+Both run under QEMU with the counting plugin and the caches of the device file, on one core, with the same inputs, once
+they are warm. Printed are executed instructions and misses of the simulated data caches, which are the same in every
+run; wall time under QEMU would mean nothing. The models are compiled as they are given, and verified on the way:
+
+    eqfuse    --partition joint
+    unfused   --partition none: a kernel for each operator
+
+ONNX Runtime comes from a folder that benchmarks/arm64_root.sh makes (190 MB); without one, only eqfuse is counted.
+
+    benchmarks/arm64_root.sh /tmp/arm64-root
+    python benchmarks/arm.py --root /tmp/arm64-root mobilenet_v2.onnx bert_tiny.onnx
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import eqfuse
+from eqfuse.cli import render
+from eqfuse.cli.run import random_inputs
+from eqfuse.costmodels.device import load_device
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import Model, read
+from eqfuse.errors import EqfuseError
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering.arm.counts import Counts
+from eqfuse.lowering.arm.peer import Arm64Root
+from eqfuse.lowering.emulated_model import opened
+from eqfuse.lowering.interface import inputs_of
+
+OWN = "eqfuse"
+VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}
+"""Ways to compile, by what they are called here: options of `eqfuse.compile`."""
+MOBILE_TARGET, OTHER_TARGET = 0.6, 0.85
+"""Instructions over ONNX Runtime's that are aimed at: for convolutional networks for phones, and for others."""
+_LABELS = {"instructions": "instructions", "l1d_misses": "L1D misses", "l2_misses": "L2 misses"}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one inference."""
+
+    instructions: int
+    l1d_misses: int
+    l2_misses: int
+
+    @staticmethod
+    def of(counts: Counts) -> Figures:
+        """The first two cache levels are L1D and L2 on every device."""
+        return Figures(counts.instructions, *counts.misses[:2])
+
+
+@dataclass(frozen=True)
+class Record:
+    """One model: the figures of each contestant by its name, and the target for its instructions over the peer's."""
+
+    model: str
+    figures: Mapping[str, Figures]
+    target: float
+
+    def rows(self, peer: str) -> list[tuple[str, ...]]:
+        """The table's, one for each figure. No more L2 misses than the peer's are aimed at, and any number of L1D's."""
+        targets = {"instructions": self.target, "l2_misses": 1.0}
+        return [self._row(field.name, peer, targets.get(field.name)) for field in fields(Figures)]
+
+    def _row(self, name: str, peer: str, target: float | None) -> tuple[str, ...]:
+        numbers = {who: getattr(found, name) for who, found in self.figures.items()}
+        label = self.model if name == "instructions" else ""
+        row = (label, _LABELS[name], *(render.figure(number) for number in numbers.values()))
+        if not peer:
+            return row
+        ratio = numbers[OWN] / numbers[peer]
+        verdict = "" if target is None else f"at most {target:.2f}x: {'met' if ratio <= target else 'missed'}"
+        return (*row, f"{ratio:.2f}x", verdict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all models are measured with."""
+
+    target: str
+    root: Arm64Root | None
+    opset: int | None
+
+    @property
+    def peer(self) -> str:
+        """What ONNX Runtime is called here; "" where there is none."""
+        return f"ONNX Runtime {self.root.version}" if self.root else ""
+
+    def measure(self, path: Path) -> Record:
+        """All contestants on one model. Raises EqfuseError."""
+        model = read(path)
+        inputs = random_inputs(inputs_of(model), 0)
+        figures = {name: self._own(path, options, inputs) for name, options in VARIANTS.items()}
+        if self.root is not None:
+            figures[self.peer] = Figures.of(self.root.count(path, inputs, load_device(self.target)))
+        return Record(path.stem, figures, MOBILE_TARGET if has_depthwise(model) else OTHER_TARGET)
+
+    def _own(self, path: Path, options: Mapping[str, Any], inputs: Mapping[str, Any]) -> Figures:
+        with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+            bundle = Path(scratch) / "build"
+            eqfuse.compile(path, bundle, target=self.target, threads=1, opset=self.opset, **options)
+            with opened(bundle) as compiled:
+                return Figures.of(compiled.count(inputs).inference)
+
+
+def has_depthwise(model: Model) -> bool:
+    """Whether a convolution sees each channel by itself, the mark of networks for phones."""
+    graph = operator_graph(model, infer(model))
+    filters = [operator.inputs[1] for operator in graph.operators if operator.op == "Conv" and not operator.is_opaque]
+    known = [graph.values[value].type for value in filters if value is not None]
+    return any(found is not None and found.shape is not None and _is_depthwise(found.shape) for found in known)
+
+
+def _is_depthwise(filters: Sequence[int | str]) -> bool:
+    return filters[0] != 1 and filters[1] == 1 and math.prod(int(d) for d in filters[2:]) > 1
+
+
+def main() -> int:
+    """Measure model by model; those that cannot be compiled or run are named, and the others measured all the same."""
+    arguments = _arguments()
+    settings = Settings(arguments.target, Arm64Root.at(arguments.root) if arguments.root else None, arguments.opset)
+    records: list[Record] = []
+    for path in arguments.models:
+        try:
+            records.append(settings.measure(path))
+        except EqfuseError as error:
+            print(f"{path}: {error}", file=sys.stderr, flush=True)
+    if arguments.json:
+        print(json.dumps([asdict(record) for record in records], indent=1))
+    elif records:
+        _print(settings, records)
+    return len(records) != len(arguments.models)
+
+
+def _print(settings: Settings, records: list[Record]) -> None:
+    compared = (f"{OWN} / ONNX Runtime", "target") if settings.peer else ()
+    columns = ("model", "one inference", *records[0].figures, *compared)
+    rows = [row for record in records for row in record.rows(settings.peer)]
+    render.table(f"emulated {settings.target}, one core", columns, rows, left=2)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx")
+    parser.add_argument("--root", type=Path, metavar="FOLDER", help="made by benchmarks/arm64_root.sh")
+    parser.add_argument("--target", default="arm-cortex-a76", help="a device (default arm-cortex-a76)")
+    parser.add_argument("--opset", type=int, help="let eqfuse raise the models to this opset")
+    parser.add_argument("--json", action="store_true", help="print figures as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except EqfuseError as error:
+        sys.exit(f"arm.py: error: {error}")
