@@ -59,7 +59,8 @@ def from_last(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.PrimFunc:
     """The function with those parameters stored channels last, and with loops in the order of what they write.
 
-    Intermediate results follow: what is computed from such a parameter, and every sum that ends in one.
+    Intermediate results follow: what is computed from such a parameter, every reduction that ends in one, and what such
+    a reduction reads channel by channel.
     """
     if not parameters:
         return function
@@ -69,6 +70,9 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
     for current in stages(schedule):
         if _follows(current, moved, outputs, function):
             moved.add(current.write.name)
+    for current in reversed(stages(schedule)):
+        if current.reduced and current.write.name in moved:
+            moved |= _read_by_channel(current, {buffer.write.name for buffer in stages(schedule)}, function)
     done: set[str] = set()
     for current in stages(schedule):
         _move_buffers(schedule, current, moved, done)
@@ -87,6 +91,14 @@ def _follows(current: Stage, moved: set[str], outputs: set[str], function: tirx.
         return False
     alike = any(read.name in moved and len(read.shape) == len(write.shape) for read in current.reads)
     return alike or bool(current.reduced and outputs)
+
+
+def _read_by_channel(current: Stage, computed: set[str], function: tirx.PrimFunc) -> set[str]:
+    """Intermediate results of which a channel of a reduction needs that channel alone."""
+    (channel,) = current.write.iterators[1] or {-1}
+    alike = [read for read in current.reads if len(read.shape) == len(current.write.shape) and read.name in computed]
+    inside = [read for read in alike if not any(p.same_as(read.buffer) for p in function.params)]
+    return {read.name for read in inside if read.iterators[1] == {channel}}
 
 
 def _move_buffers(schedule: s_tir.Schedule, current: Stage, moved: set[str], done: set[str]) -> None:

@@ -25,6 +25,7 @@ from .intensive import joined
 from .kernel_function import KernelFunction, kernel_function
 from .kernel_messages import Answer, Request
 from .kernel_pool import compile_kernels
+from .product_chains import with_chains
 from .schedules import constants, is_intensive
 from .steps import Kernel, Step, View, steps
 from .target import Target
@@ -125,11 +126,20 @@ def intensive_kernels(
     apart = [tuple(kernel) for kernel in kernels]
     table = _Kernels(graph, weights, channels_last_values(graph, tuple(steps(graph, apart))))
 
-    def fits(members: tuple[int, ...]) -> bool:
-        made = table.function(Kernel(members))
-        return not isinstance(made, str) and is_intensive(made.prim_func, target.device, target.threads)
+    known: dict[int, bool] = {}
 
-    return joined(graph, apart, target.device, fits)
+    def fits(members: tuple[int, ...]) -> bool:
+        (kernel,) = (step for step in steps(graph, [members]) if isinstance(step, Kernel))
+        made = table.function(kernel)
+        if isinstance(made, str):
+            return False
+        key = int(tvm_ffi.structural_hash(made.prim_func.without_attr("global_symbol")))
+        if key not in known:
+            known[key] = is_intensive(made.prim_func, target.device, target.threads)
+        return known[key]
+
+    pairs = joined(graph, apart, target.device, fits)
+    return with_chains(graph, pairs, target.device, target.threads, fits)
 
 
 def _with_constant_types(graph: OperatorGraph, weights: Weights) -> OperatorGraph:

@@ -10,7 +10,7 @@ from tvm import te, tirx
 
 from . import elementary
 from .call import Call, Expr, Lowering, NotLowered, Shape, Source, read, sizes
-from .elementary import bound, dtype_of, exp, sigmoid
+from .elementary import bound, dtype_of, exp, exp_below_88, sigmoid
 
 Formula = Callable[..., Expr]
 """A function of the call and one element of each operand."""
@@ -87,7 +87,7 @@ def _asinh(x: Expr) -> Expr:
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return _where(tirx.LT(x, _number(0, x)), (exp(x) - 1.0) * _number(alpha, x), x)
+    return _where(tirx.LT(x, _number(0, x)), (exp_below_88(x) - 1.0) * _number(alpha, x), x)
 
 
 def _celu(call: Call, x: Expr) -> Expr:
@@ -118,9 +118,11 @@ def _swish(call: Call, x: Expr) -> Expr:
 
 def _gelu(call: Call, x: Expr) -> Expr:
     if call.text("approximate", "none") == "tanh":
-        inner = (x + x * x * x * _number(0.044715, x)) * _number(sqrt(2 / pi), x)
-        return x * _number(0.5, x) * (elementary.tanh(inner) + 1.0)
-    return x * _number(0.5, x) * (elementary.erf(x * _number(1 / sqrt(2), x)) + 1.0)
+        # (1 + tanh(t)) / 2 is the sigmoid of 2 t
+        factor = x * x * _number(0.044715 * sqrt(8 / pi), x) + _number(sqrt(8 / pi), x)
+        return x * sigmoid(x * factor)
+    error = elementary.erf(x * _number(1 / sqrt(2), x))
+    return bound(x * _number(0.5, x), lambda half: half * error + half)
 
 
 def _cast(call: Call, x: Expr) -> Expr:
@@ -192,7 +194,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Abs": _absolute,
     "Neg": lambda x: -x,
     "Exp": exp,
-    "Log": tirx.log,
+    "Log": elementary.log,
     "Sqrt": tirx.sqrt,
     "Reciprocal": lambda x: _number(1, x) / x,
     "Relu": lambda x: te.max(x, _number(0, x)),
@@ -219,7 +221,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Softplus": elementary.softplus,
     "Softsign": lambda x: x / (tirx.abs(x) + 1.0),
     "HardSwish": lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
-    "Mish": lambda x: x * elementary.tanh(elementary.softplus(x)),
+    "Mish": elementary.mish,
     "IsNaN": tirx.isnan,
     "Add": lambda x, y: x + y,
     "Sub": lambda x, y: x - y,
@@ -258,9 +260,9 @@ _FORMULAS: Mapping[str, Formula] = {
 
 _READ_ONCE = frozenset(
     [
-        "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Erf", "Tanh", "Floor", "Ceil", "Round", "Not",
-        "BitwiseNot", "Add", "Sub", "Mul", "Div", "Min", "Max", "Equal", "Less", "LessOrEqual", "Greater",
-        "GreaterOrEqual", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Where", "Pow",
+        "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Erf", "Tanh", "Softplus", "Mish", "Floor",
+        "Ceil", "Round", "Not", "BitwiseNot", "Add", "Sub", "Mul", "Div", "Min", "Max", "Equal", "Less", "LessOrEqual",
+        "Greater", "GreaterOrEqual", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Where", "Pow",
     ]
 )  # fmt: skip
 """Functions that write each operand down once, or see to it themselves."""

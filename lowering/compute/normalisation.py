@@ -9,7 +9,7 @@ from math import prod
 from tvm import te, tirx
 
 from .call import Call, Expr, Lowering, Shape, Source, read, sizes
-from .elementary import exp, power, square
+from .elementary import exp, exp_below_88, power, square
 from .reductions import largest, smallest, total
 
 
@@ -146,9 +146,10 @@ def _dropped(call: Call, indices: Sequence[Expr]) -> list[Expr]:
 def _softmax(call: Call) -> te.Tensor:
     x = call.source(0)
     highest = _along(call, lambda v: v, x, True, "max")
-    powers = call.stage(call.shape, lambda *i: exp(x(*i) - highest(*_dropped(call, i))), "exp")
+    powers = call.stage(call.shape, lambda *i: exp_below_88(x(*i) - highest(*_dropped(call, i))), "exp")
     sums = _along(call, lambda v: v, powers, False, "sum")
-    return call.stage(call.shape, lambda *i: powers(*i) / sums(*_dropped(call, i)))
+    factor = call.stage(sizes(sums), lambda *i: call.constant(1) / sums(*i), "factor")
+    return call.stage(call.shape, lambda *i: powers(*i) * factor(*_dropped(call, i)))
 
 
 def _log_softmax(call: Call) -> te.Tensor:

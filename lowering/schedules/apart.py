@@ -13,6 +13,7 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
+from .rewriting import with_body
 from .stages import FUNCTION
 
 APART = "eqfuse.apart"
@@ -36,11 +37,7 @@ def _rewrite(node: Any) -> Any:
     if isinstance(node, tirx.SeqStmt):
         return tirx.SeqStmt([_rewrite(part) for part in node.seq])
     if isinstance(node, s_stmt.SBlockRealize):
-        old = node.block
-        block = s_stmt.SBlock(
-            old.iter_vars, old.reads, old.writes, old.name_hint, _rewrite(old.body), old.init, old.alloc_buffers,
-            old.match_buffers, old.annotations,
-        )  # fmt: skip
+        block = with_body(node.block, _rewrite(node.block.body))
         return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
     return node
 

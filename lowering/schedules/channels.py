@@ -9,6 +9,7 @@ A vector holds channels, so that no stride and no border gets in its way; neighb
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -33,7 +34,7 @@ MOST_VECTORS = 2
 def channels(function: Any, device: Device, threads: int = 1) -> Scheduled | None:
     """The rule: matches one reduction that is not over the last axis, along which every operand runs."""
     schedule = s_tir.Schedule(function)
-    found = anchor_and_epilogue(schedule, lambda stage: bool(stage.reduced))
+    found = anchor_and_epilogue(schedule, partial(_runs_along, function))
     if found is None:
         return None
     anchor, epilogue = found
@@ -45,11 +46,18 @@ def channels(function: Any, device: Device, threads: int = 1) -> Scheduled | Non
     return Scheduled(overlap_tails(schedule), repacked, "channels")
 
 
+def _runs_along(function: Any, anchor: Stage) -> bool:
+    """Whether it is a reduction whose operands run along its last axis, or are constants that can be packed so."""
+    column = axes(anchor)[-1]
+    read = [r for r in anchor.reads if column in r.used()]
+    return bool(anchor.reduced) and all(is_unit_stride(r, column) or is_constant(function, r) for r in read)
+
+
 def matches(function: Any, anchor: Stage, epilogue: Stage) -> bool:
-    """Whether all operands of the reduction, or constants that can be packed so, run along its last axis."""
+    """Whether all operands of the reduction run along its last axis, and so does the block after it."""
     column = axes(anchor)[-1]
     alike = epilogue.extents == tuple(anchor.extents[i] for i in anchor.spatial)
-    runs = all(is_unit_stride(r, column) or is_constant(function, r) for r in anchor.reads if column in r.used())
+    runs = _runs_along(function, anchor)
     some = any(column in read.used() and read.used() & anchor.reduced for read in anchor.reads)
     alone = all(not used & anchor.reduced for r in anchor.reads for used in r.iterators if column in used)
     whole = is_unit_stride(anchor.write, column) and is_unit_stride(epilogue.write, anchor.spatial.index(column))

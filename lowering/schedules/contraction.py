@@ -20,6 +20,7 @@ from math import prod
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from .groups import with_groups
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
 from .pointwise import is_selective, schedule_before, vectorise_last
@@ -44,6 +45,11 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
     with suppress(s_tir.ScheduleError):
         if (flat := flatten_pixels(attempt, *found)) is not None:
             schedule, found = attempt, flat
+    grouped = with_groups(schedule.copy(), *found)
+    if grouped is not None:
+        schedule, found = grouped, prepare(grouped)
+    if found is None:
+        return None
     anchor, epilogue = found
     plan = choose(schedule.mod[FUNCTION], anchor, epilogue, device)
     if plan is None:
@@ -120,13 +126,15 @@ def pack(schedule: s_tir.Schedule, anchor: Stage, plan: Plan) -> tuple[Repack, .
         axis = next(a for a, used in enumerate(read.iterators) if iterator in used)
         index = parameter_index(function, read.buffer)
         assert index is not None
+        if len(read.iterators[axis]) > 1 and anchor.extents[iterator] % factor:
+            factor = read.shape[axis]  # tiles of groups that they do not divide stay where they are
         order = (axis, *sorted((a for a in range(len(read.shape)) if a != axis), key=lambda a: _rank(read, a)))
         packs.append(Repack(index, axis, factor, order))
         place = ("read", anchor.reads.index(read))
         schedule.transform_layout(anchor.block, place, packs[-1].index_map, assume_injective_transform=True)
-    if packs:
-        names = [str(function.params[repack.parameter].name) for repack in packs]
-        schedule.annotate(anchor.block, PACKED, names)
+    tiled = [repack for repack in packs if repack.factor < function.params[repack.parameter].shape[repack.axis]]
+    if tiled:
+        schedule.annotate(anchor.block, PACKED, [str(function.params[repack.parameter].name) for repack in tiled])
     return tuple(packs)
 
 

@@ -21,6 +21,8 @@ class Access:
     buffer: Any
     indices: tuple[Any, ...]
     iterators: tuple[frozenset[int], ...]
+    steps: tuple[frozenset[int], ...] = ()
+    """Those of them that are a term of the index by themselves, so that one more is the next place."""
 
     @property
     def name(self) -> str:
@@ -79,7 +81,19 @@ def stage(schedule: s_tir.Schedule, block: Any) -> Stage:
 
 def _access(region: Any, variables: list[Any]) -> Access:
     indices = tuple(r.min for r in region.region)
-    return Access(region.source, indices, tuple(frozenset(_used(index, variables)) for index in indices))
+    used = tuple(frozenset(_used(index, variables)) for index in indices)
+    return Access(region.source, indices, used, tuple(frozenset(_terms(index, variables)) for index in indices))
+
+
+def _terms(index: Any, variables: list[Any]) -> Iterator[int]:
+    """The iterators that are terms of a sum."""
+    if isinstance(index, tirx.Add):
+        yield from _terms(index.a, variables)
+        yield from _terms(index.b, variables)
+    elif isinstance(index, tirx.Sub):
+        yield from _terms(index.a, variables)
+    elif isinstance(index, tirx.Var):
+        yield from (n for n, variable in enumerate(variables) if variable.same_as(index))
 
 
 def _used(expression: Any, variables: list[Any]) -> Iterator[int]:
@@ -145,7 +159,7 @@ def is_unit_stride(access: Access, iterator: int) -> bool:
     last = long[-1] if long else len(access.shape) - 1
     if last < 0 or [d for d, used in enumerate(access.iterators) if iterator in used] != [last]:
         return False
-    return not any(isinstance(part, tirx.Mul | tirx.FloorDiv | tirx.FloorMod) for part in walk(access.indices[last]))
+    return iterator in access.steps[last]
 
 
 def _is_flat(access: Access, iterator: int) -> bool:

@@ -17,6 +17,7 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
+from .rewriting import with_body
 from .stages import FUNCTION, REDUCTION
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
@@ -76,12 +77,7 @@ class _Rewriter:
 
     def _realize(self, node: Any) -> Any:
         old = node.block
-        block = s_stmt.SBlock(
-            old.iter_vars, old.reads, old.writes, old.name_hint, self.rewrite(old.body), old.init, old.alloc_buffers,
-            old.match_buffers, old.annotations,
-        )  # fmt: skip
-        if MASKED_EXTENT in old.annotations and any(i.iter_type == REDUCTION for i in old.iter_vars):
-            return _masked(node)
+        block = with_body(old, self.rewrite(old.body))
         tails, kept, values = [], [], list(node.iter_values)
         for guard in _conjuncts(node.predicate):
             tail = self._tail(guard)
@@ -96,7 +92,9 @@ class _Rewriter:
         predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
         if tails and PACKED in old.annotations:
             return _by_tiles(block, node.iter_values, values, tails, predicate)
-        return s_stmt.SBlockRealize(values, predicate, block)
+        realized = s_stmt.SBlockRealize(values, predicate, block)
+        is_masked = MASKED_EXTENT in old.annotations and any(i.iter_type == REDUCTION for i in old.iter_vars)
+        return _masked(realized) if is_masked else realized
 
     def _tail(self, guard: Any) -> _Tail | None:
         """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent."""
@@ -132,11 +130,7 @@ def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail], pr
         variables += [number, place]
         places += [tail.index, offset]
         body = _replaced(body, packed, variable.var, (tail.tile, number.var, place.var))
-    made = s_stmt.SBlock(
-        variables, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
-        block.match_buffers, block.annotations,
-    )  # fmt: skip
-    return s_stmt.SBlockRealize(places, predicate, made)
+    return s_stmt.SBlockRealize(places, predicate, with_body(block, body, iter_vars=variables))
 
 
 def _axis(name: str, tail: _Tail) -> Any:
@@ -211,17 +205,13 @@ def _masked(node: Any) -> Any:
     tail = _Tail(step, int(block.annotations[MASKED_TILE]), int(block.annotations[MASKED_EXTENT]))
     rewriter = _Masked(tail)
     value = rewriter.rewrite(block.body.value)
-    if value is None or rewriter.moved is None or block.init is not None:
+    if value is None or rewriter.moved is None or block.init is not None or _conjuncts(node.predicate):
         raise RuntimeError(f"block {block.name_hint}: a tail that cannot be masked")
     store = block.body
     kept = tirx.BufferLoad(store.buffer, list(store.indices))
     chosen = tirx.Select(rewriter.moved >= step * tail.tile, value, kept)
     body = tirx.BufferStore(store.buffer, chosen, store.indices)
-    masked = s_stmt.SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers,
-        block.match_buffers, block.annotations,
-    )  # fmt: skip
-    return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), masked)
+    return s_stmt.SBlockRealize(node.iter_values, tirx.const(True, "bool"), with_body(block, body))
 
 
 _BINARY = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)
@@ -233,6 +223,7 @@ class _Masked:
 
     tail: _Tail
     moved: Any = None
+    bound: list[Any] = field(default_factory=list)
 
     def rewrite(self, expression: Any) -> Any | None:
         """The expression with all indices moved; None if it has parts that are not known here."""
@@ -241,7 +232,12 @@ class _Masked:
         if isinstance(expression, _BINARY):
             left, right = self.rewrite(expression.a), self.rewrite(expression.b)
             return None if left is None or right is None else type(expression)(left, right)
-        return expression if isinstance(expression, tirx.FloatImm | tirx.IntImm) else None
+        if isinstance(expression, tirx.Let):
+            self.bound.append(expression.var)
+            value, body = self.rewrite(expression.value), self.rewrite(expression.body)
+            return None if value is None or body is None else tirx.Let(expression.var, value, body)
+        is_known = isinstance(expression, tirx.FloatImm | tirx.IntImm) or any(v.same_as(expression) for v in self.bound)
+        return expression if is_known else None
 
     def _index(self, index: Any) -> Any:
         moved = _move_back(index, self.tail)

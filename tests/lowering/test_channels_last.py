@@ -81,8 +81,12 @@ def test_depthwise_convolution(case: str, threads: int) -> None:
     assert_same(convolution(*DEPTHWISE[case]), {0, 3}, "channels", threads)
 
 
-def test_grouped_convolution() -> None:
-    assert_same(convolution((1, 16, 6, 6), 16, 3, 1, 1, 2), {0, 3}, "window")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("channels", "outputs", "kernel"), [(16, 16, 3), (24, 68, 1), (12, 96, 1), (6, 6, 1)])
+def test_grouped_convolution(channels: int, outputs: int, kernel: int, threads: int) -> None:
+    function = convolution((1, channels, 6, 7), outputs, kernel, 1, kernel // 2, 2)
+    assert_same(function, {0, 3}, "contraction", threads)
+    assert_same(function, {3}, "contraction", threads)
 
 
 def test_only_the_result_is_moved() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,10 @@ def whole(call: Call, **settings: Any) -> KernelFunction:
 
 
 def blocks(kernel: KernelFunction) -> dict[str, dict[str, str]]:
-    """By name of each block its attributes, in order."""
+    """By name of each block, without the number of its value, its attributes, in order."""
     schedule = Schedule(tvm.IRModule({"main": kernel.prim_func}))
     found = [schedule.get(b) for b in schedule.get_child_blocks(schedule.get_sblock("root"))]
-    return {str(b.name_hint): {k: str(v) for k, v in b.annotations.items()} for b in found}
+    return {re.sub(r"_\d+$", "", str(b.name_hint)): {k: str(v) for k, v in b.annotations.items()} for b in found}
 
 
 def test_reads_what_comes_from_outside_and_gives_what_others_read() -> None:
@@ -194,9 +195,9 @@ def test_an_operator_without_a_lowering_is_named() -> None:
 def test_inlining_does_not_multiply_what_is_inlined() -> None:
     nodes = [node(op, [a], [b]) for op, a, b in (("Gelu", "x", "g"), ("Mish", "g", "m"), ("HardSwish", "m", "y"))]
     schedule = Schedule(whole(model_of(nodes, {"x": x(4, 5)}, [], ["y"])).prim_func)
-    for name in ("Gelu_of_g", "Mish_of_m"):
-        schedule.compute_inline(schedule.get_sblock(name))
-    (body,) = (line for line in schedule.mod.script().splitlines() if "HardSwish_of_y[v_i0, v_i1] =" in line)
+    for block in schedule.get_child_blocks(schedule.get_sblock("root"))[:2]:
+        schedule.compute_inline(block)
+    (body,) = (line for line in schedule.mod.script().splitlines() if "HardSwish_of_y" in line and "v_i1] =" in line)
     assert body.count("v0[v_i0, v_i1]") == 1
 
 

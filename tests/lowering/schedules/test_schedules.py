@@ -111,7 +111,7 @@ def test_convolution_without_epilogue() -> None:
 @pytest.mark.parametrize(("shape", "group"), [((1, 8, 10, 18), 2), ((1, 12, 7, 7), 4)])
 def test_grouped_convolution(shape: Shape, group: int) -> None:
     function = convolution(shape, shape[1], 3, pad=1, group=group)
-    check(function, "window")
+    check(function, "contraction")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Models with two products or with a product and a normalisation, each of them one kernel; and how it is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import tvm
+from onnx import helper, numpy_helper
+from tvm import s_tir
+
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import read
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering.kernel_function import KernelFunction, kernel_function
+from eqfuse.lowering.schedules import Scheduled, constants
+from eqfuse.lowering.schedules.product_chain import product_chain
+
+from ..small_models import model, weights
+from .functions import HOST, TARGET
+
+Array = np.ndarray[Any, Any]
+Node = onnx.NodeProto
+node = helper.make_node
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of one output; all of it is one kernel."""
+
+    model: onnx.ModelProto
+
+    @cached_property
+    def stored(self) -> dict[str, Array]:
+        """The weights by name."""
+        return {i.name: np.array(numpy_helper.to_array(i)) for i in self.model.graph.initializer}
+
+    @cached_property
+    def feeds(self) -> dict[str, Array]:
+        """A random value for each input."""
+        generator = np.random.default_rng(1)
+        shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in self.model.graph.input}
+        return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+    @cached_property
+    def kernel(self) -> tuple[KernelFunction, list[Array]]:
+        """The function, its constants marked, and the arrays for its parameters."""
+        found = read(self.model)
+        graph = operator_graph(found, infer(found))
+        scalars = {n: self.stored[v.name] for n, v in enumerate(graph.values) if self._is_scalar(v.name)}
+        made = kernel_function(graph, range(len(graph)), "main", scalars)
+        values = {**self.stored, **self.feeds}
+        (output,) = (graph.values[v].extent.dimensions for v in made.outputs)
+        arrays = [values[graph.values[v].name] for v in made.inputs]
+        known = tuple(n for n, v in enumerate(made.inputs) if graph.values[v].is_constant)
+        function = constants(made.prim_func, known)
+        kernel = KernelFunction(function, made.inputs, made.outputs)
+        return kernel, [*arrays, np.full(output, np.nan, np.float32)]
+
+    def _is_scalar(self, name: str) -> bool:
+        return name in self.stored and self.stored[name].size == 1
+
+    def scheduled(self, threads: int = 1) -> Scheduled:
+        """The kernel by the rule."""
+        found = product_chain(self.kernel[0].prim_func, HOST, threads)
+        assert found is not None
+        return found
+
+    def run(self, threads: int = 1) -> Array:
+        """The output of the scheduled kernel."""
+        scheduled, arrays = self.scheduled(threads), list(self.kernel[1])
+        for repack in scheduled.repack:
+            arrays[repack.parameter] = repack(arrays[repack.parameter])
+        tensors = [tvm.runtime.tensor(a) for a in arrays]
+        tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"](*tensors)
+        return np.array(tensors[-1].numpy())
+
+    def expected(self) -> Array:
+        """What ONNX Runtime says."""
+        session = onnxruntime.InferenceSession(self.model.SerializeToString(), providers=["CPUExecutionProvider"])
+        return np.array(session.run(None, self.feeds)[0])
+
+
+def kept_bytes(scheduled: Scheduled) -> int:
+    """Bytes of all buffers of the lowered function."""
+    passes = s_tir.transform
+    lowered = tvm.transform.Sequential(
+        [
+            passes.LowerInitBlock(), passes.PlanAndUpdateBufferAllocationLocation(), passes.ConvertBlocksToOpaque(),
+            passes.CompactBufferAllocation(), passes.LowerOpaqueBlock(),
+        ]
+    )(scheduled.schedule.mod)  # fmt: skip
+    return sum(int(size) for size in s_tir.analysis.calculate_allocated_bytes(lowered["main"])["main"].values())
+
+
+def attention(heads: int, rows: int, keys: int, size: int, mask: bool = True) -> Case:
+    """softmax(Q K / 8 + mask) V, the heads one after the other in each row of the output."""
+    nodes = [
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Mul", ["s", "c"], ["t"]),
+        *([node("Add", ["t", "mask"], ["u"])] if mask else []),
+        node("Softmax", ["u" if mask else "t"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["o"]),
+        node("Transpose", ["o"], ["y"], perm=[0, 2, 1, 3]),
+    ]
+    inputs = {"q": (1, heads, rows, size), "k": (1, heads, size, keys), "v": (1, heads, keys, size)}
+    masks = {"mask": (1, 1, 1, keys)} if mask else {}
+    outputs = {"y": (1, rows, heads, size)}
+    return Case(model(nodes, {**inputs, **masks}, outputs, c=np.array(0.125, np.float32)))
+
+
+def perceptron(rows: int, size: int, hidden: int, *, norm: bool = False) -> Case:
+    """x W1 + b1, swish by its parts, times W2 + b2, and with `norm` a residual and a normalisation."""
+    nodes = [
+        node("MatMul", ["x", "w1"], ["a"]),
+        node("Add", ["a", "b1"], ["b"]),
+        node("Sigmoid", ["b"], ["g"]),
+        node("Mul", ["b", "g"], ["h"]),
+        node("MatMul", ["h", "w2"], ["c"]),
+        node("Add", ["c", "b2"], ["d" if norm else "y"]),
+    ]
+    stored = {"w1": weights(size, hidden), "b1": weights(hidden), "w2": weights(hidden, size), "b2": weights(size)}
+    if norm:
+        nodes += _normalised("d", "r")
+        stored |= {"gain": weights(size), "shift": weights(size)}
+    residual = {"r": (1, rows, size)} if norm else {}
+    return Case(model(nodes, {"x": (1, rows, size), **residual}, {"y": (1, rows, size)}, **stored))
+
+
+def _normalised(value: str, residual: str) -> list[Node]:
+    return [
+        node("Add", [value, residual], ["sum"]),
+        node("LayerNormalization", ["sum", "gain", "shift"], ["y"], axis=-1),
+    ]
+
+
+def projection(rows: int, depth: int, size: int) -> Case:
+    """A product, a residual and a normalisation."""
+    nodes = [node("MatMul", ["x", "w"], ["a"]), *_normalised("a", "r")]
+    stored = {"w": weights(depth, size), "gain": weights(size), "shift": weights(size)}
+    return Case(model(nodes, {"x": (1, rows, depth), "r": (1, rows, size)}, {"y": (1, rows, size)}, **stored))
+
+
+def norm_between(rows: int, depth: int, middle: int, size: int) -> Case:
+    """A product, a normalisation, a product."""
+    nodes = [
+        node("MatMul", ["x", "w1"], ["a"]),
+        node("LayerNormalization", ["a", "gain", "shift"], ["b"], axis=-1),
+        node("MatMul", ["b", "w2"], ["y"]),
+    ]
+    stored = {"w1": weights(depth, middle), "gain": weights(middle), "shift": weights(middle)}
+    return Case(model(nodes, {"x": (rows, depth)}, {"y": (rows, size)}, w2=weights(middle, size), **stored))
+
+
+def two_products(rows: int, depth: int, middle: int, size: int, batch: tuple[int, ...] = ()) -> Case:
+    """A product of three matrices, all of them inputs."""
+    nodes = [node("MatMul", ["a", "b"], ["ab"]), node("MatMul", ["ab", "c"], ["y"])]
+    inputs = {"a": (*batch, rows, depth), "b": (*batch, depth, middle), "c": (*batch, middle, size)}
+    return Case(model(nodes, inputs, {"y": (*batch, rows, size)}))
+
+
+def two_gemms(rows: int, depth: int, middle: int, size: int) -> Case:
+    """Gemm with flipped weights, tanh, Gemm."""
+    nodes = [
+        node("Gemm", ["x", "w1", "b1"], ["a"], transB=1),
+        node("Tanh", ["a"], ["h"]),
+        node("Gemm", ["h", "w2", "b2"], ["y"], alpha=0.5),
+    ]
+    stored = {"w1": weights(middle, depth), "b1": weights(middle), "w2": weights(middle, size), "b2": weights(size)}
+    return Case(model(nodes, {"x": (rows, depth)}, {"y": (rows, size)}, **stored))
