@@ -12,6 +12,7 @@ from .channels import channels
 from .contraction import CONSTANTS, contraction
 from .convolution_pair import convolution_pair
 from .fallback import fallback
+from .joins import joins
 from .packing import Repack, Scheduled
 from .pointwise import pointwise
 from .product_chain import product_chain
@@ -22,10 +23,21 @@ Rule = Callable[[tirx.PrimFunc, Device, int], Scheduled | None]
 """Schedules a function for a device and a number of threads, or None if it is not of the rule's kind."""
 INTENSIVE: tuple[Rule, ...] = (convolution_pair, product_chain)
 """Those for functions with several anchor ops."""
-RULES: tuple[Rule, ...] = (pointwise, *INTENSIVE, contraction, channels, window, rows)
+RULES: tuple[Rule, ...] = (joins, pointwise, *INTENSIVE, contraction, channels, window, rows)
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
-__all__ = ["CONSTANTS", "INTENSIVE", "RULES", "Repack", "Rule", "Scheduled", "constants", "is_intensive", "schedule"]
+__all__ = [
+    "CONSTANTS",
+    "INTENSIVE",
+    "RULES",
+    "Repack",
+    "Rule",
+    "Scheduled",
+    "constants",
+    "fallback",
+    "is_intensive",
+    "schedule",
+]
 
 
 def constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx.PrimFunc:

@@ -62,7 +62,6 @@ def _schedule(schedule: s_tir.Schedule, chain: Chain, plan: ChainPlan, device: D
             schedule.compute_at(current.block, outer[-1], preserve_unit_loops=True)
     for group in chain.row_wise_groups():
         _row_wise(schedule, chain, group, partial, len(outer), device)
-        _keep_apart(schedule, chain, group if plan.rows == 1 else group[:-1])
     for link, product in zip(chain.products, plan.products, strict=True):
         _product(schedule, chain, link, product, len(outer), device)
     for current in stages(schedule):
@@ -133,19 +132,6 @@ def _row_wise(
             schedule_pointwise(schedule, stage(schedule, link.stage.block), inside, device)
         for block in partial.get(link.name, ()):
             _vectorise_partial(schedule, block, device)
-
-
-def _keep_apart(schedule: s_tir.Schedule, chain: Chain, group: tuple[Link, ...]) -> None:
-    """Gives rows that are computed element by element from another row another storage scope.
-
-    In the same scope TVM would compute them in place, and the last vector, which overlaps the one before, from results.
-    """
-    for link in group:
-        read = {access.name for access in link.stage.reads}
-        rows = [x for x in chain.links if x.name in read and x.stage.write.shape == link.stage.write.shape]
-        scopes = {str(schedule.get(x.stage.block).writes[0].source.scope()) for x in rows}
-        if not link.stage.reduced and link is not chain.last and "global" in scopes:
-            schedule.set_scope(link.stage.block, 0, "local")
 
 
 def _is_long(current: Stage, device: Device) -> bool:

@@ -18,7 +18,7 @@ from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
 from .rewriting import with_body
-from .stages import FUNCTION, REDUCTION
+from .stages import FUNCTION, REDUCTION, Stage, is_parameter, stages
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -26,6 +26,10 @@ MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 
 PACKED = "eqfuse.packed"
 """Annotation of a block: the names of the buffers that are packed by tiles, the last of which may overlap (Repack)."""
+
+
+_SCOPES = ("global", "local", "warp")
+"""All of them memory like any other on a processor."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,35 @@ def overlap_tails(schedule: s_tir.Schedule) -> s_tir.Schedule:
 
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
     """
-    function = schedule.mod[FUNCTION]
-    rewriter = _Rewriter()
+    function, rewriter = schedule.mod[FUNCTION], _Rewriter()
     body = rewriter.rewrite(function.body)
+    if rewriter.moved and _keep_apart(schedule):
+        function, rewriter = schedule.mod[FUNCTION], _Rewriter()
+        body = rewriter.rewrite(function.body)
     if any(tail.same_loop(term) for tail in rewriter.moved for guard in rewriter.kept for term in _compared(guard)):
         raise RuntimeError("a tail that moves in one block and is guarded in another")
     return s_tir.Schedule(tvm.IRModule({FUNCTION: function.with_body(body)}))
+
+
+def _keep_apart(schedule: s_tir.Schedule) -> bool:
+    """Gives what is computed element by element from another intermediate result another storage scope than that has.
+
+    In the same scope TVM may compute it in place, and the last tile, which overlaps the one before, from results.
+    Whether there is any.
+    """
+    internal = {s.write.name: s for s in stages(schedule) if not is_parameter(schedule.mod[FUNCTION], s.write.buffer)}
+    changed = False
+    for current in internal.values():
+        sources = [internal[r.name] for r in current.reads if r.name in internal and r.shape == current.write.shape]
+        taken = {_scope(schedule, source) for source in sources}
+        if not current.reduced and _scope(schedule, current) in taken:
+            schedule.set_scope(current.block, 0, next(scope for scope in _SCOPES if scope not in taken))
+            changed = True
+    return changed
+
+
+def _scope(schedule: s_tir.Schedule, current: Stage) -> str:
+    return str(schedule.get(current.block).writes[0].source.scope())
 
 
 @dataclass

@@ -91,11 +91,11 @@ def check(function: Any, rule: str, device: Device = HOST, threads: int = 1) -> 
     assert scheduled.rule == rule, scheduled.rule
     s_tir.analysis.verify_well_formed(scheduled.schedule.mod["main"])
     arrays = inputs(function)
-    expected = _run(function, arrays)
+    expected = run(function, arrays)
     packed = list(arrays)
     for repack in scheduled.repack:
         packed[repack.parameter] = repack(packed[repack.parameter])
-    found = _run(scheduled.schedule.mod["main"], packed)
+    found = run(scheduled.schedule.mod["main"], packed)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     return scheduled
 
@@ -109,7 +109,7 @@ def inputs(function: Any) -> list[Any]:
     return [*arrays[:-1], np.full(shapes[-1], np.nan, np.float32)]
 
 
-def _run(function: Any, arrays: list[Any]) -> Any:
+def run(function: Any, arrays: list[Any]) -> Any:
     """The last parameter after a call."""
     named = function.with_attr("global_symbol", "main")
     tensors = [tvm.runtime.tensor(a) for a in arrays]

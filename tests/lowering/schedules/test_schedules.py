@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
-from eqfuse.lowering.schedules import Repack
+from eqfuse.lowering.schedules import Repack, fallback
 
-from .functions import ARM, HOST, Shape, check, convolution, layer_norm, matmul, of_one, pool
+from .functions import ARM, HOST, Shape, check, convolution, inputs, layer_norm, matmul, of_one, pool, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -168,3 +168,14 @@ def test_register_tiles_do_not_spill() -> None:
 
     tiles = list(register_tiles(64, 256, HOST, window=False))
     assert max(t.rows * t.vectors + t.vectors + 1 for t in tiles) <= HOST.vector_registers
+
+
+def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
+    x = te.placeholder((197, 96), name="x")
+    k = te.reduce_axis((0, 96))
+    total = te.compute((197,), lambda i: te.sum(x(i, k) * x(i, k), axis=k), name="total")
+    factor = te.compute((197,), lambda i: 1.0 / te.sqrt(total(i) + 1.0), name="factor")
+    function = te.create_prim_func([x, te.compute((197, 96), lambda i, j: x(i, j) * factor(i), name="y")])
+    found = fallback(function, HOST, 1)
+    given = inputs(function)
+    np.testing.assert_allclose(run(found.schedule.mod["main"], given), run(function, given), rtol=1e-4, atol=1e-5)
