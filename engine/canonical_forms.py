@@ -30,10 +30,13 @@ def _axis(site: Site, literals: Literals) -> Literals:
 
 
 def _coerced_softmax(site: Site, literals: Literals) -> Literals:
-    """Before opset 13 Softmax flattened everything from `axis` on; only the last axis means the same today."""
+    """Before opset 13 Softmax flattened all axes from `axis` on: today's, where one of them is longer than 1."""
     explicit = "axis" in site.node.attributes
     axis = site.axis(literals["axis"] if explicit or site.opset >= 13 else 1)
-    _require(site.opset >= 13 or axis == len(site.shape()) - 1, "a Softmax over flattened axes")
+    if site.opset < 13:
+        long = [a for a, extent in enumerate(site.shape()) if a >= axis and extent != 1]
+        _require(len(long) <= 1, "a Softmax over flattened axes")
+        axis = long[0] if long else axis
     return literals | {"axis": axis}
 
 

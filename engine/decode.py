@@ -124,9 +124,10 @@ class _Decoder:
         shape = self.integers(np.asarray(array.shape, np.int64))
         attributes = {"value": ir.tensor(np.asarray([element], array.dtype))}
         node = ir.node("ConstantOfShape", [shape], attributes=attributes, name=self.fresh("Fill"))
-        node.outputs[0].name = name
+        output = node.outputs[0]
+        output.name, output.dtype, output.shape = name, dtype_of(array.dtype.name), ir.Shape(array.shape)
         self.nodes.append(node)
-        return node.outputs[0]
+        return output
 
     def integers(self, array: Array) -> ir.Value:
         """A constant list, one initializer for all equal ones."""

@@ -189,8 +189,8 @@ def _cumulative(context: _Context, inputs: Inputs, attributes: Attributes) -> tu
 
 def _softmax(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     shape = context.output.shape if context.output else None
-    if context.opset < 13 and (shape is None or context.literals["axis"] != len(shape) - 1):
-        raise _Inexpressible
+    if context.opset < 13 and (shape is None or any(d != 1 for d in shape[context.literals["axis"] + 1 :])):
+        raise _Inexpressible  # it would be over all axes from that on
     return inputs, {"axis": context.literals["axis"]}
 
 

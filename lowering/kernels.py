@@ -251,5 +251,5 @@ def _compiled(
 
 def _require_supported(fallbacks: Sequence[Fallback], target: Target) -> None:
     if fallbacks and not target.is_host:
-        reasons = "; ".join(f"{', '.join(f.operators)}: {f.reason}" for f in fallbacks)
+        reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in fallbacks))
         raise LoweringError(f"--target {target.name}: {len(fallbacks)} kernel(s) cannot be compiled: {reasons}")

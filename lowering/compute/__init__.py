@@ -7,8 +7,9 @@ several, all but the last have the part at the end:
 
 - ``_pad`` (Conv and pooling, where there is padding), ``_spread`` (ConvTranspose), ``_product`` (the anchor of Conv,
   ConvTranspose and Gemm where a bias or a factor follows, which is then the last stage);
-- ``_max``, ``_exp``, ``_sum`` (Softmax); ``_sum``, ``_squares``, ``_factor`` (normalisations over axes); ``_factor``
-  (BatchNormalization); ``_sum``, ``_max`` (reductions and pooling that compute on); ``_part0``, ... (Split).
+- ``_max``, ``_exp``, ``_sum``, ``_factor`` (Softmax); ``_sum``, ``_squares``, ``_factor`` (normalisations over axes);
+  ``_factor`` (BatchNormalization); ``_sum``, ``_max`` (reductions and pooling that compute on); ``_part0``, ...
+  (Split).
 
 What an expression reads more than once it binds (``tirx.Let``), so that inlining a producer does not multiply it.
 """

@@ -3,7 +3,10 @@
     for p, c: Y[p, c] = f(A[p, c] if c < 64 else B[p, c - 64])
  => parallel p: { for c in 64: Y[p, c] = f(A[p, c]); for c in 32: Y[p, 64 + c] = f(B[p, c]) }
 
-The loop over the joined axis is cut where another operand begins; each part works on whole vectors.
+The loop over the joined axis is cut where another operand begins; each part works on whole vectors. Where channels of
+several groups alternate (a channel shuffle), the code generator makes interleaved stores of one step of all groups:
+
+    for c: Y[c] = X[c % 2 * 58 + c // 2]    =>    for k: { Y[2 k] = X[k]; Y[2 k + 1] = X[58 + k] }
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from .packing import Scheduled
-from .pointwise import contiguous_axes, inline_all, schedule_pointwise, vector_width
+from .pointwise import contiguous_axes, inline_all, is_selective, schedule_pointwise, vector_width
 from .preparation import PARALLEL_ELEMENTS
 from .rewriting import with_body
 from .stages import FUNCTION, Stage, is_unit_stride, stages, walk
 from .tails import overlap_tails
+
+MOST_INTERLEAVED = 8
+"""Groups of a shuffle that are stored in one step; no processor interleaves more than four vectors by itself."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +48,16 @@ def joins(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Schedule
         return None
     inline_all(schedule)
     found = {s.write.name: join for s in stages(schedule) if (join := _join(schedule, s)) is not None}
-    moved = {s.write.name for s in stages(schedule) if _is_moved(s, device)}
-    if not found and not moved:
+    others = {s.write.name for s in stages(schedule) if _is_moved(s, device) or _groups(s) > 1}
+    if not found and not others:
         return None
     schedule, shared = _in_parts(schedule, found, threads)
     for current in stages(schedule):
         loops = schedule.get_loops(current.block)
-        if current.write.name in found.keys() | moved:
-            _schedule(schedule, current, loops[shared.get(current.write.name, 0) :], device, threads)
+        if (groups := _groups(current)) > 1:
+            _interleave(schedule, current, groups, loops, threads)
+        elif current.write.name in found.keys() | others:
+            _vectorise(schedule, current, loops[shared.get(current.write.name, 0) :], device, threads)
         else:
             schedule_pointwise(schedule, current, loops, device, threads)
     return Scheduled(overlap_tails(schedule), (), "joins")
@@ -84,9 +92,15 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 def _place(condition: Any, variables: list[Any]) -> tuple[int, int] | None:
     """The iterator, and from where on the comparison says something else; None where it is of another form."""
-    if not isinstance(condition, tirx.LT | tirx.GE) or not isinstance(condition.b, tirx.IntImm):
+    if isinstance(condition, tirx.LT | tirx.GE):
+        index, bound = condition.a, condition.b
+    elif isinstance(condition, tirx.GT | tirx.LE):
+        bound, index = condition.a, condition.b
+    else:
         return None
-    index, place = condition.a, int(condition.b)
+    if not isinstance(bound, tirx.IntImm):
+        return None
+    place = int(bound)
     if isinstance(index, tirx.Add | tirx.Sub) and isinstance(index.b, tirx.IntImm):
         place += int(index.b) if isinstance(index, tirx.Sub) else -int(index.b)
         index = index.a
@@ -95,7 +109,21 @@ def _place(condition: Any, variables: list[Any]) -> tuple[int, int] | None:
 
 def _is_moved(current: Stage, device: Device) -> bool:
     """Whether it reads from the middle of an axis, but along it: vectors that begin anywhere."""
-    return not current.has_booleans() and not contiguous_axes(current, device.lanes) and _runs_along_last(current)
+    if current.has_booleans() or is_selective(current) or contiguous_axes(current, device.lanes):
+        return False
+    return _runs_along_last(current)
+
+
+def _groups(current: Stage) -> int:
+    """How many groups alternate along the last axis; 1 where none do."""
+    last = len(current.extents) - 1
+    indices = (index for read in current.reads for index in read.indices if last in read.used())
+    for part in (part for index in indices for part in walk(index) if isinstance(part, tirx.FloorMod)):
+        if isinstance(part.a, tirx.Var) and isinstance(part.b, tirx.IntImm) and last in current.write.steps[-1]:
+            groups = int(part.b)
+            if groups <= MOST_INTERLEAVED and current.extents[last] % groups == 0:
+                return groups
+    return 1
 
 
 def _runs_along_last(current: Stage) -> bool:
@@ -187,7 +215,7 @@ def _point(buffer: Any, indices: Any) -> Any:
 # --- vectors
 
 
-def _schedule(schedule: s_tir.Schedule, current: Stage, loops: list[Any], device: Device, threads: int) -> None:
+def _vectorise(schedule: s_tir.Schedule, current: Stage, loops: list[Any], device: Device, threads: int) -> None:
     """Vectors along what is contiguous of the last of these loops; the others are shared where none outside is."""
     count = min(_vectorised_axes(current, device), len(loops))
     outer, inner = (loops[:-count], loops[-count:]) if count else (loops[:-1], loops[-1:])
@@ -213,3 +241,11 @@ def _parallel_inside(schedule: s_tir.Schedule, loops: list[Any], current: Stage,
     around = schedule.get_loops(current.block)
     if all(schedule.get(loop).kind == tirx.ForKind.SERIAL for loop in around):
         _parallel(schedule, loops, current, threads)
+
+
+def _interleave(schedule: s_tir.Schedule, current: Stage, groups: int, loops: list[Any], threads: int) -> None:
+    """One step of all groups after the other, in which the code generator finds vectors."""
+    *outer, last = loops
+    _, group = schedule.split(last, [None, groups])
+    _parallel(schedule, outer, current, threads)
+    schedule.unroll(group)

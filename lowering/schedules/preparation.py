@@ -22,8 +22,9 @@ def prepare(schedule: s_tir.Schedule) -> tuple[Stage, Stage] | None:
 def anchor_and_epilogue(schedule: s_tir.Schedule, is_anchor: Callable[[Stage], bool]) -> tuple[Stage, Stage] | None:
     """Inlines what it can and returns the only reduction, if it is the wanted one, with the only block after it.
 
-    The block after it reads the reduction at its own iterators; a copy is made where there is none. Blocks before it
-    that remain are paddings, and what would make another reduction of it. None if the function is not of this form.
+    The block after it reads the reduction at its own iterators; a copy is made where there is none, or where several
+    read it (parts of a split, which are blocks of their own then). Blocks before it that remain are paddings, and what
+    would make another reduction of it. None if the function is not of this form.
     """
     reductions = [s for s in stages(schedule) if s.reduced]
     if len(reductions) != 1 or not is_anchor(reductions[0]):
@@ -34,7 +35,7 @@ def anchor_and_epilogue(schedule: s_tir.Schedule, is_anchor: Callable[[Stage], b
     if not is_anchor(anchor):
         return None
     after = consumers(stages(schedule), anchor)
-    if not after or not _is_direct(after[0], anchor):
+    if len(after) != 1 or not _is_direct(after[0], anchor):
         schedule.cache_write(anchor.block, 0, "global")
         anchor = stage(schedule, anchor.block)
         after = consumers(stages(schedule), anchor)

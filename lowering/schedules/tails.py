@@ -34,15 +34,18 @@ _SCOPES = ("global", "local", "warp")
 
 @dataclass(frozen=True)
 class _Tail:
-    """`index` * `tile` + (an offset below tile) must stay below `extent`."""
+    """`index` * `tile` + (an offset below tile) must stay below `extent`; all in steps of a number of elements.
+
+    TVM divides a guard by what all its terms have in common: (o * 5 + v) * 4 + i < 196 becomes o * 5 + v < 49.
+    """
 
     index: Any
     tile: int
     extent: int
 
     def same_loop(self, term: _Term) -> bool:
-        """Whether a term is the start of its tiles."""
-        return term.factor == self.tile and bool(structural_equal(term.index, self.index))
+        """Whether a term is the start of its tiles, in elements."""
+        return term.factor % self.tile == 0 and bool(structural_equal(term.index, self.index))
 
 
 def overlap_tails(schedule: s_tir.Schedule) -> s_tir.Schedule:
@@ -55,7 +58,8 @@ def overlap_tails(schedule: s_tir.Schedule) -> s_tir.Schedule:
     if rewriter.moved and _keep_apart(schedule):
         function, rewriter = schedule.mod[FUNCTION], _Rewriter()
         body = rewriter.rewrite(function.body)
-    if any(tail.same_loop(term) for tail in rewriter.moved for guard in rewriter.kept for term in _compared(guard)):
+    guarded = [term.index for guard in rewriter.kept for term in _compared(guard)]
+    if any(structural_equal(tail.index, index) for tail in rewriter.moved for index in guarded):
         raise RuntimeError("a tail that moves in one block and is guarded in another")
     return s_tir.Schedule(tvm.IRModule({FUNCTION: function.with_body(body)}))
 
@@ -151,12 +155,13 @@ def _by_tiles(block: Any, before: Any, values: list[Any], tails: list[_Tail], pr
         tail = next((t for t in tails if _move_back(value, t) is not None), None)
         if tail is None:
             continue
+        (start,) = [term for term in _terms(value) if tail.same_loop(term)]
         inside = [term for term in _terms(value) if not tail.same_loop(term)]
         offset = sum((t.index * t.factor for t in inside), start=tirx.const(0, "int32"))
         number, place = (_axis(f"{variable.var.name}_{part}", tail) for part in ("tile", "place"))
         variables += [number, place]
         places += [tail.index, offset]
-        body = _replaced(body, packed, variable.var, (tail.tile, number.var, place.var))
+        body = _replaced(body, packed, variable.var, (start.factor, number.var, place.var))
     return s_stmt.SBlockRealize(places, predicate, with_body(block, body, iter_vars=variables))
 
 
@@ -212,7 +217,8 @@ def _move_back(expression: Any, tail: _Tail) -> Any | None:
     start = next((term for term in terms if tail.same_loop(term)), None)
     if start is None:
         return None
-    moved = tirx.min(start.index * tail.tile, tail.extent - tail.tile)
+    last = (tail.extent - tail.tile) * (start.factor // tail.tile)
+    moved = tirx.min(start.index * start.factor, last)
     for term in terms:
         if term is not start:
             moved = moved + (term.index * term.factor if term.factor > 1 else term.index)

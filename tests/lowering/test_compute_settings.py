@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.lowering.compute import lowerable
+from eqfuse.lowering.kernel_function import kernel_function
 
 from ..rules.semantics.onnx_answers import random_array
 from .in_tvm import Array, Call, assert_as_onnx_runtime, single
@@ -74,6 +75,16 @@ def pools() -> Iterator[Call]:
         yield unary("AveragePool", x(1, 2, 8, 9), count_include_pad=padding, dilations=[2, 1], **settings)
         yield unary("MaxPool", x(1, 2, 8, 9), dilations=[2, 1], **settings)
     yield unary("MaxPool", x(1, 2, 8, dtype="uint8"), kernel_shape=[3], pads=[1, 1])
+
+
+def large_windows() -> Iterator[Call]:
+    """Windows that reach over the whole input, or beyond its padding."""
+    for op, padding in (("AveragePool", 0), ("AveragePool", 1), ("MaxPool", 0)):
+        settings = {"count_include_pad": 1} if padding else {}
+        yield unary(op, x(1, 2, 7, 7), kernel_shape=[90, 70], strides=[90, 70], ceil_mode=1, **settings)
+        yield unary(op, x(1, 2, 5, 7), kernel_shape=[9, 7], pads=[2, 3, 2, 0], strides=[1, 3], **settings)
+        yield unary(op, x(1, 2, 6, 5), kernel_shape=[4, 5], pads=[2, 4, 2, 4], strides=[2, 8], **settings)
+        yield unary(op, x(1, 2, 5, 5), kernel_shape=[4, 3], pads=[3, 1, 3, 1], dilations=[3, 2], **settings)
 
 
 def casts() -> Iterator[Call]:
@@ -184,8 +195,8 @@ def further() -> Iterator[Call]:
 
 
 FAMILIES = (
-    gemms, convolutions, pools, casts, integers, truth_values, clips, powers, layouts, indices, reductions,
-    normalisations, further,
+    gemms, convolutions, pools, large_windows, casts, integers, truth_values, clips, powers, layouts, indices,
+    reductions, normalisations, further,
 )  # fmt: skip
 
 
@@ -197,6 +208,15 @@ def test_as_onnx_runtime(family: Any) -> None:
 @pytest.mark.parametrize("family", [clips, powers, layouts, indices], ids=lambda f: f.__name__)
 def test_constants_of_one_element_written_into_the_code(family: Any) -> None:
     assert_as_onnx_runtime(list(family()), immediates=True)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_a_window_over_everything_is_a_plain_reduction(padding: int) -> None:
+    settings = {"kernel_shape": [80, 80], "strides": [80, 80], "ceil_mode": 1, "count_include_pad": padding}
+    call = unary("AveragePool", x(1, 2, 7, 7), **settings)
+    script = kernel_function(call.graph, [0], "pool").prim_func.script()
+    assert "_pad_" not in script
+    assert "T.grid(1, 2, 1, 1, 7, 7)" in script
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,13 @@ def test_there_is_no_fallback_on_another_machine(tmp_path: Path) -> None:
         prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")
 
 
+def test_a_reason_that_several_kernels_have_is_said_once(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Det", ["x"], ["y"]), helper.make_node("Det", ["z"], ["t"])]
+    proto = model(nodes, {"x": (2, 2), "z": (3, 3)}, {"y": (), "t": ()})
+    with pytest.raises(LoweringError, match=r": 2 kernel\(s\) cannot be compiled: Det: Det has no lowering$"):
+        prepared(proto, [(0,), (1,)], tmp_path, "arm-cortex-a76")
+
+
 def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crashed = [Answer("kernel_0_matmul_relu", 0.0, problem="the compiler crashed (exit code -11)")]
     monkeypatch.setattr(kernels_module, "compile_kernels", lambda requests, processes: iter(crashed))

@@ -13,6 +13,7 @@ import tvm
 from onnx import helper, numpy_helper
 from tvm import s_tir
 
+from eqfuse.costmodels.device import Device
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import read
 from eqfuse.extract.partition.of_model import operator_graph
@@ -64,15 +65,15 @@ class Case:
     def _is_scalar(self, name: str) -> bool:
         return name in self.stored and self.stored[name].size == 1
 
-    def scheduled(self, threads: int = 1) -> Scheduled:
+    def scheduled(self, threads: int = 1, device: Device = HOST) -> Scheduled:
         """The kernel by the rule."""
-        found = product_chain(self.kernel[0].prim_func, HOST, threads)
+        found = product_chain(self.kernel[0].prim_func, device, threads)
         assert found is not None
         return found
 
-    def run(self, threads: int = 1) -> Array:
-        """The output of the scheduled kernel."""
-        scheduled, arrays = self.scheduled(threads), list(self.kernel[1])
+    def run(self, threads: int = 1, device: Device = HOST) -> Array:
+        """The output of the scheduled kernel, run on this machine whatever the device of the schedule."""
+        scheduled, arrays = self.scheduled(threads, device), list(self.kernel[1])
         for repack in scheduled.repack:
             arrays[repack.parameter] = repack(arrays[repack.parameter])
         tensors = [tvm.runtime.tensor(a) for a in arrays]

@@ -9,7 +9,7 @@ from tvm import te
 from eqfuse.lowering.schedules import constants
 from eqfuse.lowering.schedules.product_chain import product_chain
 
-from .functions import HOST, matmul
+from .functions import ARM, HOST, matmul
 from .multiply_adds import multiply_adds
 from .product_models import (
     Case,
@@ -47,6 +47,11 @@ CASES = {
 def test_as_onnx_runtime(name: str, threads: int) -> None:
     case = CASES[name]
     np.testing.assert_allclose(case.run(threads), case.expected(), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", [attention(4, 196, 196, 16), attention(2, 49, 49, 20)])
+def test_for_vectors_of_four(case: Case) -> None:
+    np.testing.assert_allclose(case.run(device=ARM), case.expected(), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
-from eqfuse.lowering.schedules import Repack, fallback
+from eqfuse.lowering.schedules import Repack, constants, fallback
 
 from .functions import ARM, HOST, Shape, check, convolution, inputs, layer_norm, matmul, of_one, pool, run
 
@@ -104,6 +104,16 @@ def test_convolution(shape: Shape, outputs: int, kernel: int, stride: int, pad: 
     check(convolution(shape, outputs, kernel, stride, pad), "contraction")
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_product_that_is_split(last: int) -> None:
+    a, b, k = te.placeholder((14, 24), name="a"), te.placeholder((24, 48), name="b"), te.reduce_axis((0, 24), name="k")
+    product = te.compute((14, 48), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    first = te.compute((14, 32), lambda i, j: te.max(product[i, j], 0.0), name="first")
+    second = te.compute((14, 16), lambda i, j: te.max(product[i, j + 32], 0.0), name="second")
+    parts = [first, second]
+    check(constants(te.create_prim_func([a, b, parts[1 - last], parts[last]]), (1,)), "contraction", threads=2)
+
+
 def test_convolution_without_epilogue() -> None:
     check(convolution((1, 8, 12, 12), 16, 3, pad=1, epilogue=False), "contraction", threads=2)
 
@@ -179,3 +189,9 @@ def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     found = fallback(function, HOST, 1)
     given = inputs(function)
     np.testing.assert_allclose(run(found.schedule.mod["main"], given), run(function, given), rtol=1e-4, atol=1e-5)
+
+
+def test_a_guard_in_steps_of_several_rows_moves_in_all_blocks() -> None:
+    """On vectors of four, 196 rows in tiles of 20 are guarded by their fours."""
+    check(matmul(196, 24, 44, batch=(2,), constant=False), "contraction", ARM)
+    check(matmul(24, 20, 196), "contraction", ARM)

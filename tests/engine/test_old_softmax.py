@@ -1,0 +1,45 @@
+"""Softmax of before opset 13, which flattened everything from its axis on."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+
+from eqfuse.costmodels.types import TensorType
+from eqfuse.engine.canonical import Call, canonical
+from eqfuse.engine.egraph import ENode
+from eqfuse.engine.emit import emission
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import read
+
+
+def call(shape: tuple[int, ...], **attributes: int) -> Call | None:
+    node = helper.make_node("Softmax", ["x"], ["y"], **attributes)
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    graph = helper.make_graph([node], "softmax", ports[:1], ports[1:])
+    model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=4))
+    (found,) = model.graph
+    return canonical(found, infer(model), model.opset)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "axis"),
+    [((1, 10, 1, 1), {}, 1), ((2, 1, 7, 1), {}, 2), ((2, 3, 5), {"axis": 2}, 2), ((4, 6), {"axis": -1}, 1)],
+)
+def test_one_long_axis_is_that_of_today(shape: tuple[int, ...], attributes: dict[str, int], axis: int) -> None:
+    found = call(shape, **attributes)
+    assert found is not None
+    assert found.attributes == (axis,)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_several_long_axes_are_none(axis: int) -> None:
+    assert call((2, 3, 5), axis=axis) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "opset", "said"), [((1, 9, 1), 9, True), ((1, 9, 2), 9, False), ((1, 9, 2), 13, True)]
+)
+def test_a_node_is_written_where_it_means_the_same(shape: tuple[int, ...], opset: int, said: bool) -> None:
+    type_ = TensorType("float32", shape)
+    assert (emission(ENode("Softmax", (1,), (0,)), (type_,), type_, opset, {}) is not None) == said
