@@ -20,8 +20,11 @@ help: ## Print this list
 
 setup: $(VENV)/.stamp-run ## Make .venv and install eqfuse into it
 
-demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure and print the summary
+demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure, compile it, run it and time it
 	$(BIN)/eqfuse optimize $(DEMO) -o models/demo.optimized.onnx
+	$(BIN)/eqfuse compile $(DEMO) -o models/demo.bundle --threads 1
+	$(BIN)/eqfuse run models/demo.bundle --random 0
+	$(BIN)/eqfuse bench models/demo.bundle --against ort
 
 test: $(VENV)/.stamp-test arm-tools ## Run the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)

@@ -1,4 +1,4 @@
-"""``eqfuse bench``: how long a compiled model takes, by itself or in turns with ONNX Runtime; see bench_emulate too."""
+"""``eqfuse bench``: how long a compiled model takes, or in turns with ONNX Runtime; the others are in `bench_*.py`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ class Middle:
 
 def bench(arguments: argparse.Namespace) -> int:
     """Measure, print, and compare where that is asked for."""
+    if arguments.kernels:
+        from .bench_kernels import bench_kernels
+
+        return bench_kernels(arguments)
     if arguments.emulate:
         from .bench_emulate import bench_emulated
 

@@ -124,7 +124,10 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument("--against", choices=("ort",), help="ort: take turns with ONNX Runtime on the original model")
     parser.add_argument("--model", type=Path, help="where the original is now (default: where it was compiled from)")
-    parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50)")
+    parser.add_argument(
+        "--kernels", action="store_true", help="time each kernel where it stands, beside the roofline of the device"
+    )
+    parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50, with --kernels 30)")
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
     parser.add_argument(
         "--emulate", action="store_true", help="count what a bundle for Arm executes, on an emulated board"

@@ -81,7 +81,10 @@ def test_usage_errors_are_one_line(
 
 @pytest.mark.parametrize(
     "command",
-    ["", "optimize", "verify", "inspect", "diff", "bisect", "rules", "rules list", "rules show", "rules check"],
+    [
+        *("", "optimize", "compile", "run", "bench", "verify", "inspect", "diff", "bisect"),
+        *("rules", "rules list", "rules show", "rules check"),
+    ],
 )
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as stop:
