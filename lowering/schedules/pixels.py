@@ -26,6 +26,7 @@ def flatten_pixels(
     height = _height(anchor)
     if height is None or not all(_is_plain(a) for a in (*epilogue.reads, epilogue.write)):
         return None
+    epilogue = _in_order(schedule, anchor, epilogue)
     size = anchor.extents[height + 1]
     reduced = [i for i in sorted(anchor.reduced) if anchor.extents[i] > 1] or sorted(anchor.reduced)[:1]
     kept = [*anchor.spatial, *reduced]
@@ -35,6 +36,16 @@ def flatten_pixels(
     if operand:
         _flatten_operand(schedule, stage(schedule, anchor.block), size)
     return stage(schedule, anchor.block), stage(schedule, epilogue.block)
+
+
+def _in_order(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> Stage:
+    """The block after the sum with its loops in the order of the sum's axes, whatever the order of its own output."""
+    read = next(r for r in epilogue.reads if r.name == anchor.write.name)
+    order = [next(iter(used)) for used in read.iterators]
+    if order != list(range(len(order))):
+        permuted = _index_map(lambda *i: [i[n] for n in order], len(order))
+        schedule.transform_block_layout(epilogue.block, permuted)
+    return stage(schedule, epilogue.block)
 
 
 def _flatten_operand(schedule: s_tir.Schedule, anchor: Stage, width: int) -> None:

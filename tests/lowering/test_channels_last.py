@@ -93,8 +93,9 @@ def test_only_the_result_is_moved() -> None:
     assert_same(convolution((1, 3, 12, 12), 32, 3, 2, 1), {3}, "contraction")
 
 
-def test_only_the_operand_is_moved() -> None:
-    assert_same(convolution((1, 32, 6, 6), 16, 3, 1, 1), {0}, "contraction")
+@pytest.mark.parametrize(("outputs", "kernel"), [(16, 3), (10, 1), (48, 1)])
+def test_only_the_operand_is_moved(outputs: int, kernel: int) -> None:
+    assert_same(convolution((1, 32, 6, 6), outputs, kernel, 1, kernel // 2), {0}, "contraction")
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])
