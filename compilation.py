@@ -30,7 +30,7 @@ from .lowering.errors import WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
 from .lowering.interface import Port, inputs_of
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
-from .lowering.target import Target, target_of
+from .lowering.target import HOST, Target, check_linker, target_of
 from .lowering.tvm_runtime import runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
@@ -77,6 +77,8 @@ def compile_model(
     them VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
+    if target == HOST:
+        check_linker()
     clock = Clock(observer)
     with clock.phase("read"):
         model = override_shapes(inlined(read(source)), options.input_shapes)
@@ -90,7 +92,8 @@ def compile_model(
             bundle.publish(folder, output)
             return Compiled(output, manifest, clock.phases)
         made = work.fill(folder, output)
-        cache.keep(work.key, folder)
+        if not made.manifest.provenance.replaced:  # another attempt may do better
+            cache.keep(work.key, folder)
         bundle.publish(folder, output)
     return made
 
@@ -248,7 +251,7 @@ class _Work:
             kernels=len(prepared.calls) + len(prepared.fallbacks),
             distinct_kernels=len({call.symbol for call in prepared.calls}),
             verification="",
-            replaced=tuple(wrong.values()),
+            replaced=(*wrong.values(), *prepared.recovered),
             budget_hit=result.budget_hit,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     from ..lowering.target import check_target
     from .options import options_of
 
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # idle threads that spin keep a busy machine from ending
     check_target(arguments.target)
     options = options_of(arguments, verify=arguments.verify)
     with Progress(arguments) as progress:
@@ -61,7 +63,7 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
         render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
     print(fallback_line(manifest))
     for text in origin.replaced:
-        print(f"replaced by a plain schedule, as it was wrong: {text}")
+        print(f"replaced by a plain schedule: {text}")
     print(f"verification: {origin.verification or 'none (--no-verify)'}")
     taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
     print(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")

@@ -29,7 +29,8 @@ class Request:
 class Answer:
     """One kernel compiled, or why it is not: the `problem`.
 
-    `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule.
+    `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule. `recovered` is
+    what the compiler stumbled over before it got a plain one.
     """
 
     name: str
@@ -37,3 +38,4 @@ class Answer:
     repack: tuple[Any, ...] = ()
     rule: str = ""
     problem: str | None = None
+    recovered: str | None = None

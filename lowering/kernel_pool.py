@@ -61,7 +61,8 @@ class _Worker:
                 return
             answer = self._ask(request)
             if answer.problem and not self._stopped:
-                answer = self._ask(replace(request, with_rules=False))
+                second = self._ask(replace(request, with_rules=False))
+                answer = replace(second, recovered=answer.problem)
             self._answers.put(answer)
 
     def _ask(self, request: Request) -> Answer:

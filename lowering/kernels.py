@@ -74,6 +74,11 @@ class Prepared:
         return tuple(step for step in self.steps if isinstance(step, Call))
 
     @property
+    def recovered(self) -> tuple[str, ...]:
+        """The kernels that got a plain schedule since the compiler crashed on theirs or took too long, and why."""
+        return tuple(f"{a.name}: {a.recovered}" for a in self.answers.values() if a.recovered and not a.problem)
+
+    @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """The steps that ONNX Runtime runs, numbered by their place here."""
         return tuple(step for step in self.steps if isinstance(step, Fallback))
@@ -244,7 +249,8 @@ def _compiled(
     answers: dict[str, Answer] = {}
     for answer in compile_kernels(requests, processes):
         answers[answer.name] = answer
-        outcome = f" ({answer.problem})" if answer.problem else ""
+        said = answer.problem or answer.recovered
+        outcome = f" ({said})" if said else ""
         observer(f"kernel {len(answers)} of {len(requests)}: {answer.name}{outcome}")
     return {request.name: answers[request.name] for request in requests}
 

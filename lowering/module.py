@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from .errors import LoweringError
 from .fallback import FUNCTION, Fallback, is_constant, static_type
 from .interface import inputs_of
 from .kernel_table import write_kernel_table
@@ -28,7 +29,11 @@ def link(prepared: Prepared, target: Target, library: Path) -> None:
     The function `main` goes from the model's inputs, in order, to a tuple of its outputs.
     """
     executable = tvm.compile(_Main(prepared).module(), target=tvm.target.Target(target.description))
-    executable.export_library(str(library), addons=[str(path) for path in prepared.objects.values()])
+    try:
+        executable.export_library(str(library), addons=[str(path) for path in prepared.objects.values()])
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[-200:]
+        raise LoweringError(f"{library.name}: the linker failed; choose a folder with room: {reason}") from None
     write_kernel_table(prepared, target, library.parent)
 
 

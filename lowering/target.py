@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -51,6 +53,13 @@ def check_target(name: str) -> None:
         near = get_close_matches(name, target_names(), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(f"--target {name}: unknown; the targets are {', '.join(target_names())}{hint}")
+
+
+def check_linker() -> None:
+    """Raise UsageError where this machine has nothing to link a library with."""
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    if named is None and not any(map(shutil.which, ("g++", "gcc", "clang++", "clang", "c++", "cc"))):
+        raise UsageError("--target host: no C++ compiler to link with; install one (Debian: g++) or set CXX")
 
 
 def target_of(name: str, threads: int | None = None) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import pi, sqrt
+from math import log, pi, sqrt
 from typing import Any
 
 from tvm import te, tirx
@@ -61,7 +61,17 @@ def _where(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
 
 
 def _clipped(x: Expr, low: float, high: float) -> Expr:
-    return te.min(te.max(x, _number(low, x)), _number(high, x))
+    return _at_most(_at_least(x, _number(low, x)), _number(high, x))
+
+
+def _at_least(x: Expr, bound: Expr) -> Expr:
+    """The larger one; NaN where x is NaN, for of two operands that do not compare the processor takes the second."""
+    return tirx.Max(bound, x)
+
+
+def _at_most(x: Expr, bound: Expr) -> Expr:
+    """The smaller one; NaN where x is NaN."""
+    return tirx.Min(bound, x)
 
 
 # --- one operand
@@ -80,9 +90,10 @@ def _sign(x: Expr) -> Expr:
 
 
 def _asinh(x: Expr) -> Expr:
-    """Odd, so that no digits cancel left of zero; log1p keeps those next to it."""
+    """Odd, so that no digits cancel left of zero; log1p keeps those next to it. Large squares overflow."""
     size = tirx.abs(x)
     value = tirx.log1p(size + size * size / (tirx.sqrt(size * size + 1.0) + 1.0))
+    value = _where(tirx.GT(size, _number(1e9, x)), tirx.log(size) + _number(log(2.0), x), value)
     return _where(tirx.LT(x, _number(0, x)), -value, value)
 
 
@@ -92,7 +103,7 @@ def _elu(x: Expr, alpha: float) -> Expr:
 
 def _celu(call: Call, x: Expr) -> Expr:
     alpha = _number(call.number("alpha", 1.0), x)
-    return te.max(x, _number(0, x)) + te.min((exp(x / alpha) - 1.0) * alpha, _number(0, x))
+    return _at_least(x, _number(0, x)) + _at_most((exp(x / alpha) - 1.0) * alpha, _number(0, x))
 
 
 def _leaky(call: Call, x: Expr) -> Expr:
@@ -177,8 +188,8 @@ def _clip(call: Call) -> te.Tensor:
 
     def element(*indices: Expr) -> Expr:
         value = x(*indices)
-        value = value if low is None else te.max(value, low(*(0 for _ in low.shape)))
-        return value if high is None else te.min(value, high(*(0 for _ in high.shape)))
+        value = value if low is None else _at_least(value, low(*(0 for _ in low.shape)))
+        return value if high is None else _at_most(value, high(*(0 for _ in high.shape)))
 
     return call.stage(call.shape, element)
 
@@ -197,7 +208,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Log": elementary.log,
     "Sqrt": tirx.sqrt,
     "Reciprocal": lambda x: _number(1, x) / x,
-    "Relu": lambda x: te.max(x, _number(0, x)),
+    "Relu": lambda x: _at_least(x, _number(0, x)),
     "Sigmoid": sigmoid,
     "Tanh": elementary.tanh,
     "Erf": elementary.erf,

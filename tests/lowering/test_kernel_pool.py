@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tvm import ir, te
 
@@ -36,6 +38,33 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     crash = Request("crash", "", load_device("host"), _Exit(), str(tmp_path / "crash.o"))
     problems = {answer.name: answer.problem for answer in compile_kernels([crash, request("good", tmp_path)], 1)}
     assert problems == {"crash": "the compiler crashed (exit code 7)", "good": None}
+
+
+def test_what_a_plain_schedule_recovered_from_is_said(tmp_path: Path) -> None:
+    target: Any = _ExitOnce(str(tmp_path / "crashed"), request("good", tmp_path).target)
+    fragile = replace(request("good", tmp_path), target=target)
+    (answer,) = compile_kernels([fragile], 1)
+    assert (answer.problem, answer.recovered) == (None, "the compiler crashed (exit code 7)")
+
+
+@dataclass(frozen=True)
+class _ExitOnce:
+    """Ends the first process that unpickles it, and is the target for the next."""
+
+    marker: str
+    target: Any
+
+    def __reduce__(self) -> tuple[object, tuple[str, Any]]:
+        return _exit_once, (self.marker, self.target)
+
+
+def _exit_once(marker: str, target: Any) -> Any:
+    import os
+
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os._exit(7)
+    return target
 
 
 class _Exit:
