@@ -75,6 +75,11 @@ class Device:
         """Float32 FLOP/s of one core: two per fused multiply-add."""
         return 2.0 * self.fma_ports * self.lanes * self.clock
 
+    @property
+    def second_cache(self) -> int:
+        """Bytes of the second cache, or of the only one."""
+        return self.caches[min(1, len(self.caches) - 1)].size
+
     def bandwidth(self, footprint: int) -> float:
         """Bytes/s of the smallest level that holds `footprint` bytes, for one core."""
         for level in self.caches:

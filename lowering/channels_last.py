@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 
 from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.layouts import FeatureMaps
-from .schedules.stages import FUNCTION, Stage, stages
+from .schedules.stages import FUNCTION, Stage, index_map, is_parameter, stages
 from .steps import Step, View
 
 _RANKS = range(3, 6)
@@ -72,7 +72,7 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
             moved.add(current.write.name)
     for current in reversed(stages(schedule)):
         if current.reduced and current.write.name in moved:
-            moved |= _read_by_channel(current, {buffer.write.name for buffer in stages(schedule)}, function)
+            moved |= _read_by_channel(current, _written(schedule), function)
     done: set[str] = set()
     for current in stages(schedule):
         _move_buffers(schedule, current, moved, done)
@@ -87,7 +87,7 @@ def _written(schedule: s_tir.Schedule) -> set[str]:
 
 def _follows(current: Stage, moved: set[str], outputs: set[str], function: tirx.PrimFunc) -> bool:
     write = current.write
-    if len(write.shape) not in _RANKS or any(p.same_as(write.buffer) for p in function.params):
+    if len(write.shape) not in _RANKS or is_parameter(function, write.buffer):
         return False
     alike = any(read.name in moved and len(read.shape) == len(write.shape) for read in current.reads)
     return alike or bool(current.reduced and outputs)
@@ -95,10 +95,10 @@ def _follows(current: Stage, moved: set[str], outputs: set[str], function: tirx.
 
 def _read_by_channel(current: Stage, computed: set[str], function: tirx.PrimFunc) -> set[str]:
     """Intermediate results of which a channel of a reduction needs that channel alone."""
-    (channel,) = current.write.iterators[1] or {-1}
-    alike = [read for read in current.reads if len(read.shape) == len(current.write.shape) and read.name in computed]
-    inside = [read for read in alike if not any(p.same_as(read.buffer) for p in function.params)]
-    return {read.name for read in inside if read.iterators[1] == {channel}}
+    channel = current.write.iterators[1]
+    inside = [read for read in current.reads if read.name in computed and not is_parameter(function, read.buffer)]
+    alike = [read for read in inside if len(read.shape) == len(current.write.shape)]
+    return {read.name for read in alike if channel and read.iterators[1] == channel}
 
 
 def _move_buffers(schedule: s_tir.Schedule, current: Stage, moved: set[str], done: set[str]) -> None:
@@ -127,11 +127,8 @@ def _reorder(schedule: s_tir.Schedule, current: Stage, moved: set[str]) -> None:
         return
     order = [*_spatial(current), *sorted(long, key=lambda i: _along(current, i, moved))]
     if order != list(range(len(current.extents))):
-        schedule.transform_block_layout(current.block, _permutation(order, len(current.extents)))
-
-
-def _permutation(order: list[int], count: int) -> Any:
-    return tirx.IndexMap.from_func(lambda *i: [i[n] for n in order], count, index_dtype="int32")
+        permuted = index_map(lambda *i: [i[n] for n in order], len(current.extents))
+        schedule.transform_block_layout(current.block, permuted)
 
 
 def _spatial(current: Stage) -> list[int]:

@@ -68,7 +68,7 @@ class Neighbours:
 @dataclass(frozen=True)
 class Pattern:
     """Kernels that one schedule runs as one. `kept`: bytes of the result between them that are needed at a time;
-    `again`: bytes that are read more often than by the kernels apart; both None where it does not apply."""
+    None where it does not apply; `again`: bytes that are read more often than by the kernels apart."""
 
     name: str
     kept: Callable[[Neighbours, Device], int | None]
@@ -82,7 +82,7 @@ def saving(neighbours: Neighbours, pattern: Pattern, device: Device) -> float:
     as one, what is between them moves at the rate of the cache.
     """
     kept = pattern.kept(neighbours, device)
-    if kept is None or kept > device.caches[min(1, len(device.caches) - 1)].size // 2:
+    if kept is None or kept > device.second_cache // 2:
         return 0.0
     apart = sum(_longer(neighbours, m, neighbours.moved(m), device) for m in (neighbours.first, neighbours.second))
     outside = neighbours.moved(neighbours.members) + pattern.again(neighbours, device)

@@ -160,7 +160,7 @@ def pays(chain: Chain, device: Device, threads: int) -> bool:
     rows, width = chain.result(chain.first)[-2:]
     anchors = [m for m in chain.members if graph.operators[m].op in PRODUCTS | ROW_WISE]
     copies = prod(chain.result(chain.first)[:-2])
-    second = device.caches[min(1, len(device.caches) - 1)].size
+    second = device.second_cache
     fitting = second // 2 // (4 * width * max(1, len(anchors) - 1))
     if fitting < min(rows, LEAST_ROWS) or copies * ceil(rows / LEAST_ROWS) < threads:
         return False
@@ -183,7 +183,7 @@ def _read_again(chain: Chain, tiles: int, device: Device, threads: int) -> float
     size = sum(4 * prod(chain.shape(value)) for value in others)
     copies = prod(chain.result(chain.first)[:-2])
     whole = size // copies if all(len(chain.shape(v)) > 2 for v in others) else size
-    if whole <= device.caches[min(1, len(device.caches) - 1)].size:
+    if whole <= device.second_cache:
         return 0.0
     return (ceil(max(tiles, threads) / threads) * whole - size / threads) / device.bandwidth(whole)
 

@@ -71,9 +71,8 @@ class KernelModel:
         self._copy = [copy_seconds(operation, self.device) for operation in operations]
         self._weights = weights(self.graph)
         self._sizes = [value.extent.bytes for value in self.graph.values]
-        caches = self.device.caches
-        self._plain = caches[0].size // 2
-        self._tiled = caches[min(1, len(caches) - 1)].size // 2
+        self._plain = self.device.caches[0].size // 2
+        self._tiled = self.device.second_cache // 2
 
     # --- prices
 

@@ -8,7 +8,7 @@ from math import prod
 
 from tvm import s_tir, tirx
 
-from .preparation import _is_direct, is_cheap
+from .preparation import is_cheap, is_direct
 from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages, walk
 
 
@@ -142,7 +142,7 @@ def _dependents(everything: list[Stage]) -> list[Stage]:
 
 def _epilogue(schedule: s_tir.Schedule, product: Stage) -> Stage | None:
     after = consumers(stages(schedule), product)
-    return after[0] if len(after) == 1 and _is_direct(after[0], product) else None
+    return after[0] if len(after) == 1 and is_direct(after[0], product) else None
 
 
 def _chain(schedule: s_tir.Schedule, body: list[Stage]) -> Chain | None:

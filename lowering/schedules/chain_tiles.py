@@ -40,7 +40,7 @@ def choose_tile(schedule: s_tir.Schedule, chain: Chain, device: Device, threads:
 
 def _plan(schedule: s_tir.Schedule, chain: Chain, rows: int, device: Device, threads: int) -> ChainPlan | None:
     kept = rows * chain.kept_elements * FLOAT_BYTES
-    if kept > second_cache(device) // 2:
+    if kept > device.second_cache // 2:
         return None
     found = []
     for link in chain.products:
@@ -59,13 +59,8 @@ def _tile_seconds(cycles: float, kept: int, shared: int, device: Device) -> floa
     What the second cache holds is there when it is needed; what is further out is waited for.
     """
     computing, reading = (cycles + TILE_CYCLES) / device.clock, shared / device.bandwidth(shared)
-    seconds = max(computing, reading) if shared <= second_cache(device) else computing + reading
+    seconds = max(computing, reading) if shared <= device.second_cache else computing + reading
     return seconds + (2 * kept / device.bandwidth(kept) if kept > device.caches[0].size // 2 else 0.0)
-
-
-def second_cache(device: Device) -> int:
-    """Bytes of the second cache, or of the only one."""
-    return device.caches[min(1, len(device.caches) - 1)].size
 
 
 def _product_plans(schedule: s_tir.Schedule, chain: Chain, link: Link, rows: int, device: Device) -> Iterator[Plan]:

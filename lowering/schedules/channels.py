@@ -20,13 +20,11 @@ from .contraction import FLOAT_BYTES, is_constant
 from .packing import Repack, Scheduled
 from .pointwise import vectorise_last
 from .preparation import anchor_and_epilogue
-from .register_tile import share
+from .register_tile import reduce_in_registers, share
 from .stages import FUNCTION, Stage, is_unit_stride, parameter_index, stages
 from .tails import overlap_tails
 from .tiles import LATENCY, Tile, largest_divisor, register_tiles
 
-UNROLLED_WINDOW = 25
-"""Larger windows keep the loops over them."""
 MOST_ROWS = 6
 MOST_VECTORS = 2
 
@@ -143,7 +141,7 @@ def window_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile, plane: tupl
         schedule.unroll(loop)
     schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
     schedule.set_scope(anchor.block, 0, "local")
-    _register_tile(schedule, anchor, tile)
+    reduce_in_registers(schedule, anchor, axes(anchor), tile)
     return blocks
 
 
@@ -165,27 +163,6 @@ def slab_rows(anchor: Stage, tile: Tile, device: Device) -> int:
     size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
     fitting = max(1, anchor.extents[height] * device.caches[0].size // 2 // max(size, 1))
     return largest_divisor(anchor.extents[height], fitting)
-
-
-def _register_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile) -> None:
-    loops = schedule.get_loops(anchor.block)[-len(anchor.extents) :]
-    spatial, reduced = [loops[i] for i in axes(anchor)], [loops[i] for i in sorted(anchor.reduced)]
-    vectors, lanes = schedule.split(spatial.pop(), [None, tile.lanes])
-    rows = spatial[-1:]
-    schedule.reorder(*spatial[:-1], *reduced, *rows, vectors, lanes)
-    window = 1
-    for loop in reversed(reduced):
-        window *= int(schedule.get(loop).extent)
-        if window <= UNROLLED_WINDOW:
-            schedule.unroll(loop)
-    for loop in (*rows, vectors):
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)
-    initial = schedule.decompose_reduction(anchor.block, reduced[0])
-    *others, last = schedule.get_loops(initial)[-2 - len(rows) :]
-    schedule.vectorize(last)
-    for loop in others:
-        schedule.unroll(loop)
 
 
 def compute_before(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:

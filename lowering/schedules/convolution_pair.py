@@ -154,13 +154,9 @@ def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> P
         return None
     found = plans(schedule.mod[FUNCTION], first, pair.between, device)
     plane = FLOAT_BYTES * prod(pair.between.extents) // pair.between.extents[-1]
-    fitting = [p for p in found if plane * p.tile.columns <= _second_cache(device) // 2]
+    fitting = [p for p in found if plane * p.tile.columns <= device.second_cache // 2]
     whole = [p for p in fitting if p.column == column and first.extents[column] % p.tile.columns == 0]
     return min(whole, key=lambda p: p.cycles, default=None)
-
-
-def _second_cache(device: Device) -> int:
-    return device.caches[min(1, len(device.caches) - 1)].size
 
 
 # --- downstream pointwise: rows of pixels are tiled
@@ -209,7 +205,7 @@ def _slab_rows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int:
     Of a window, what it reads for a tile of channels also fits half of the first.
     """
     _, height, width, count = pair.between.extents
-    rows = min(height, max(1, _second_cache(device) // 4 // (FLOAT_BYTES * width * count)))
+    rows = min(height, max(1, device.second_cache // 4 // (FLOAT_BYTES * width * count)))
     if matches(schedule.mod[FUNCTION], pair.first, pair.between):
         rows = min(rows, slab_rows(pair.first, choose_window(pair.first, device), device))
     return largest_divisor(height, rows)

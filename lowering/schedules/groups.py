@@ -15,7 +15,7 @@ import tvm
 from tvm import s_tir, tirx
 
 from .rewriting import map_blocks, simplified
-from .stages import FUNCTION, Stage, walk
+from .stages import FUNCTION, Stage, index_map, walk
 
 
 def with_groups(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> s_tir.Schedule | None:
@@ -34,10 +34,10 @@ def with_groups(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> s_t
     if not reduced or list(anchor.spatial) != list(range(len(anchor.spatial))):
         return None
     kept = [*anchor.spatial, *reduced]
-    schedule.transform_block_layout(anchor.block, _index_map(_split(kept, iterator, size), len(anchor.extents)))
+    schedule.transform_block_layout(anchor.block, index_map(_split(kept, iterator, size), len(anchor.extents)))
     schedule.transform_layout(anchor.block, ("write", 0), _split(range(len(anchor.spatial)), dimension, size))
     after = _split(range(len(epilogue.extents)), place, size)
-    schedule.transform_block_layout(epilogue.block, _index_map(after, len(epilogue.extents)))
+    schedule.transform_block_layout(epilogue.block, index_map(after, len(epilogue.extents)))
     function = schedule.mod[FUNCTION]
     body = map_blocks(function.body, simplified)  # TVM itself leaves (g * 34 + o) // 34 in the blocks
     return s_tir.Schedule(tvm.IRModule({FUNCTION: function.with_body(body)}))
@@ -63,7 +63,3 @@ def _split(kept: Any, place: int, size: int) -> Callable[..., list[Any]]:
         return [index for part in parts for index in part]
 
     return split
-
-
-def _index_map(function: Callable[..., list[Any]], count: int) -> Any:
-    return tirx.IndexMap.from_func(function, count, index_dtype="int32")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from .stages import FUNCTION, Access, Stage, consumers, is_parameter, stage, stages
+from .stages import FUNCTION, Access, Stage, consumers, index_map, is_parameter, stage, stages
 
 
 def flatten_pixels(
@@ -30,9 +30,9 @@ def flatten_pixels(
     size = anchor.extents[height + 1]
     reduced = [i for i in sorted(anchor.reduced) if anchor.extents[i] > 1] or sorted(anchor.reduced)[:1]
     kept = [*anchor.spatial, *reduced]
-    schedule.transform_block_layout(anchor.block, _index_map(_fused(kept, height, size), len(anchor.extents)))
+    schedule.transform_block_layout(anchor.block, index_map(_fused(kept, height, size), len(anchor.extents)))
     schedule.transform_layout(anchor.block, ("write", 0), _flat(height, size))
-    schedule.transform_block_layout(epilogue.block, _index_map(_flat(height, size), len(epilogue.extents)))
+    schedule.transform_block_layout(epilogue.block, index_map(_flat(height, size), len(epilogue.extents)))
     if operand:
         _flatten_operand(schedule, stage(schedule, anchor.block), size)
     return stage(schedule, anchor.block), stage(schedule, epilogue.block)
@@ -43,7 +43,7 @@ def _in_order(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> Stage
     read = next(r for r in epilogue.reads if r.name == anchor.write.name)
     order = [next(iter(used)) for used in read.iterators]
     if order != list(range(len(order))):
-        permuted = _index_map(lambda *i: [i[n] for n in order], len(order))
+        permuted = index_map(lambda *i: [i[n] for n in order], len(order))
         schedule.transform_block_layout(epilogue.block, permuted)
     return stage(schedule, epilogue.block)
 
@@ -57,7 +57,7 @@ def _flatten_operand(schedule: s_tir.Schedule, anchor: Stage, width: int) -> Non
             continue
         if len(consumers(stages(schedule), writer)) == 1 and _is_internal(schedule, writer):
             schedule.transform_layout(anchor.block, ("read", number), _flat(place, width))
-            schedule.transform_block_layout(writer.block, _index_map(_flat(place, width), len(writer.extents)))
+            schedule.transform_block_layout(writer.block, index_map(_flat(place, width), len(writer.extents)))
 
 
 def _is_plain_write(writer: Stage) -> bool:
@@ -69,10 +69,6 @@ def _is_plain_write(writer: Stage) -> bool:
 def _is_internal(schedule: s_tir.Schedule, writer: Stage) -> bool:
     """Whether what it writes is no parameter."""
     return not is_parameter(schedule.mod[FUNCTION], writer.write.buffer)
-
-
-def _index_map(function: Callable[..., list[Any]], count: int) -> Any:
-    return tirx.IndexMap.from_func(function, count, index_dtype="int32")
 
 
 def _fused(kept: list[int], height: int, width: int) -> Callable[..., list[Any]]:

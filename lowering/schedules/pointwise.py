@@ -79,7 +79,7 @@ def schedule_before(schedule: s_tir.Schedule, epilogue: Stage, device: Device, t
             or current.write.name == epilogue.write.name
         ):
             continue
-        if len(loops) > 1 and can_decompose(schedule, current, loops[-2:][0]):
+        if len(loops) > 1 and can_decompose(schedule, current, loops[-2]):
             pad_in_place(schedule, current, loops, threads)
         else:
             schedule_pointwise(schedule, current, loops, device, threads)

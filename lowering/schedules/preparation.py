@@ -35,7 +35,7 @@ def anchor_and_epilogue(schedule: s_tir.Schedule, is_anchor: Callable[[Stage], b
     if not is_anchor(anchor):
         return None
     after = consumers(stages(schedule), anchor)
-    if len(after) != 1 or not _is_direct(after[0], anchor):
+    if len(after) != 1 or not is_direct(after[0], anchor):
         schedule.cache_write(anchor.block, 0, "global")
         anchor = stage(schedule, anchor.block)
         after = consumers(stages(schedule), anchor)
@@ -82,7 +82,7 @@ def is_cheap(current: Stage) -> bool:
     return not any(isinstance(part, ir.Call) for part in walk(current.value))
 
 
-def _is_direct(after: Stage, anchor: Stage) -> bool:
+def is_direct(after: Stage, anchor: Stage) -> bool:
     """Whether the block reads the sum at plain iterators, one per dimension, all different, and has no others."""
     reads = [r for r in after.reads if r.name == anchor.write.name]
     used = [i for r in reads for i in r.iterators]

@@ -27,7 +27,7 @@ from .pointwise import schedule_pointwise
 from .preparation import is_cheap
 from .reducers import register_reducers
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
-from .rows import _partial_results, _vectorise_partial
+from .rows import partial_results, vectorise_partial
 from .stages import Stage, stage, stages
 from .tails import overlap_tails
 
@@ -52,7 +52,7 @@ def product_chain(function: tirx.PrimFunc, device: Device, threads: int = 1) -> 
 def _schedule(schedule: s_tir.Schedule, chain: Chain, plan: ChainPlan, device: Device, threads: int) -> None:
     outside = {s.write.name for s in stages(schedule)} - {link.name for link in chain.links}
     partial = {
-        link.name: _partial_results(schedule, link.stage, device)
+        link.name: partial_results(schedule, link.stage, device)
         for link in chain.links
         if link.is_row_wise and link.stage.reduced
     }
@@ -131,7 +131,7 @@ def _row_wise(
             inside = schedule.get_loops(link.stage.block)[depth + 1 :]
             schedule_pointwise(schedule, stage(schedule, link.stage.block), inside, device)
         for block in partial.get(link.name, ()):
-            _vectorise_partial(schedule, block, device)
+            vectorise_partial(schedule, block, device)
 
 
 def _is_long(current: Stage, device: Device) -> bool:

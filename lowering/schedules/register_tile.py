@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .tiles import Tile, largest_divisor
 
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
+UNROLLED_WINDOW = 25
+"""Windows of more elements keep loops over them."""
 PARALLEL_CYCLES = 12_000
 """About four times what TVM's threads take to start and to meet again, 1.1 us on the device `host`."""
 
@@ -166,3 +168,28 @@ def _reduction_loops(schedule: s_tir.Schedule, loops: list[tuple[Any, int]], pla
         unrolled.insert(0, part)
         break
     return rolled, unrolled
+
+
+def reduce_in_registers(schedule: s_tir.Schedule, anchor: Stage, order: Sequence[int], tile: Tile) -> None:
+    """The loops of a reduction over a window that is computed for one tile: unrolled, its partial results in registers.
+
+    `order`: the iterators of its output, the last that of the vectors, and the one before that of the tile's rows.
+    """
+    loops = schedule.get_loops(anchor.block)[-len(anchor.extents) :]
+    spatial, reduced = [loops[i] for i in order], [loops[i] for i in sorted(anchor.reduced)]
+    vectors, lanes = schedule.split(spatial.pop(), [None, tile.lanes])
+    rows = spatial[-1:]
+    schedule.reorder(*spatial[:-1], *reduced, *rows, vectors, lanes)
+    window = 1
+    for loop in reversed(reduced):
+        window *= int(schedule.get(loop).extent)
+        if window <= UNROLLED_WINDOW:
+            schedule.unroll(loop)
+    for loop in (*rows, vectors):
+        schedule.unroll(loop)
+    schedule.vectorize(lanes)
+    initial = schedule.decompose_reduction(anchor.block, reduced[0])
+    *others, last = schedule.get_loops(initial)[-2 - len(rows) :]
+    schedule.vectorize(last)
+    for loop in others:
+        schedule.unroll(loop)

@@ -74,7 +74,7 @@ def _is_trailing(current: Stage, shared: int) -> bool:
 
 
 def _schedule(schedule: s_tir.Schedule, found: list[Stage], shared: int, device: Device, threads: int) -> None:
-    partial = [b for s in found if s.reduced for b in _partial_results(schedule, s, device)]
+    partial = [b for s in found if s.reduced for b in partial_results(schedule, s, device)]
     last = found[-1]
     loops = schedule.get_loops(last.block)
     row = schedule.fuse(*loops[:shared]) if shared > 1 else loops[0]
@@ -88,10 +88,10 @@ def _schedule(schedule: s_tir.Schedule, found: list[Stage], shared: int, device:
         if not current.reduced and len(loops) <= len(current.extents) and loops:
             _vectorise(schedule, current, loops, device)
     for block in partial:
-        _vectorise_partial(schedule, block, device)
+        vectorise_partial(schedule, block, device)
 
 
-def _partial_results(schedule: s_tir.Schedule, current: Stage, device: Device) -> list[Any]:
+def partial_results(schedule: s_tir.Schedule, current: Stage, device: Device) -> list[Any]:
     """Splits the reduction in one of vectors and one over the lanes of the last; nothing where no width divides."""
     loops = schedule.get_loops(current.block)
     reduced = [loops[i] for i in sorted(current.reduced)]
@@ -126,7 +126,7 @@ def _vectorise(schedule: s_tir.Schedule, current: Stage, loops: list[Any], devic
         schedule_pointwise(schedule, current, loops, device)
 
 
-def _vectorise_partial(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
+def vectorise_partial(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
     """The last dimension of a partial result becomes vectors, inside of the steps that add to it."""
     current = stage(schedule, block)
     loops = schedule.get_loops(block)[-len(current.extents) :]

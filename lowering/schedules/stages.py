@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,11 @@ def is_product_sum(stage: Stage) -> bool:
         return False
     value = stage.value
     return isinstance(value, tirx.Add) and any(isinstance(side, tirx.Mul) for side in (value.a, value.b))
+
+
+def index_map(function: Callable[..., list[Any]], count: int) -> Any:
+    """The function of `count` indices as TVM takes it for a block, whose indices have 32 bits."""
+    return tirx.IndexMap.from_func(function, count, index_dtype="int32")
 
 
 def is_parameter(function: tirx.PrimFunc, buffer: Any) -> bool:

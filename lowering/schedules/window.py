@@ -19,13 +19,10 @@ from tvm import s_tir, tirx
 from ...costmodels.device import Device
 from .packing import Scheduled
 from .preparation import anchor_and_epilogue, pad_in_place
-from .register_tile import share
+from .register_tile import reduce_in_registers, share
 from .stages import Access, Stage, is_unit_stride, stage, stages, walk
 from .tails import overlap_tails
 from .tiles import LATENCY, Tile, register_tiles
-
-UNROLLED_WINDOW = 25
-"""Larger windows keep the loop over their rows."""
 
 
 def window(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
@@ -106,32 +103,12 @@ def _schedule(
         schedule.unroll(loop)
     schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
     schedule.set_scope(anchor.block, 0, "local")
-    _register_tile(schedule, anchor, tile)
+    reduce_in_registers(schedule, anchor, anchor.spatial, tile)
     for copy in phases:
         schedule.compute_at(copy.block, plane, preserve_unit_loops=True)
         *_, phase = schedule.split(schedule.get_loops(copy.block)[-1], [None, copy.stride])
         schedule.unroll(phase)
     _padding(schedule, plane)
-
-
-def _register_tile(schedule: s_tir.Schedule, anchor: Stage, tile: Tile) -> None:
-    loops = schedule.get_loops(anchor.block)[-len(anchor.extents) :]
-    spatial, reduced = [loops[i] for i in anchor.spatial], [loops[i] for i in sorted(anchor.reduced)]
-    vectors, lanes = schedule.split(spatial.pop(), [None, tile.lanes])
-    schedule.reorder(*spatial[:-1], *reduced, spatial[-1], vectors, lanes)
-    window = 1
-    for loop in reversed(reduced):
-        window *= int(schedule.get(loop).extent)
-        if window <= UNROLLED_WINDOW:
-            schedule.unroll(loop)
-    for loop in (spatial[-1], vectors):
-        schedule.unroll(loop)
-    schedule.vectorize(lanes)
-    initial = schedule.decompose_reduction(anchor.block, reduced[0])
-    *_, row, vector, last = schedule.get_loops(initial)
-    schedule.vectorize(last)
-    for loop in (row, vector):
-        schedule.unroll(loop)
 
 
 @dataclass(frozen=True)
