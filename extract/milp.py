@@ -18,6 +18,9 @@ from .interruptible import interruptible
 
 # The objective is scaled so that the known answer costs this: HiGHS stops at an absolute gap of 1e-6.
 _SCALED_COST = 1e4
+# Choices that cost more than the known answer are all alike, and none of an optimum: huge objective coefficients would
+# leave HiGHS a bound that is off by more than the tolerance.
+_DEAREST = 2.0 * _SCALED_COST
 _LEAST_BUDGET = 0.05
 
 Term = tuple[int, float]
@@ -79,6 +82,7 @@ class _Program:
         from scipy.sparse import csr_array
 
         costs = numpy.array([self.core.classes[number][position].cost for number, position in self.pairs]) * self.scale
+        costs = numpy.minimum(costs, _DEAREST)
         row_of = [number for number, (terms, _, _) in enumerate(self.rows) for _ in terms]
         terms = [term for row_terms, _, _ in self.rows for term in row_terms]
         matrix = csr_array(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.extract.answer import Answer, edges, selection_cost
@@ -17,7 +17,7 @@ from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.exact import integral, prove_by_maxsat
 from eqfuse.extract.greedy import greedy
 from eqfuse.extract.milp import prove_by_milp
-from eqfuse.extract.problem import TOLERANCE, Problem
+from eqfuse.extract.problem import TOLERANCE, Candidate, Problem
 
 from .graphs import WIDE_COSTS, least_cost, solvable_problems
 
@@ -69,9 +69,22 @@ def test_greedy_leaves_the_earliest_choices_on_equal_cost() -> None:
     assert greedy(core).selection == {0: 0, 1: 0}
 
 
+# HiGHS's bound was off by more than the tolerance beside a cost as huge as this one.
+ONE_HUGE_COST = Problem(
+    (
+        (Candidate(0.5, ()), Candidate(0.0, (0,))),
+        (Candidate(0.0, ()),),
+        (Candidate(0.0, ()),),
+        (Candidate(1.0, (0, 1)), Candidate(20615845.0, (0,))),
+    ),
+    (3,),
+)
+
+
 @PROVERS
 @settings(max_examples=60, deadline=None)
 @given(problem=solvable_problems(WIDE_COSTS))
+@example(problem=ONE_HUGE_COST)
 def test_the_answer_is_the_proven_optimum(prove: Prover, problem: Problem) -> None:
     best = least_cost(problem)
     assert best is not None
