@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .compilation import Compiled
     from .engine.verification import Verification
-    from .lowering.runner import CompiledModel
+    from .lowering.loaded import LoadedModel
     from .partitioning import Partitioned
 
 
@@ -99,20 +99,28 @@ def compile(
     target: str = "host",
     threads: int | None = None,
     observer: Observer | None = None,
+    accelerator: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Compiled:
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
     `options` are the fields of `Options`; `partition` is "joint" unless it says otherwise, and `device` is the target.
-    Raises EqfuseError with one clear line on anything a user can mend.
+    With a target ``dsa-NAME``, `accelerator` may hold the `batch`, `floats`, `variant`, `order` and `per_cluster` of
+    the command line. Raises EqfuseError with one clear line on anything a user can mend.
     """
     from .compilation import compile_model  # TVM takes a second to import
+    from .lowering.target import is_accelerator
 
     chosen = Options(**{"partition": "joint", **options})
+    if is_accelerator(target):
+        from .dsa_compilation import compile_for_accelerator, demands_of
+
+        demands = demands_of(target, **(accelerator or {}))
+        return compile_for_accelerator(model, Path(output), chosen, demands, observer)
     return compile_model(model, Path(output), chosen, target=target, threads=threads, observer=observer)
 
 
-def load(path: str | Path, threads: int | None = None) -> CompiledModel:
+def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     """Load a compiled bundle: call what comes back with arrays, in the order of its inputs or by their names.
 
     Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.

@@ -163,7 +163,7 @@ class _Work:
         from .lowering.kernels import intensive_kernels, prepare
         from .lowering.module import link
 
-        graph, kernels = _kernels(result)
+        graph, kernels = kernels_of(result)
         weights = Weights(result.rewritten.model)
         if self.options.intensive and result.partition is not None:
             kernels = intensive_kernels(graph, kernels, weights, self.target)
@@ -226,7 +226,7 @@ class _Work:
         target = self.target
         return Manifest(
             inputs=self.ports,
-            outputs=_outputs(prepared.weights.model, prepared.graph),
+            outputs=outputs_of(prepared.weights.model, prepared.graph),
             platform=Platform(target.name, target.architecture, target.triple, target.cpu, target.features),
             precision=self.options.precision,
             threads=target.threads,
@@ -277,7 +277,7 @@ def _external_files(path: Path) -> set[str]:
     return {entry.value for entry in entries if entry.key == "location"}
 
 
-def _kernels(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
+def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower and its kernels; each operator by itself where it was not cut.
 
     A kernel has one anchor op here; which are joined is decided by what has a schedule.
@@ -292,7 +292,7 @@ def _kernels(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]
     return graph, tuple((index,) for index in range(len(graph)))
 
 
-def _outputs(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
+def outputs_of(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
     """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
     return tuple(_output(str(value.name), model, graph) for value in model.graph.outputs)
 

@@ -51,6 +51,13 @@ class Middle:
 
 def bench(arguments: argparse.Namespace) -> int:
     """Measure, print, and compare where that is asked for."""
+    if _is_for_accelerator(arguments.bundle):
+        from .bench_dsa import bench_program
+
+        return bench_program(arguments)
+    if arguments.trace is not None or arguments.against not in (None, "ort"):
+        option = "--trace" if arguments.trace is not None else f"--against {arguments.against}"
+        raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
     if arguments.kernels:
         from .bench_kernels import bench_kernels
 
@@ -62,6 +69,17 @@ def bench(arguments: argparse.Namespace) -> int:
     if arguments.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
     return _bench_here(arguments, arguments.repeat or _REPEAT)
+
+
+def _is_for_accelerator(bundle: Path) -> bool:
+    """What is wrong with a bundle is said by whoever loads it."""
+    from ..lowering.bundle import read_manifest
+    from ..lowering.errors import BundleError
+
+    try:
+        return read_manifest(bundle).dsa is not None
+    except BundleError:
+        return False
 
 
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:

@@ -8,34 +8,62 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError
 from . import render
 from .optimize import BUDGET_HIT
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from ..api import Options
     from ..compilation import Compiled
     from ..lowering.manifest import Manifest
 
 
+_FOR_ACCELERATORS = ("batch", "floats", "variant", "order", "per_cluster")
+
+
 def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
-    from ..compilation import compile_model
-    from ..lowering.target import check_target
+    from ..lowering.target import check_target, is_accelerator
     from .options import options_of
 
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # idle threads that spin keep a busy machine from ending
     check_target(arguments.target)
     options = options_of(arguments, verify=arguments.verify)
-    with Progress(arguments) as progress:
-        made = compile_model(
-            arguments.model, arguments.output, options,
-            target=arguments.target, threads=arguments.threads, observer=progress,
-        )  # fmt: skip
+    compile_for = _for_accelerator if is_accelerator(arguments.target) else _for_processor
+    made = compile_for(arguments, options)
     if arguments.json:
         render.print_json(_as_dict(made))
     elif not arguments.quiet:
         _print(arguments, made)
     return BUDGET_HIT if made.manifest.provenance.budget_hit else 0
+
+
+def _for_processor(arguments: argparse.Namespace, options: Options) -> Compiled:
+    from ..compilation import compile_model
+
+    _refuse(arguments, _FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
+    with Progress(arguments) as progress:
+        return compile_model(
+            arguments.model, arguments.output, options,
+            target=arguments.target, threads=arguments.threads, observer=progress,
+        )  # fmt: skip
+
+
+def _for_accelerator(arguments: argparse.Namespace, options: Options) -> Compiled:
+    from ..dsa_compilation import compile_for_accelerator, demands_of
+
+    _refuse(arguments, ("threads",), "processors")
+    demands = demands_of(arguments.target, **{name: getattr(arguments, name) for name in _FOR_ACCELERATORS})
+    with Progress(arguments) as progress:
+        return compile_for_accelerator(arguments.model, arguments.output, options, demands, progress)
+
+
+def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], meant: str) -> None:
+    """Raise UsageError for an option that says nothing about the target."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')}: is for {meant}")
 
 
 def _as_dict(made: Compiled) -> dict[str, Any]:
@@ -51,9 +79,9 @@ def _as_dict(made: Compiled) -> dict[str, Any]:
 def _print(arguments: argparse.Namespace, made: Compiled) -> None:
     manifest, origin = made.manifest, made.manifest.provenance
     rows: list[tuple[str, ...]] = [
-        ("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)"),
+        *(_processor(manifest) if manifest.dsa is None else _accelerator(arguments, manifest)),
         ("operators", str(origin.operators)),
-        ("kernels", f"{origin.kernels}, {origin.distinct_kernels} distinct"),
+        ("kernels" if manifest.dsa is None else "tiles", f"{origin.kernels}, {origin.distinct_kernels} distinct"),
         ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
         ("outputs", ", ".join(map(str, manifest.outputs))),
     ]
@@ -61,13 +89,26 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
     if arguments.verbose and made.kernel_seconds:
         slowest = sorted(made.kernel_seconds.items(), key=lambda item: -item[1])[:10]
         render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
-    print(fallback_line(manifest))
+    if manifest.dsa is None:
+        print(fallback_line(manifest))
     for text in origin.replaced:
         print(f"replaced by a plain schedule: {text}")
     print(f"verification: {origin.verification or 'none (--no-verify)'}")
     taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
     print(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
     print(f"written: {made.path}")
+
+
+def _processor(manifest: Manifest) -> list[tuple[str, ...]]:
+    return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
+
+
+def _accelerator(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[str, ...]]:
+    from ..lowering.dsa.section import section_of
+    from .bench_dsa import summary_rows
+
+    section = section_of(manifest.dsa, str(arguments.output))
+    return [("target", manifest.platform.name), *summary_rows(section)]
 
 
 def _times(items: list[tuple[str, float]]) -> list[tuple[str, ...]]:

@@ -21,6 +21,12 @@ EXIT_CODES = (
 )
 
 
+FLOATS = ("float16", "float32", "float64")
+DSA_VARIANTS = ("tvm", "astitch", "gb", "lb", "instances", "graphturbo", "full")
+DSA_ORDERS = ("better", "bfs", "dfs", "footprint", "best")
+"""Names of `lowering/dsa`, which is not imported here."""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line; the parsed arguments carry `command`, what to run."""
     parser = _Parser(
@@ -88,10 +94,14 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = _command(commands, "compile", "compile a model for a processor", ("compile", "compile_"))
+    parser = _command(commands, "compile", "compile a model for a processor or an accelerator", ("compile", "compile_"))
     _model(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the bundle to write")
-    parser.add_argument("--target", default="host", help="this machine or the name of a device file (default host)")
+    parser.add_argument(
+        "--target", default="host", help="this machine, the name of a device file, or dsa-NAME or dsa-FILE.toml for an "
+        "accelerator that is simulated (default host); an unknown name lists them",
+    )  # fmt: skip
+    _accelerator(parser)
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
     parser.add_argument(
         "--partition",
@@ -108,6 +118,24 @@ def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
     _tolerances(parser)
 
 
+def _accelerator(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("for an accelerator (--target dsa-...)")
+    group.add_argument("--batch", type=positive(int), help="samples in all (default: as many as the model takes)")
+    group.add_argument(
+        "--floats",
+        choices=FLOATS,
+        help="what floats are stored in (default: as the model has them); in a narrower type than the model's, outputs "
+        "may differ by four times what rounding its weights and inputs does",
+    )
+    group.add_argument(
+        "--variant", choices=DSA_VARIANTS, help="full (default), graphturbo, or one of the steps towards it"
+    )
+    group.add_argument("--order", choices=DSA_ORDERS, help="how to order instances (default: as the variant does)")
+    group.add_argument(
+        "--per-cluster", type=positive(int), help="samples in one run of a cluster (default: the fastest number)"
+    )
+
+
 def _run(commands: Commands) -> None:  # type: ignore[type-arg]
     parser = _command(commands, "run", "run a compiled model", ("run", "run"))
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
@@ -122,7 +150,15 @@ def _run(commands: Commands) -> None:  # type: ignore[type-arg]
 def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
     parser = _command(commands, "bench", "measure how long a compiled model takes", ("bench", "bench"))
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
-    parser.add_argument("--against", choices=("ort",), help="ort: take turns with ONNX Runtime on the original model")
+    parser.add_argument(
+        "--against",
+        choices=("ort", *DSA_VARIANTS),
+        help="ort: take turns with ONNX Runtime on the original model; others: schedule a program for an accelerator "
+        "anew in that variant, for the same samples in each run of a cluster",
+    )
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE.json", help="of a program for an accelerator: write its simulated run"
+    )
     parser.add_argument("--model", type=Path, help="where the original is now (default: where it was compiled from)")
     parser.add_argument(
         "--kernels", action="store_true", help="time each kernel where it stands, beside the roofline of the device"

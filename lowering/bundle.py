@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .errors import BundleError
-from .manifest import PLAN, Manifest, parse
+from .manifest import PLAN, PROGRAM, Manifest, parse
 from .target import host_features
 
 MANIFEST = "manifest.json"
@@ -131,6 +131,11 @@ def _check_machine(folder: Path, manifest: Manifest) -> None:
         raise BundleError(
             f"{folder}: is a C project for {manifest.platform.name}; build it with CMake and run its eqfuse_example, "
             "or count what it executes with `eqfuse bench --emulate`"
+        )
+    if manifest.library == PROGRAM:
+        raise BundleError(
+            f"{folder}: is a program for {manifest.platform.name}, which a simulator executes; "
+            "use `eqfuse run` or `eqfuse bench` without options for processors"
         )
     if needed != here:
         raise BundleError(f"{folder}: was compiled for {needed} ({manifest.platform.name}), and this machine is {here}")

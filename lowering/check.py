@@ -52,14 +52,14 @@ def verify_compiled(
         try:
             baseline = establish(source, structure, input_specs(structure), request)
         except RunError as error:
-            return _verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
+            return verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
         try:
             results = [_run(compiled, run.feeds) for run in baseline.runs]
         except RunError as error:
-            return _verdict(started, "failed", f"the compiled model does not run: {error}")
+            return verdict(started, "failed", f"the compiled model does not run: {error}")
         demands = Demands(atol is None and rtol is None)
         compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
-    return _verdict(started, *_status(compared, structure), compared)
+    return verdict(started, *status_of(compared, structure), compared)
 
 
 def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,8 @@ def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
         raise RunError(one_line(error)) from error
 
 
-def _status(compared: list[ComparedOutput], structure: Structure) -> tuple[Status, str]:
+def status_of(compared: list[ComparedOutput], structure: Structure) -> tuple[Status, str]:
+    """The verdict on all outputs, and what there is to say about it."""
     broken = next((output for output in compared if output.broken_run is not None), None)
     if broken is not None:
         return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
@@ -84,8 +85,9 @@ def _status(compared: list[ComparedOutput], structure: Structure) -> tuple[Statu
     return "not verifiable", remark or "the model has no outputs"
 
 
-def _verdict(
+def verdict(
     started: float, status: Status, reason: str, compared: list[ComparedOutput] | tuple[()] = ()
 ) -> Verification:
+    """What a verification that began at `started` (of time.perf_counter) says."""
     reports = tuple(output.report for output in compared)
     return Verification(status, reports, None, reason, time.perf_counter() - started)

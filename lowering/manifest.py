@@ -19,7 +19,9 @@ FORMAT = 1
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 LIBRARY = "model.so"
 PLAN = "plan.json"
-"""What runs: a library that this machine loads, or, of a C project for another one, the plan of its calls."""
+PROGRAM = "program.json"
+"""What runs: a library that this machine loads, of a C project for another one the plan of its calls, or a program for
+an accelerator, which a simulator executes."""
 
 Item = TypeVar("Item")
 
@@ -68,7 +70,10 @@ class FallbackEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default."""
+    """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
+
+    `dsa` is about a program for an accelerator (lowering/dsa/section.py reads it); None for other bundles.
+    """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -80,11 +85,12 @@ class Manifest:
     versions: Mapping[str, str]
     files: Mapping[str, str]
     library: str = LIBRARY
+    dsa: Mapping[str, Any] | None = None
     format: int = field(default=FORMAT)
 
     def text(self) -> str:
         """The file's content; its last field is the digest of the others."""
-        content = asdict(self)
+        content = {name: value for name, value in asdict(self).items() if name != "dsa" or value is not None}
         return json.dumps({**content, "digest": _digest(content)}, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -193,6 +199,7 @@ def _manifest(reader: _Reader) -> Manifest:
         {name: versions.text(name) for name in versions.table},
         {_file_name(files, name): files.digest(name) for name in files.table},
         library,
+        reader.get("dsa", dict, "an object") if "dsa" in reader.table else None,
     )
 
 

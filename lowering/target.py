@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..costmodels.device import Device, device_names, load_device
+from ..costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
 from ..errors import UsageError
 
 HOST = "host"
+ACCELERATOR = "dsa-"
+"""What the names of targets begin with that a simulator executes."""
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -43,8 +46,11 @@ class Target:
 
 
 def target_names() -> list[str]:
-    """The targets that come with the project: this machine, and every device file that names a processor to LLVM."""
-    return [HOST, *(name for name in device_names() if name != HOST and load_device(name).mtriple)]
+    """The targets that come with the project: this machine, every device file that names a processor to LLVM, and
+    accelerators.
+    """
+    processors = (name for name in device_names() if name != HOST and load_device(name).mtriple)
+    return [HOST, *processors, *(ACCELERATOR + name for name in dsa_device_names())]
 
 
 def check_target(name: str) -> None:
@@ -53,6 +59,17 @@ def check_target(name: str) -> None:
         near = get_close_matches(name, target_names(), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UsageError(f"--target {name}: unknown; the targets are {', '.join(target_names())}{hint}")
+
+
+def is_accelerator(name: str) -> bool:
+    """Whether a target is one that a simulator executes."""
+    return name.startswith(ACCELERATOR)
+
+
+def accelerator_of(name: str) -> DsaDevice:
+    """The accelerator that a target names. Raises UsageError, and DeviceError for a file that cannot be used."""
+    check_target(name)
+    return load_dsa_device(name.removeprefix(ACCELERATOR))
 
 
 def check_linker() -> None:

@@ -1,4 +1,5 @@
-"""BERT-tiny (Turc et al. 2019) and MobileViT-XXS (Mehta and Rastegari 2022), as transformers has them.
+"""BERT (Devlin et al. 2019; -tiny: Turc et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021) and MobileViT-XXS (Mehta and
+Rastegari 2022), as transformers has them.
 
 LayerNormalization is one operator, and the sizes of views are fixed.
 """
@@ -7,15 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
-from ..table5.transformers import Dense, Language, Sizes
+from ..table5.transformers import BERT_BASE, Dense, Language, Sizes
 from .folded import LINEAR, FoldedNetwork
 from .mobile import inverted_residual
 
 LENGTH = 128
 BERT_TINY = Sizes(layers=2, width=128, inner=512, heads=2)
+BERT_LARGE = Sizes(layers=24, width=1024, inner=4096, heads=16)
+VIT_BASE = BERT_BASE
+"""The widths and depth that ViT-B took over."""
+_PATCH = 16
 _EMBEDDING = 0.02**2
 """Variance that BERT's embeddings begin with."""
 _HEADS = 4
@@ -58,36 +64,65 @@ class Transformer(Language):
         scores = add("Add", scores, mask) if mask else scores
         return self.join_heads(add("MatMul", add("Softmax", scores, axis=-1), self.split_heads(value)))
 
-    def normalised_before(self, x: str) -> str:
-        """A layer that normalises before each half, with swish."""
+    def normalised_before(self, x: str, activation: Dense | None = None) -> str:
+        """A layer that normalises before each half, with swish unless another activation is given."""
         width, inner, net = self.sizes.width, self.sizes.inner, self.net
         y = self.layer_norm(width)(x)
         query, key, value, output = (self.dense(width, width) for _ in range(4))
         x = net.add("Add", output(self.attend(query(y), key(y), value(y))), x)
-        y = net.swish(self.dense(width, inner)(self.layer_norm(width)(x)))
+        y = (activation or net.swish)(self.dense(width, inner)(self.layer_norm(width)(x)))
         return net.add("Add", self.dense(inner, width)(y), x)
 
 
 def bert_tiny() -> onnx.ModelProto:
     """One sequence of 128 tokens to what becomes of each, and the pooled first: all that is computed is read."""
     parts = Transformer(FoldedNetwork("bert_tiny"), BERT_TINY)
-    net, width = parts.net, BERT_TINY.width
+    x, width = _encoded(parts), BERT_TINY.width
+    return parts.net.model({x: (1, LENGTH, width), parts.pooled(x): (1, width)})
+
+
+def bert(sizes: Sizes, length: int, batch: int = 1) -> onnx.ModelProto:
+    """Sequences of tokens to two scores of each, of an answer that starts or ends there (SQuAD, as in MLPerf)."""
+    parts = Transformer(FoldedNetwork("bert"), sizes, batch, length)
+    return parts.net.model({parts.dense(sizes.width, 2)(_encoded(parts)): (batch, length, 2)})
+
+
+def _encoded(parts: Transformer) -> str:
+    """What becomes of each token."""
+    net, sizes, shape = parts.net, parts.sizes, (parts.batch, parts.length)
     ids, given, segments = (
-        net.input(name, (1, LENGTH), TensorProto.INT64) for name in ("input_ids", "attention_mask", "token_type_ids")
+        net.input(name, shape, TensorProto.INT64) for name in ("input_ids", "attention_mask", "token_type_ids")
     )
-    x = net.add("Add", _embedded(parts, ids, BERT_TINY.vocabulary), _embedded(parts, segments, 2))
-    x = net.add("Add", x, _embedded(parts, net.constant([range(LENGTH)], int), 512))
-    x = parts.layer_norm(width)(x)
+    x = net.add("Add", _embedded(parts, ids, sizes.vocabulary), _embedded(parts, segments, 2))
+    x = net.add("Add", x, _embedded(parts, net.constant([range(parts.length)], int), 512))
+    x = parts.layer_norm(sizes.width)(x)
     kept = net.add("Cast", net.add("Unsqueeze", given, net.integers(1, 2)), to=TensorProto.FLOAT)
     mask = net.add("Mul", net.add("Sub", net.constant(1.0), kept), net.constant(_MASKED))
-    for _ in range(BERT_TINY.layers):
+    for _ in range(sizes.layers):
         x = parts.layer(parts.gelu)(x, mask)
-    return net.model({x: (1, LENGTH, width), parts.pooled(x): (1, width)})
+    return x
 
 
 def _embedded(parts: Transformer, numbers: str, rows: int) -> str:
     table = parts.net.weight(rows, parts.sizes.width, variance=_EMBEDDING)
     return parts.net.add("Gather", table, numbers, axis=0)
+
+
+def vit_base(batch: int = 1) -> onnx.ModelProto:
+    """Images of 224 x 224, in patches of 16 x 16, to 1000 classes."""
+    net, sizes = FoldedNetwork("vit_base"), VIT_BASE
+    patches, width = (224 // _PATCH) ** 2, sizes.width
+    x = net.conv(net.input("image", (batch, 3, 224, 224)), width, _PATCH, stride=_PATCH, padding=0, gain=LINEAR)
+    x = net.add("Transpose", net.add("Reshape", x, net.integers(batch, width, patches)), perm=[0, 2, 1])
+    # What is learned once is stored once for each sample, as exporters that know the batch do.
+    first = net.constant(np.repeat(net.generator.standard_normal((1, 1, width)), batch, axis=0))
+    places = net.constant(net.generator.standard_normal((1, patches + 1, width)))
+    x = net.add("Add", net.add("Concat", first, x, axis=1), places)
+    parts = Transformer(net, sizes, batch, patches + 1)
+    for _ in range(sizes.layers):
+        x = parts.normalised_before(x, parts.gelu)
+    x = net.add("Gather", parts.layer_norm(width)(x), net.constant(0, np.int64), axis=1)
+    return net.classifier(x, width, batch=batch)
 
 
 def mobilevit_xxs(side: int = 224) -> onnx.ModelProto:

@@ -24,6 +24,10 @@ class FoldedNetwork(Network):
         node.input.append(self.weight(self.channels[x]))
         return x
 
+    def norm_apart(self, x: str) -> str:
+        """A batch normalisation that stays, for no convolution is before it."""
+        return super().norm(x)
+
     def model(self, outputs: Mapping[str, Sequence[int]], opset: int = OPSET) -> onnx.ModelProto:
         """The whole model; outputs by name, with their shapes."""
         return super().model(outputs, opset)
@@ -36,6 +40,6 @@ class FoldedNetwork(Network):
         """A convolution of each channel by itself."""
         return self.conv(x, self.channels[x], kernel, stride=stride, group=self.channels[x], gain=gain)
 
-    def classifier(self, x: str, inputs: int, classes: int = 1000) -> onnx.ModelProto:
-        """The model that ends with a linear layer on x, which is (1, inputs)."""
-        return self.model({self.linear(x, inputs, classes): (1, classes)})
+    def classifier(self, x: str, inputs: int, classes: int = 1000, batch: int = 1) -> onnx.ModelProto:
+        """The model that ends with a linear layer on x, which is (batch, inputs)."""
+        return self.model({self.linear(x, inputs, classes): (batch, classes)})

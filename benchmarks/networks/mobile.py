@@ -44,22 +44,22 @@ _MNASNET = (
 )
 
 
-def mobilenet_v2(side: int = 224) -> onnx.ModelProto:
-    """An image of side x side to 1000 classes."""
+def mobilenet_v2(side: int = 224, batch: int = 1) -> onnx.ModelProto:
+    """Images of side x side to 1000 classes."""
     net = FoldedNetwork("mobilenet_v2")
-    x = _inverted_residuals(net, side, _MOBILENET_V2, net.relu6)
-    return net.classifier(net.add("Flatten", net.add("GlobalAveragePool", x)), 1280)
+    x = _inverted_residuals(net, net.input("image", (batch, 3, side, side)), _MOBILENET_V2, net.relu6)
+    return net.classifier(net.add("Flatten", net.add("GlobalAveragePool", x)), 1280, batch=batch)
 
 
 def mnasnet(side: int = 224) -> onnx.ModelProto:
     """An image of side x side to 1000 classes."""
     net = FoldedNetwork("mnasnet")
-    x = _inverted_residuals(net, side, _MNASNET, net.relu)
+    x = _inverted_residuals(net, net.input("image", (1, 3, side, side)), _MNASNET, net.relu)
     return net.classifier(net.add("ReduceMean", x, axes=[2, 3], keepdims=0), 1280)
 
 
-def _inverted_residuals(net: FoldedNetwork, side: int, stages: tuple[_Stage, ...], activation: Activation) -> str:
-    x = activation(net.conv(net.input("image", (1, 3, side, side)), 32, stride=2))
+def _inverted_residuals(net: FoldedNetwork, image: str, stages: tuple[_Stage, ...], activation: Activation) -> str:
+    x = activation(net.conv(image, 32, stride=2))
     for stage in stages:
         for number in range(stage.blocks):
             x = inverted_residual(

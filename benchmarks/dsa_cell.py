@@ -1,0 +1,166 @@
+"""One figure of benchmarks/dsa.py: a model of GraphTurbo's Table 2, a variant, and a number of samples per cluster.
+
+A process of its own, so that what goes wrong here goes wrong in one row of the tables.
+
+    python -m eqfuse.benchmarks.dsa_cell A --variant full --samples 16 --device stcp920-1mb
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx
+
+from eqfuse.api import Options, run
+from eqfuse.benchmarks.graphturbo_tables import TABLE2
+from eqfuse.compilation import kernels_of
+from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.errors import EqfuseError
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.lowering.dsa.clusters import Allocation
+from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
+from eqfuse.lowering.dsa.graph_json import graph_data, graph_of
+from eqfuse.lowering.dsa.simulate_time import simulate_time
+from eqfuse.lowering.dsa.subgraphs import Layer
+from eqfuse.lowering.dsa.validate import validate
+from eqfuse.lowering.dsa.variants import VARIANTS
+
+CACHE = Path("build/dsa")
+PARTITION: Literal["fuseops"] = "fuseops"
+"""The layers are those that TVM fuses, which is what the text starts from."""
+HALF = 2
+"""Bytes of a float: all of Table 2's models run in float16."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated run of one cluster on its share of DDR, while the others do the same.
+
+    `throughput` is of all clusters, samples/s; `figures` are those of TimeReport.as_json. `compiling` are the seconds
+    to schedule, generate and simulate, `processor` those of them on a processor, `simulating` the simulator's part.
+    """
+
+    label: str
+    variant: str
+    samples: int
+    throughput: float
+    instructions: int
+    figures: Mapping[str, Any]
+    compiling: float
+    processor: float
+    simulating: float
+
+    @property
+    def seconds(self) -> float:
+        """Simulated, of one run."""
+        return float(self.figures["seconds"])
+
+    @property
+    def cycles(self) -> float:
+        """Simulated, of one run."""
+        return float(self.figures["cycles"])
+
+
+@dataclass(frozen=True)
+class OptimisedNetwork:
+    """A model as the rules leave it, cut into layers."""
+
+    graph: OperatorGraph
+    layers: tuple[Layer, ...]
+
+
+def optimised(model: onnx.ModelProto) -> OptimisedNetwork:
+    """By eqfuse's own pipeline; without verification, for its speed: values play no role here."""
+    return OptimisedNetwork(*kernels_of(run(model, None, Options(verify=False, partition=PARTITION))))
+
+
+def cached(label: str, folder: Path) -> OptimisedNetwork:
+    """The model of that label for GraphTurbo's number of samples; made where the folder does not have it.
+
+    Weights are not kept: schedules depend on shapes alone.
+    """
+    configuration = TABLE2[label]
+    path = folder / f"{label}_{configuration.graphturbo}.json"
+    if not path.is_file():
+        _store(path, optimised(configuration.build(configuration.graphturbo)))
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return OptimisedNetwork(graph_of(data["graph"]), tuple(map(tuple, data["layers"])))
+
+
+def _store(path: Path, found: OptimisedNetwork) -> None:
+    """All at once, for whoever reads it meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps({"graph": graph_data(found.graph), "layers": found.layers}), encoding="utf-8")
+    scratch.replace(path)
+
+
+def measured(found: OptimisedNetwork, device: DsaDevice, variant: str, samples: int, name: str, check: bool) -> Run:
+    """Schedule, generate and simulate; `check` validates the program too. Raises DsaError, ProgramError."""
+    began, processor = time.perf_counter(), time.process_time()
+    network = accelerator_network(found.graph, found.layers, device, HALF)
+    made = _program(network, device, variant, samples, name)
+    compiling, processor = time.perf_counter() - began, time.process_time() - processor
+    cluster = single_cluster(device)
+    began = time.perf_counter()
+    simulate_time(made.generated.program, cluster)
+    simulating = time.perf_counter() - began
+    if check:
+        validate(made.generated.program, cluster)
+    return Run(
+        label=name,
+        variant=variant,
+        samples=samples,
+        throughput=device.clusters * made.report.throughput,
+        instructions=len(made.generated.program.instructions),
+        figures=made.report.as_json(),
+        compiling=compiling,
+        processor=processor,
+        simulating=simulating,
+    )
+
+
+def _program(network: AcceleratorNetwork, device: DsaDevice, variant: str, samples: int, name: str) -> DsaProgram:
+    allocation = Allocation(iterations=1, clusters=device.clusters, per_cluster=samples)
+    return program_for(network, device, allocation, Choices(VARIANTS[variant]), name)
+
+
+def command(
+    label: str, device: str, cache: Path, variant: str = "", samples: int = 0, check: bool = False
+) -> list[str]:
+    """What starts this process; without a variant it only optimises and keeps the model."""
+    chosen = ["--variant", variant, "--samples", str(samples)] if variant else []
+    start = [sys.executable, "-m", "eqfuse.benchmarks.dsa_cell", label, "--device", device, "--cache", str(cache)]
+    return [*start, *chosen, *(["--validate"] if check else [])]
+
+
+def main() -> None:
+    """Command line: the figures as JSON on standard output."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("label", choices=TABLE2)
+    parser.add_argument("--variant", choices=VARIANTS, help="default: only optimise and keep the model")
+    parser.add_argument("--samples", type=int, help="per cluster (default: GraphTurbo's of Table 2)")
+    parser.add_argument("--device", default="stcp920-1mb")
+    parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help="of optimised models")
+    parser.add_argument("--validate", action="store_true", help="check that the program keeps to the device's rules")
+    given = parser.parse_args()
+    try:
+        found = cached(given.label, given.cache)
+        if given.variant:
+            samples = given.samples or TABLE2[given.label].graphturbo
+            device = load_dsa_device(given.device)
+            print(json.dumps(asdict(measured(found, device, given.variant, samples, given.label, given.validate))))
+    except EqfuseError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

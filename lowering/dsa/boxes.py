@@ -1,0 +1,113 @@
+"""Boxes: rectangular parts of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from math import prod
+
+Interval = tuple[int, int]
+"""From a first index to one past the last."""
+Box = tuple[Interval, ...]
+"""One interval per axis, outermost first; () is all of a scalar. None, where allowed, is no element at all."""
+Shape = tuple[int, ...]
+
+
+def whole(shape: Iterable[int]) -> Box:
+    """All of a tensor."""
+    return tuple((0, extent) for extent in shape)
+
+
+def shape_of(box: Box) -> Shape:
+    """The extents of a box."""
+    return tuple(stop - start for start, stop in box)
+
+
+def size(box: Box | None) -> int:
+    """Elements in a box."""
+    return 0 if box is None else prod(stop - start for start, stop in box)
+
+
+def intersection(first: Box | None, second: Box | None) -> Box | None:
+    """What two boxes of one tensor share; None where that is nothing."""
+    if first is None or second is None:
+        return None
+    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
+    return box if all(start < stop for start, stop in box) else None
+
+
+def hull(first: Box | None, second: Box | None) -> Box | None:
+    """The smallest box around two."""
+    if first is None or second is None:
+        return second if first is None else first
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
+
+
+def contains(outer: Box | None, inner: Box | None) -> bool:
+    """Whether all of `inner` is in `outer`."""
+    return inner is None or intersection(outer, inner) == inner
+
+
+def pieces(shape: Shape, factors: Sequence[int]) -> Iterator[Box]:
+    """The equal parts of a tensor, row by row, when each axis is cut into its factor. Factors divide the extents."""
+    for place in product(*(range(factor) for factor in factors)):
+        yield piece(shape, factors, place)
+
+
+def piece(shape: Shape, factors: Sequence[int], place: Sequence[int]) -> Box:
+    """One of the equal parts: the one at that place along each axis."""
+    lengths = [extent // factor for extent, factor in zip(shape, factors, strict=True)]
+    return tuple((index * length, (index + 1) * length) for index, length in zip(place, lengths, strict=True))
+
+
+def reshaped(box: Box, source: Shape, target: Shape) -> Box:
+    """The smallest box of a tensor of shape `target` around what `box` is of `source`, the elements in one order.
+
+    Axes are taken together, from the outermost, into the smallest groups of the same size on both sides.
+    """
+    found: list[Interval] = []
+    for (a, b), (c, d) in _groups(source, target):
+        found += _regrouped(box[a:b], source[a:b], target[c:d])
+    return tuple(found)
+
+
+def _groups(source: Shape, target: Shape) -> Iterator[tuple[Interval, Interval]]:
+    i = j = 0
+    while i < len(source) or j < len(target):
+        a, c, left, right = i, j, 1, 1
+        while True:
+            if left <= right and i < len(source):
+                left *= source[i]
+                i += 1
+            elif j < len(target):
+                right *= target[j]
+                j += 1
+            elif i < len(source):
+                left *= source[i]
+                i += 1
+            if left == right or (i == len(source) and j == len(target)):
+                break
+        yield (a, i), (c, j)
+
+
+def _regrouped(box: Box, source: Shape, target: Shape) -> Box:
+    """`reshaped` inside one group."""
+    if source == target:
+        return box
+    first = last = 0
+    for (start, stop), extent in zip(box, source, strict=True):
+        first, last = first * extent + start, last * extent + stop - 1
+    low, high = _place(first, target), _place(last, target)
+    for axis, (a, b) in enumerate(zip(low, high, strict=True)):
+        if a != b:
+            inner = tuple((0, extent) for extent in target[axis + 1 :])
+            return (*((i, i + 1) for i in low[:axis]), (a, b + 1), *inner)
+    return tuple((i, i + 1) for i in low)
+
+
+def _place(offset: int, shape: Shape) -> list[int]:
+    found: list[int] = []
+    for extent in reversed(shape):
+        offset, index = divmod(offset, extent)
+        found.insert(0, index)
+    return found

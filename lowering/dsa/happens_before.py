@@ -1,0 +1,51 @@
+"""Which instructions have certainly ended before another one starts: vector clocks over the engines of a program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .program import Engine, Program, ProgramError, describe
+
+
+def predecessors(program: Program) -> list[tuple[int, ...]]:
+    """For each instruction, those it starts after: what it waits for and the one before it on each of its engines.
+
+    Raises ProgramError where an instruction waits for one that does not come earlier.
+    """
+    last: dict[Engine, int] = {}
+    found = []
+    for index, instruction in enumerate(program.instructions):
+        for wait in instruction.waits:
+            if not 0 <= wait < index:
+                raise ProgramError(f"{describe(index, instruction)} waits for #{wait}, which does not come before it")
+        engines = instruction.engines
+        before = [last[engine] for engine in engines if engine in last]
+        found.append(tuple(dict.fromkeys((*before, *instruction.waits))))
+        last.update(dict.fromkeys(engines, index))
+    return found
+
+
+class Ordering:
+    """Happens-before of a program's instructions. Mattern, "Virtual time and global states of distributed systems"
+    (1989).
+    """
+
+    def __init__(self, program: Program) -> None:
+        """Raises ProgramError like `predecessors`."""
+        columns = {engine: column for column, engine in enumerate(program.engines())}
+        count = len(program.instructions)
+        own = [[columns[engine] for engine in each.engines] for each in program.instructions]
+        self.column = [each[0] if each else 0 for each in own]
+        self._ended = np.full((count, max(len(columns), 1)), -1, np.int32)
+        for index, before in enumerate(predecessors(program)):
+            self._fill(index, before, own[index])
+
+    def _fill(self, index: int, before: tuple[int, ...], own: list[int]) -> None:
+        row = self._ended[index]
+        for earlier in before:
+            np.maximum(row, self._ended[earlier], out=row)
+        row[own] = index
+
+    def before(self, first: int, second: int) -> bool:
+        """Whether `first` ends before `second` starts in every run."""
+        return first < second and bool(self._ended[second, self.column[first]] >= first)

@@ -1,0 +1,144 @@
+"""The order of sub-graph instances as an SVG picture, as Fig. 3b of GraphTurbo (OSDI 2023) draws it.
+
+A row for each sub-graph, a box for each of its instances with its timestamp: 1 for the one that runs first. A row is as
+wide as any other, so the wider a box, the larger the part of the batch (or whatever is split) that an instance has.
+Boxes of a row are in the order in which they run; those of one sub-graph do the same work on other parts (section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+from .flow import Flow
+from .grouping import Group
+from .instances import InstanceGraph
+from .ordering import Order
+from .scopes import Scope
+
+COLOURS = {Scope.LB: "#d4e6f7", Scope.GB: "#fbe3b5", Scope.DDR: "#f3cdc9"}
+"""By the level that an instance fits."""
+
+_LEFT, _TOP, _MARGIN = 176, 34, 12
+_BOX, _ROW = 24, 50
+_NARROWEST, _WIDTH = 26, 640
+"""Pixels of the narrowest box that holds a number, and of a row, where its boxes need no more."""
+_INSET = 2
+
+
+def running_order(flow: Flow) -> Order:
+    """The instances by their first step. Those that run abreast are told apart by it, too."""
+    return tuple(dict.fromkeys(step.instance for step in flow.steps))
+
+
+def order_svg(graph: InstanceGraph, order: Sequence[int]) -> str:
+    """The picture of an order of all instances of `graph`.
+
+    Lines go from the instances that one waits for down to it; those that longer paths imply are left out.
+    """
+    view = _View(graph, tuple(order))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{view.width}" height="{view.height}" '
+        f'viewBox="0 0 {view.width} {view.height}" font-family="system-ui, sans-serif" font-size="11">',
+        f'<rect width="{view.width}" height="{view.height}" fill="#ffffff"/>',
+        *_legend({group.split.level for group in graph.groups}),
+        *(_label(view, number, group) for number, group in enumerate(graph.groups)),
+        *_edges(view),
+        *(_box(view, instance) for instance in view.order),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class _View:
+    """Where everything is, in pixels."""
+
+    graph: InstanceGraph
+    order: Order
+
+    @cached_property
+    def timestamps(self) -> Mapping[int, int]:
+        return {instance: time for time, instance in enumerate(self.order, 1)}
+
+    @cached_property
+    def columns(self) -> Mapping[int, tuple[int, int]]:
+        """Per instance, how many of its sub-graph run before it, and how many there are."""
+        rows: dict[int, list[int]] = {}
+        for instance in self.order:
+            rows.setdefault(self.graph.instances[instance].subgraph, []).append(instance)
+        return {instance: (number, len(row)) for row in rows.values() for number, instance in enumerate(row)}
+
+    @cached_property
+    def row_width(self) -> int:
+        return max(_WIDTH, _NARROWEST * max((count for _, count in self.columns.values()), default=1))
+
+    @property
+    def width(self) -> int:
+        return _LEFT + self.row_width + _MARGIN
+
+    @property
+    def height(self) -> int:
+        return _TOP + _ROW * max(len(self.graph.groups) - 1, 0) + _BOX + _MARGIN
+
+    def top(self, instance: int) -> int:
+        return _TOP + _ROW * self.graph.instances[instance].subgraph
+
+    def span(self, instance: int) -> tuple[float, float]:
+        """Left side and width of a box."""
+        number, count = self.columns[instance]
+        each = self.row_width / count
+        return _LEFT + number * each + _INSET, each - 2 * _INSET
+
+    def middle(self, instance: int) -> float:
+        left, width = self.span(instance)
+        return left + width / 2
+
+
+def _legend(levels: set[Scope]) -> Iterator[str]:
+    left = _LEFT + _INSET
+    for level in sorted(levels):
+        yield f'<rect x="{left}" y="8" width="12" height="12" fill="{COLOURS[level]}" stroke="#445566"/>'
+        yield f'<text x="{left + 18}" y="18">an instance fits {level.name}</text>'
+        left += 140
+
+
+def _label(view: _View, number: int, group: Group) -> str:
+    layers, factor = len(group.subgraph.layers), group.split.factor
+    text = f"{number + 1}: {layers} layer{'s' * (layers > 1)}, {factor} instance{'s' * (factor > 1)}"
+    return f'<text x="{_MARGIN}" y="{_TOP + _ROW * number + 16}">{text}</text>'
+
+
+def _edges(view: _View) -> Iterator[str]:
+    for instance in view.order:
+        for producer in view.graph.earlier[instance]:
+            yield (
+                f'<line x1="{view.middle(producer):.1f}" y1="{view.top(producer) + _BOX}" '
+                f'x2="{view.middle(instance):.1f}" y2="{view.top(instance)}" stroke="#8899aa"/>'
+            )
+
+
+def _box(view: _View, instance: int) -> str:
+    (left, width), top = view.span(instance), view.top(instance)
+    group = view.graph.groups[view.graph.instances[instance].subgraph]
+    time = view.timestamps[instance]
+    return (
+        f'<g class="instance"><title>{escape(_title(view, instance))}</title>'
+        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BOX}" rx="3" '
+        f'fill="{COLOURS[group.split.level]}" stroke="#445566"/>'
+        f'<text x="{left + width / 2:.1f}" y="{top + 16}" text-anchor="middle">{time}</text></g>'
+    )
+
+
+def _title(view: _View, instance: int) -> str:
+    """What a box is: its output, and the most bytes that it takes at once."""
+    found = view.graph.instances[instance]
+    group, values = view.graph.groups[found.subgraph], view.graph.network.graph.values
+    made = (f"{values[v].name}[{_slices(box)}]" for v, box in found.written.items())
+    return f"{view.timestamps[instance]}: {', '.join(made)}; at most {group.split.footprint:,} bytes at once"
+
+
+def _slices(box: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"{start}:{stop}" for start, stop in box)

@@ -1,0 +1,96 @@
+"""Accelerator files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eqfuse.costmodels.device import DeviceError
+from eqfuse.costmodels.dsa_device import DIRECTORY, Dataflow, dsa_device_names, load_dsa_device, single_cluster
+
+TEXT = (DIRECTORY / "stcp920.toml").read_text(encoding="utf-8")
+
+
+def test_four_accelerators_come_with_the_project() -> None:
+    assert dsa_device_names() == ["edge-npu", "goya", "stcp920", "stcp920-1mb"]
+
+
+@pytest.mark.parametrize("name", dsa_device_names())
+def test_each_loads(name: str) -> None:
+    assert load_dsa_device(name).name == name
+
+
+def test_stcp920_is_as_printed() -> None:
+    device = load_dsa_device("stcp920")
+    assert (device.clusters, device.cores, len(device.units)) == (4, 8, 3)
+    assert (device.local_buffer, device.global_buffer, device.ddr_bandwidth) == (64 << 10, 8 << 20, 136e9)
+
+
+def test_the_variant_differs_in_its_local_buffers_only() -> None:
+    printed, larger = load_dsa_device("stcp920"), load_dsa_device("stcp920-1mb")
+    differing = [f for f in vars(printed) if getattr(printed, f) != getattr(larger, f)]
+    assert differing == ["name", "local_buffer", "weight_buffer"]
+    assert larger.local_buffer == 1 << 20
+
+
+def test_a_unit_of_a_cluster_is_there_once() -> None:
+    goya = load_dsa_device("goya")
+    matrix, vector = goya.units
+    device = replace(goya, units=(replace(matrix, per="cluster", rows=128, columns=64), vector))
+    assert [device.count(unit) for unit in device.units] == [1, 8]
+    assert device.peak_macs == device.clock * 128 * 64
+
+
+def test_matrix_units_choose_among_all_dataflows() -> None:
+    units = [unit for name in dsa_device_names() for unit in load_dsa_device(name).units if unit.kind == "matrix"]
+    assert [unit.dataflows for unit in units] == [tuple(Dataflow)] * 4
+
+
+def test_what_a_file_does_not_say(tmp_path: Path) -> None:
+    path = tmp_path / "device.toml"
+    left_out = ("dma_channels", "core_dma_channels", "dataflows")
+    lines = [line for line in TEXT.splitlines() if not line.startswith(left_out)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    device = load_dsa_device(path)
+    assert (device.dma_channels, device.core_dma_channels) == (8, 4)
+    assert device.units[0].dataflows == (Dataflow.OUTPUT_STATIONARY,)
+
+
+def test_a_single_cluster_has_its_share_of_ddr() -> None:
+    device = single_cluster(load_dsa_device("stcp920"))
+    assert (device.clusters, device.ddr_bandwidth, device.ddr_capacity) == (1, 34e9, 4 << 30)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("clusters = { value = 4", "clusters = { value = 0", "field clusters: value must be finite and positive"),
+        ("{ value = 65536, origin", "{ value = 65536, from", "field local_buffer: must be { value = NUMBER"),
+        ("value = 16384", "value = 65536", "field weight_buffer: 65536 bytes do not leave room in the 65536 bytes"),
+        ("value = 8388608", "value = 1024", "field local_buffer: 65536 bytes do not leave room in the 1024 bytes"),
+        ("alignment        = { value = 64", "alignment = { value = 48", "field alignment: must be a power of two"),
+        ('kind    = "matrix"', 'kind = "tensor"', "field units[0].kind: must be one of matrix, vector_mac, vector"),
+        ('name    = "VME"', 'name = "MME"', "field units: two have the same name"),
+        ('["os", "ws", "is"]', '["os", "rs"]', "field units[0].dataflows: value must list some of os, ws, is"),
+        ('["os", "ws", "is"]', '["os", "os"]', "field units[0].dataflows: value must list some of os, ws, is"),
+        ('["os", "ws", "is"], origin', '["os"], from', "field units[0].dataflows: must be { value = LIST, origin ="),
+        ('kind    = "matrix"', 'kind = "vector"', "field units[0].dataflows: a unit of kind 'vector' has none"),
+        ("cores    =", "kerne =", "field kerne: unknown"),
+        ("[[units]]", "[[other]]", "field other: unknown"),
+    ],
+)
+def test_impossible_figures_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "device.toml"
+    assert old in TEXT
+    path.write_text(TEXT.replace(old, new), encoding="utf-8")
+    with pytest.raises(DeviceError) as caught:
+        load_dsa_device(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_accelerator_names_the_known() -> None:
+    with pytest.raises(DeviceError, match=r"'dsa-9': not found; use one of edge-npu, goya, stcp920, stcp920-1mb"):
+        load_dsa_device("dsa-9")
