@@ -62,10 +62,22 @@ def samples_of(label: str, clusters: int, every: bool = False) -> list[int]:
 
 
 def cells_of(
-    labels: Iterable[str], variants: Sequence[str], clusters: int, *, every: bool = False, table1: bool = False
+    labels: Iterable[str],
+    variants: Sequence[str],
+    clusters: int,
+    *,
+    every: bool = False,
+    table1: bool = False,
+    own: bool = False,
 ) -> list[Cell]:
-    """All figures to make, label by label; with `table1` those of its sizes as well."""
+    """All figures to make, label by label; with `table1` those of its sizes as well.
+
+    `own`: each at its own number of samples of Table 2 only, the TVM-like variant at TVM's, all others at GraphTurbo's.
+    """
     found = [Cell(label, v, n) for label in labels for v in variants for n in samples_of(label, clusters, every)]
+    if own:
+        column = {label: (TABLE2[label].tvm, TABLE2[label].graphturbo) for label in TABLE2}
+        found = [cell for cell in found if cell.samples == column[cell.label][cell.variant != "tvm"]]
     if table1:
         sweep = (Cell(SWEPT, APPROACHES[r.approach], r.per_cluster) for r in TABLE1 if r.approach in APPROACHES)
         found += [cell for cell in sweep if cell.variant in variants]
@@ -183,6 +195,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--device", default="stcp920-1mb", help="default stcp920-1mb")
     result.add_argument("--all-batches", action="store_true", help="try all numbers of samples per cluster")
+    result.add_argument("--own-batches", action="store_true", help="only each approach's own number of Table 2")
     result.add_argument("--table1", action="store_true", help="BERT-128 at the batch sizes of Table 1 too")
     result.add_argument("--validate", action="store_true", help="check that programs keep to the device's rules")
     result.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at a time (default 1)")
@@ -207,7 +220,8 @@ def main() -> None:
         sys.exit(str(error))
     began = time.perf_counter()
     every, table1 = options.all_batches, options.table1
-    cells = cells_of(options.labels, options.variants, clusters, every=every, table1=table1)
+    own = options.own_batches
+    cells = cells_of(options.labels, options.variants, clusters, every=every, table1=table1, own=own)
     results = all_results(cells, clusters, options)
     _tell(f"{len(cells)} figures in {(time.perf_counter() - began) / 60:.1f} minutes")
     print(all_tables(results))

@@ -46,7 +46,7 @@ class Results:
     @property
     def labels(self) -> list[str]:
         """Those of Table 2 that anything was tried for, in its order."""
-        tried = {each.label for each in (*self.runs, *self.failures)}
+        tried = {run.label for run in self.runs} | {failure.label for failure in self.failures}
         return [label for label in TABLE2 if label in tried]
 
     def run(self, label: str, variant: str, samples: int) -> Run | None:
@@ -216,12 +216,12 @@ def _bound_cells(run: Run) -> list[str]:
 def limit(run: Run) -> str:
     """What makes the lower bound: a kind of unit, or the traffic with DDR."""
     found = {name: cycles for name, cycles in run.figures["lower_bound"].items() if name not in ("cycles", "ratio")}
-    return max(found, key=lambda name: found[name])
+    return str(max(found, key=lambda name: found[name]))
 
 
 def kernels_ratio(run: Run) -> float:
     """The bound that keeps the program's kernels, over its cycles."""
-    return max(run.figures["scheduled_bound"].values()) / run.cycles
+    return float(max(run.figures["scheduled_bound"].values()) / run.cycles)
 
 
 def batch_table(results: Results) -> str:

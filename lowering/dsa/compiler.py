@@ -19,6 +19,7 @@ from .constant_slices import ConstantSlice
 from .deep_products import split_products
 from .errors import DsaError
 from .generator import Generated, generate
+from .instruction_order import rescheduled
 from .layer_order import with_lookups_apart
 from .program import Level
 from .residence import STAGING_SHARE
@@ -30,6 +31,8 @@ from .validate import validate
 from .variants import ALTERNATIVES, FULL, Variant
 
 Observer = Callable[[str], None]
+_LOADING = 0.5
+"""Of the cycles, what loading weights takes where it is worth while to load them less often."""
 _WORSE = 2
 """So many larger shares per cluster in a row that are no faster end the search."""
 
@@ -207,10 +210,11 @@ def program_for(
     network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network"
 ) -> DsaProgram:
     """The program for one way to cut a batch, not checked; of several alternatives the fastest. Raises DsaError."""
-    alternatives = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
     found: list[DsaProgram] = []
     problem: DsaError | None = None
-    for variant in alternatives:
+    for variant in ALTERNATIVES if choices.variant == FULL else (choices.variant,):
+        if not _is_worth_trying(variant, single_cluster(device), found):
+            continue
         try:
             found.append(_program(network, device, allocation, replace(choices, variant=variant), name))
         except DsaError as error:  # another alternative may fit
@@ -220,6 +224,18 @@ def program_for(
         raise problem
     best = min(found, key=lambda program: program.timeline.cycles)
     return replace(best, choices=choices)
+
+
+def _is_worth_trying(variant: Variant, device: DsaDevice, found: Sequence[DsaProgram]) -> bool:
+    """What loads weights once for several instances, where loading takes much of the time; and what makes instances
+    for the GB, where it holds more than the LBs."""
+    if not found or not variant.abreast:
+        return True
+    if variant.split_for is Level.GB:
+        return _for_splitting(device, variant) != device
+    best = min(found, key=lambda program: program.timeline.cycles)
+    loading = best.report.bytes_moved(Level.DDR, Level.GB) / device.ddr_bandwidth * device.clock
+    return loading > _LOADING * best.timeline.cycles
 
 
 def _program(
@@ -237,8 +253,11 @@ def _program(
         instances=variant.instances,
     )
     generated = generate(replace(scheduled, device=cluster), variant, name)
-    generated = replace(generated, program=replace(generated.program, batch=samples))
-    return DsaProgram(device, allocation, choices, generated, simulate_time(generated.program, cluster))
+    program = replace(generated.program, batch=samples)
+    if variant.overlap:
+        program = rescheduled(program, cluster)
+    timeline = simulate_time(program, cluster)
+    return DsaProgram(device, allocation, choices, replace(generated, program=program), timeline)
 
 
 def _for_splitting(device: DsaDevice, variant: Variant) -> DsaDevice:

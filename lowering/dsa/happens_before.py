@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .program import Engine, Program, ProgramError, describe
+from .program import Compute, Engine, Instruction, Program, ProgramError, describe
 
 
 def predecessors(program: Program) -> list[tuple[int, ...]]:
-    """For each instruction, those it starts after: what it waits for and the one before it on each of its engines.
+    """For each instruction, those that end before it starts: what it waits for, and the last to hold its engines.
+
+    A kernel holds the first of its units until it ends; for those that it only uses see `users`.
 
     Raises ProgramError where an instruction waits for one that does not come earlier.
     """
@@ -21,7 +23,28 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
         engines = instruction.engines
         before = [last[engine] for engine in engines if engine in last]
         found.append(tuple(dict.fromkeys((*before, *instruction.waits))))
-        last.update(dict.fromkeys(engines, index))
+        last.update(dict.fromkeys(held(instruction), index))
+    return found
+
+
+def held(instruction: Instruction) -> tuple[Engine, ...]:
+    """The engines that an instruction occupies until it ends."""
+    return instruction.engines[:1] if isinstance(instruction, Compute) else instruction.engines
+
+
+def users(program: Program) -> list[tuple[tuple[int, int], ...]]:
+    """For each instruction, the kernels before it on its engines that only used one, and the number of that unit.
+
+    It starts when they have used it, which may be before they end.
+    """
+    last: dict[Engine, tuple[int, int]] = {}
+    found = []
+    for index, instruction in enumerate(program.instructions):
+        found.append(tuple(last[engine] for engine in instruction.engines if engine in last))
+        for number, engine in enumerate(instruction.engines):
+            last.pop(engine, None)
+            if number and isinstance(instruction, Compute):
+                last[engine] = index, number
     return found
 
 

@@ -11,42 +11,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from itertools import groupby
 
 from .flow import Flow
 from .grouping import Group
 from .instances import InstanceGraph
 from .ordering import Order
-from .scopes import Scope
 
-COLOURS = {Scope.LB: "#d4e6f7", Scope.GB: "#fbe3b5", Scope.DDR: "#f3cdc9"}
-"""By the level that an instance fits."""
-
-_LEFT, _TOP, _MARGIN = 176, 34, 12
+_LEFT, _TOP, _MARGIN = 176, 12, 12
 _BOX, _ROW = 24, 50
 _NARROWEST, _WIDTH = 26, 640
 """Pixels of the narrowest box that holds a number, and of a row, where its boxes need no more."""
 _INSET = 2
+_ASIDE = 18
+"""Lines over boxes keep clear of the numbers in them."""
 
 
 def running_order(flow: Flow) -> Order:
-    """The instances by their first step. Those that run abreast are told apart by it, too."""
+    """The instances by their first step."""
     return tuple(dict.fromkeys(step.instance for step in flow.steps))
+
+
+def are_abreast(flow: Flow) -> bool:
+    """Whether some instances take turns, layer by layer."""
+    return len(list(groupby(flow.steps, key=lambda step: step.instance))) > len(flow.graph)
 
 
 def order_svg(graph: InstanceGraph, order: Sequence[int]) -> str:
     """The picture of an order of all instances of `graph`.
 
-    Lines go from the instances that one waits for down to it; those that longer paths imply are left out.
+    Lines go from the instances that one waits for down to it; those that longer paths imply are left out. Those that go
+    past other rows are dashed.
     """
     view = _View(graph, tuple(order))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{view.width}" height="{view.height}" '
         f'viewBox="0 0 {view.width} {view.height}" font-family="system-ui, sans-serif" font-size="11">',
         f'<rect width="{view.width}" height="{view.height}" fill="#ffffff"/>',
-        *_legend({group.split.level for group in graph.groups}),
         *(_label(view, number, group) for number, group in enumerate(graph.groups)),
-        *_edges(view),
+        *_edges(view, far=False),
         *(_box(view, instance) for instance in view.order),
+        *_edges(view, far=True),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -97,37 +102,31 @@ class _View:
         return left + width / 2
 
 
-def _legend(levels: set[Scope]) -> Iterator[str]:
-    left = _LEFT + _INSET
-    for level in sorted(levels):
-        yield f'<rect x="{left}" y="8" width="12" height="12" fill="{COLOURS[level]}" stroke="#445566"/>'
-        yield f'<text x="{left + 18}" y="18">an instance fits {level.name}</text>'
-        left += 140
-
-
 def _label(view: _View, number: int, group: Group) -> str:
     layers, factor = len(group.subgraph.layers), group.split.factor
     text = f"{number + 1}: {layers} layer{'s' * (layers > 1)}, {factor} instance{'s' * (factor > 1)}"
     return f'<text x="{_MARGIN}" y="{_TOP + _ROW * number + 16}">{text}</text>'
 
 
-def _edges(view: _View) -> Iterator[str]:
+def _edges(view: _View, *, far: bool) -> Iterator[str]:
+    """Those to the next row, or those that are `far`."""
+    aside, style = (_ASIDE, ' stroke-dasharray="4 3"') if far else (0, "")
     for instance in view.order:
         for producer in view.graph.earlier[instance]:
-            yield (
-                f'<line x1="{view.middle(producer):.1f}" y1="{view.top(producer) + _BOX}" '
-                f'x2="{view.middle(instance):.1f}" y2="{view.top(instance)}" stroke="#8899aa"/>'
-            )
+            if far == (view.top(instance) > view.top(producer) + _ROW):
+                yield (
+                    f'<line x1="{view.middle(producer) + aside:.1f}" y1="{view.top(producer) + _BOX}" '
+                    f'x2="{view.middle(instance) + aside:.1f}" y2="{view.top(instance)}" stroke="#8899aa"{style}/>'
+                )
 
 
 def _box(view: _View, instance: int) -> str:
     (left, width), top = view.span(instance), view.top(instance)
-    group = view.graph.groups[view.graph.instances[instance].subgraph]
     time = view.timestamps[instance]
     return (
         f'<g class="instance"><title>{escape(_title(view, instance))}</title>'
         f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BOX}" rx="3" '
-        f'fill="{COLOURS[group.split.level]}" stroke="#445566"/>'
+        'fill="#d4e6f7" stroke="#445566"/>'
         f'<text x="{left + width / 2:.1f}" y="{top + 16}" text-anchor="middle">{time}</text></g>'
     )
 

@@ -286,7 +286,10 @@ class IndexedTransfer:
 
 @dataclass(frozen=True)
 class Compute:
-    """A kernel on one core; the units of `work` run it together, as a pipeline, and are all occupied until it ends.
+    """A kernel on one core; the units of `work` run it together, as a pipeline.
+
+    The first unit is occupied until it ends; the others, which an epilogue needs for less, for their own cycles only:
+    in between they work for other kernels.
 
     Operands are in the LB of the core. Without a core the units are the cluster's own, and operands are in its GB.
     `in_place` allows outputs at exactly the addresses of inputs.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from .compiler import DsaProgram
-from .order_picture import order_svg, running_order
+from .order_picture import are_abreast, order_svg, running_order
 from .program import Level
 from .timeline_svg import timeline_svg
 
@@ -34,8 +34,8 @@ def report_page(title: str, made: DsaProgram) -> str:
         *_table("Tensors by level", ("level", "tensors", "bytes read", "bytes written"), _levels(made)),
         *_table("Bytes moved", ("from", "to", "bytes"), _traffic(made)),
         *_table("Units", ("unit", "occupied", "lower bound, cycles", "with these kernels, cycles"), _units(made)),
-        *_table("Engines", ("engine", "busy, cycles", "share"), _engines(made)),
         *_order(made),
+        *_table("Engines", ("engine", "busy, cycles", "share"), _engines(made)),
         "<h2>Timeline of one cluster</h2><p>Point at a bar to read what it is; trace.json opens in Perfetto.</p>",
         f'<div class="wide">{timeline_svg(made.timeline)}</div>',
     ]
@@ -47,6 +47,8 @@ def _order(made: DsaProgram) -> Iterator[str]:
     flow = made.generated.residence.flow
     yield "<h2>Order of the instances</h2>"
     yield "<p>A row for each sub-graph, a box for each of its instances, with its place in the order.</p>"
+    if are_abreast(flow):
+        yield "<p>Instances of a row with consecutive numbers run layer by layer together.</p>"
     yield f'<div class="wide">{order_svg(flow.graph, running_order(flow))}</div>'
 
 

@@ -1,9 +1,9 @@
 """When the instructions of a program run on a device: an event queue, in cycles.
 
 An engine runs its instructions in program order; an instruction starts when the one before it on each of its engines
-and all that it waits for have ended. A compute takes the cycles of `Cost`. A transfer takes its latency, then its
-bytes flow at a rate that all concurrent transfers share fairly on every link they cross. The result depends on
-nothing but the arguments.
+has ended, or, where it was not the first of a kernel's units, has been used, and all that it waits for has ended. A
+compute takes the cycles of `Cost`. A transfer takes its latency, then its bytes flow at a rate that all concurrent
+transfers share fairly on every link they cross. The result depends on nothing but the arguments.
 
 More bandwidth can make a program slower: what starts earlier shares the links with what is critical (an anomaly like
 those of Graham, "Bounds for certain multiprocessing anomalies", 1966). It cannot where transfers run one at a time.
@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from heapq import heappop, heappush
 
 from ...costmodels.dsa_device import DsaDevice
 from .cost import Cost, Link
-from .happens_before import predecessors
-from .program import Barrier, Compute, IndexedTransfer, Program, Transfer
+from .happens_before import predecessors, users
+from .program import Barrier, Compute, Engine, IndexedTransfer, Program, Transfer
 from .sharing import Sharing, connected
 
 
@@ -37,16 +38,27 @@ class Timeline:
         """When the last instruction ends."""
         return max(self.ends, default=0.0)
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
         """The prices that it was simulated with."""
         return Cost(self.device)
+
+    def occupied(self, index: int) -> Iterator[tuple[Engine, float, float]]:
+        """The engines that an instruction occupies, from when until when."""
+        instruction, start, end = self.program.instructions[index], self.starts[index], self.ends[index]
+        for number, engine in enumerate(instruction.engines):
+            if number and isinstance(instruction, Compute):
+                yield engine, start, min(end, start + self.cost.work_cycles(instruction.work[number], engine))
+            else:
+                yield engine, start, end
 
 
 class _Event(IntEnum):
     END = 0
     FLOW = 1
     """The latency of a transfer is over."""
+    RELEASE = 2
+    """A kernel has used a unit other than its first; the event's version is its number."""
 
 
 _FIXED = -1
@@ -118,10 +130,14 @@ def _networks(program: Program, cost: Cost) -> dict[tuple[Link, ...], _Network]:
 class _Run:
     program: Program
     cost: Cost
+    in_order: bool = True
+    """Whether units that kernels only use do so in the order of the program."""
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
     followers: list[list[int]] = field(default_factory=list)
+    next_users: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """What starts after a kernel has used a unit, by the kernel and the number of the unit."""
     networks: dict[tuple[Link, ...], _Network] = field(default_factory=dict)
     flowing: dict[int, _Network] = field(default_factory=dict)
     """Where the transfers whose latency is over have their flows."""
@@ -135,6 +151,10 @@ class _Run:
         for index, each in enumerate(before):
             for earlier in each:
                 self.followers[earlier].append(index)
+        for index, used in enumerate(users(self.program) if self.in_order else ()):
+            for earlier, number in used:
+                self.next_users.setdefault((earlier, number), []).append(index)
+                self.pending[index] += 1
         self.starts = [0.0] * len(before)
         self.ends = [0.0] * len(before)
         self.networks = _networks(self.program, self.cost)
@@ -154,6 +174,8 @@ class _Run:
             if event is _Event.FLOW:
                 network = self._flow(index, now)
                 touched.setdefault(id(network), (network, []))[1].append(index)
+            elif event is _Event.RELEASE:
+                self._proceed(self.next_users[index, version], now)
             elif version == _FIXED:
                 self._end(index, now)
             elif (flowing := self.flowing.get(index)) and flowing.flows[index].version == version:
@@ -171,9 +193,17 @@ class _Run:
         if isinstance(instruction, Barrier):
             self._push(now, index, _Event.END)
         elif isinstance(instruction, Compute):
-            self._push(now + self.cost.compute_cycles(instruction), index, _Event.END)
+            self._compute(index, instruction, now)
         else:
             self._push(now + self.cost.latency(instruction), index, _Event.FLOW)
+
+    def _compute(self, index: int, compute: Compute, now: float) -> None:
+        end = now + self.cost.compute_cycles(compute)
+        self._push(end, index, _Event.END)
+        for number, work in enumerate(compute.work):
+            if (index, number) in self.next_users:
+                used = now + self.cost.work_cycles(work, compute.engines[number])
+                self._push(min(end, used), index, _Event.RELEASE, number)
 
     def _push(self, cycle: float, index: int, event: _Event, version: int = _FIXED) -> None:
         heappush(self.queue, (cycle, index, event, version))
@@ -188,7 +218,10 @@ class _Run:
 
     def _end(self, index: int, now: float) -> None:
         self.ends[index] = now
-        for follower in self.followers[index]:
+        self._proceed(self.followers[index], now)
+
+    def _proceed(self, followers: list[int], now: float) -> None:
+        for follower in followers:
             self.pending[follower] -= 1
             if self.pending[follower] == 0:
                 self._start(follower, now)
@@ -202,8 +235,12 @@ class _Run:
         self._push(now + flow.left / rate, index, _Event.END, flow.version)
 
 
-def simulate_time(program: Program, device: DsaDevice) -> Timeline:
-    """The run of a program. Raises ProgramError where the device lacks an engine, or waits name later instructions."""
-    run = _Run(program, Cost(device))
+def simulate_time(program: Program, device: DsaDevice, *, in_order: bool = True) -> Timeline:
+    """The run of a program. Raises ProgramError where the device lacks an engine, or waits name later instructions.
+
+    Without `in_order` a unit that kernels only use, not first of their units, is never waited for: no device runs so,
+    but it says in which order they would like to run (see instruction_order.py).
+    """
+    run = _Run(program, Cost(device), in_order)
     run.run()
     return Timeline(program, device, tuple(run.starts), tuple(run.ends))

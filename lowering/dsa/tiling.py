@@ -21,8 +21,8 @@ _FAIR_SHARE = 4
 """What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""
 _GRAINS = 64
 """Room is counted in so many parts of LB, so that equal steps are cut alike."""
-_DEARER = 1.05
-_LEAST_CYCLES = 2000
+_DEARER = 1.3
+_LEAST_CYCLES = 500
 """Layers are not cut below this only to let units work at once."""
 
 

@@ -143,8 +143,8 @@ def report(timeline: Timeline) -> TimeReport:
 def busy_cycles(timeline: Timeline) -> dict[Engine, float]:
     """Per engine, the cycles that it is occupied."""
     busy = dict.fromkeys(timeline.program.engines(), 0.0)
-    for instruction, start, end in zip(timeline.program.instructions, timeline.starts, timeline.ends, strict=True):
-        for engine in instruction.engines:
+    for index in range(len(timeline.program.instructions)):
+        for engine, start, end in timeline.occupied(index):
             busy[engine] += end - start
     return busy
 

@@ -84,8 +84,8 @@ def _rows(engines: list[Engine]) -> dict[Engine, int]:
 def _spans(timeline: Timeline, gap: float) -> dict[Engine, list[_Span]]:
     spans: dict[Engine, list[_Span]] = {engine: [] for engine in timeline.program.engines()}
     for index, instruction in enumerate(timeline.program.instructions):
-        start, end, kind = timeline.starts[index], timeline.ends[index], kind_of(instruction)
-        for engine in instruction.engines:
+        kind = kind_of(instruction)
+        for engine, start, end in timeline.occupied(index):
             _add(spans[engine], _Span(kind, start, end, f"#{index} {event_name(instruction)}"), gap)
     return spans
 

@@ -43,16 +43,11 @@ def _metadata(kind: str, process: int, thread: int, **args: Any) -> dict[str, An
 def _events(timeline: Timeline, threads: dict[Engine, int]) -> Iterator[dict[str, Any]]:
     microseconds, cost = 1e6 / timeline.device.clock, timeline.cost
     for index, instruction in enumerate(timeline.program.instructions):
-        start, end = timeline.starts[index] * microseconds, timeline.ends[index] * microseconds
-        event = {
-            "ph": "X",
-            "name": event_name(instruction),
-            "cat": kind_of(instruction),
-            "ts": start,
-            "dur": end - start,
-        }
-        for engine in instruction.engines:
-            yield event | {"pid": engine.cluster, "tid": threads[engine], "args": _args(index, instruction, cost)}
+        event = {"ph": "X", "name": event_name(instruction), "cat": kind_of(instruction)}
+        for engine, start, end in timeline.occupied(index):
+            span = {"ts": start * microseconds, "dur": (end - start) * microseconds}
+            place = {"pid": engine.cluster, "tid": threads[engine], "args": _args(index, instruction, cost)}
+            yield event | span | place
 
 
 def kind_of(instruction: Instruction) -> str:

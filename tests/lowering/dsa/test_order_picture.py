@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from eqfuse.lowering.dsa.instances import InstanceGraph
@@ -7,7 +8,7 @@ from eqfuse.lowering.dsa.order_picture import order_svg
 from eqfuse.lowering.dsa.ordering import Order, dfs_order
 from eqfuse.lowering.dsa.scheduler import Schedule, schedule
 
-from .graphs import HALVING_LOCAL_BYTES, accelerator, halving_stages
+from .graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -26,7 +27,8 @@ def boxes(picture: ElementTree.Element) -> list[tuple[ElementTree.Element, int]]
     found = []
     for group in picture.iter(f"{SVG}g"):
         rectangle, text = group.find(f"{SVG}rect"), group.findtext(f"{SVG}text")
-        assert rectangle is not None and text is not None
+        assert rectangle is not None
+        assert text is not None
         found.append((rectangle, int(text)))
     return found
 
@@ -55,6 +57,19 @@ def test_a_line_for_each_edge_of_figure_6() -> None:
     assert len(lines) == 8 + 4 + 2
 
 
+def test_lines_past_other_rows_are_dashed() -> None:
+    """Of two branches to a sum, the shorter one begins rows before it."""
+    builder = Builder()
+    x = builder.value((8, 8, 8, 8))
+    first, other = builder.relu(x), builder.relu(x)
+    result = builder.sum(builder.relu(builder.relu(first)), other)
+    found = schedule(builder.graph(result), builder.layers, accelerator(1 << 20), instances=False)
+    lines = list(drawn(found.graph, found.order).iter(f"{SVG}line"))
+    rows_passed = [round((float(line.attrib["y2"]) - float(line.attrib["y1"])) // 50) for line in lines]
+    assert ["stroke-dasharray" in line.attrib for line in lines] == [count > 0 for count in rows_passed]
+    assert any(rows_passed)
+
+
 def test_all_rows_are_equally_wide() -> None:
     found = four_stages()
     right: dict[str, float] = {}
@@ -65,8 +80,9 @@ def test_all_rows_are_equally_wide() -> None:
 
 
 def test_names_of_values_are_escaped() -> None:
-    found = four_stages()
-    for value in found.network.graph.values:
-        object.__setattr__(value, "name", f"<{value.name} & more>")
+    builder, result = halving_stages()
+    graph = builder.graph(result)
+    named = replace(graph, values=tuple(replace(v, name=f"<{v.name} & more>") for v in graph.values))
+    found = schedule(named, builder.layers, accelerator(HALVING_LOCAL_BYTES))
     titles = [title.text or "" for title in drawn(found.graph, found.order).iter(f"{SVG}title")]
     assert all(" & more>[" in title for title in titles)

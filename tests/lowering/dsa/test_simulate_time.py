@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.dsa.cost import Cost
-from eqfuse.lowering.dsa.happens_before import predecessors
+from eqfuse.lowering.dsa.happens_before import predecessors, users
 from eqfuse.lowering.dsa.program import (
     DDR,
     Barrier,
@@ -84,10 +84,12 @@ def test_each_product_of_a_kernel_has_its_own_dataflow() -> None:
 
 
 def test_units_of_one_kernel_run_as_a_pipeline() -> None:
+    """The vector unit is free when it has done its part, the matrix unit when all is done."""
     builder = Builder()
     builder.add(compute(0, MATRIX, VECTOR))
     builder.add(compute(0, VECTOR))
-    assert run(builder).ends == (80.0, 90.0)
+    builder.add(compute(0, MATRIX))
+    assert run(builder).ends == (80.0, 20.0, 160.0)
 
 
 def test_a_kernel_is_no_faster_than_its_operands_arrive() -> None:
@@ -314,7 +316,13 @@ def test_no_slower_than_one_after_another(program: Program) -> None:
 def test_what_must_come_before_does(program: Program) -> None:
     timeline = simulate_time(program, DEVICE)
     for index, earlier in enumerate(predecessors(program)):
-        assert timeline.starts[index] == max((timeline.ends[each] for each in earlier), default=0.0)
+        used = (_used(timeline, *each) for each in users(program)[index])
+        assert timeline.starts[index] == max((*(timeline.ends[each] for each in earlier), *used), default=0.0)
+
+
+def _used(timeline: Timeline, index: int, number: int) -> float:
+    """When a kernel has used one of its units."""
+    return list(timeline.occupied(index))[number][2]
 
 
 @given(programs())
