@@ -21,7 +21,10 @@ _FAIR_SHARE = 4
 """What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""
 _GRAINS = 64
 """Room is counted in so many parts of LB, so that equal steps are cut alike."""
+_TILE_CYCLES = 50.0
+"""What each tile costs beyond its work: many tiny ones are no gain."""
 _DEARER = 1.3
+"""How much more a layer may cost for being cut so."""
 _LEAST_CYCLES = 500
 """Layers are not cut below this only to let units work at once."""
 
@@ -126,9 +129,8 @@ class Tiling:
         read = self._moved_cycles(tile.inputs, passing, far) * rows * (1 if cut.rows_first else columns)
         written = self._moved_cycles(tile.made, passing, far) * cut.count
         weights = self._weight_bytes(tile) / self._port * columns * (rows if cut.rows_first else 1)
-        latency = self.device.hoist_latency * self.device.clock * cut.count
         cycles = self.sharing.cycles(step.layer, tile)
-        return max(cut.count * cycles, read + latency, written, weights) + cycles + read / max(1, rows)
+        return max(cut.count * (cycles + _TILE_CYCLES), read, written, weights) + cycles + read / max(1, rows)
 
     @property
     def _port(self) -> float:
@@ -136,10 +138,12 @@ class Tiling:
         return self.device.global_bandwidth / self.device.cores / self.device.clock
 
     def _moved_cycles(self, boxes: Boxes, passing: frozenset[int], far: frozenset[int]) -> float:
-        """Cycles to move parts of values: all cores do it at once."""
+        """Cycles to move parts of values, one after another: all cores do it at once."""
         beat, remote = self.device.alignment, self.device.ddr_bandwidth / self.device.cores / self.device.clock
+        near_latency, far_latency = self.device.hoist_latency, self.device.dma_latency
         return sum(
             self.network.wire_bytes(value, box, beat) / (min(remote, self._port) if value in far else self._port)
+            + (far_latency if value in far else near_latency) * self.device.clock
             for value, box in boxes.items()
             if value in passing
         )
