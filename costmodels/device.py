@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -95,26 +95,34 @@ def device_names() -> list[str]:
 
 def load_device(name_or_path: str | Path) -> Device:
     """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
+    return _load(device_path(name_or_path, DIRECTORY), str(name_or_path))
+
+
+def device_path(name_or_path: str | Path, directory: Path) -> Path:
+    """The file that is meant: one of a directory by its name, or any that ends in ``.toml``."""
     path = Path(name_or_path)
-    if path.suffix != ".toml":
-        path = DIRECTORY / f"{path.name}.toml"
-    return _load(path, str(name_or_path))
+    return path if path.suffix == ".toml" else directory / f"{path.name}.toml"
 
 
 @cache
 def _load(path: Path, asked: str) -> Device:
+    return _device(device_reader(path, asked, device_names()), path.stem)
+
+
+def device_reader(path: Path, asked: str, known: Sequence[str]) -> DeviceReader:
+    """A device file to read from. Raises DeviceError, which names the devices that are known."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        known = ", ".join(device_names())
-        raise DeviceError(f"device {asked!r}: not found; use one of {known}, or the path of a .toml file") from None
+        names = ", ".join(known)
+        raise DeviceError(f"device {asked!r}: not found; use one of {names}, or the path of a .toml file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DeviceError(f"{path}: not a TOML file: {error}") from None
-    return _device(_Reader(path, "", table), path.stem)
+    return DeviceReader(path, "", table)
 
 
 @dataclass(frozen=True)
-class _Reader:
+class DeviceReader:
     """A table of a device file that knows where it stands, for the error messages."""
 
     path: Path
@@ -167,7 +175,7 @@ class _Reader:
                 raise self.fail(field, f"unknown; the fields are {', '.join(fields)}")
 
 
-def _cache(reader: _Reader) -> Cache:
+def _cache(reader: DeviceReader) -> Cache:
     reader.only(tuple(Cache.__dataclass_fields__))
     level, shared = reader.get("level"), reader.get("shared")
     if isinstance(level, bool) or not isinstance(level, int):
@@ -182,17 +190,17 @@ def _cache(reader: _Reader) -> Cache:
     return Cache(level, size, reader.number("bandwidth"), shared, ways, line)
 
 
-def _caches(reader: _Reader) -> tuple[Cache, ...]:
+def _caches(reader: DeviceReader) -> tuple[Cache, ...]:
     tables = reader.get("caches")
     if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         raise reader.fail("caches", "must be a list of [[caches]] tables")
-    caches = tuple(_cache(_Reader(reader.path, f"caches[{i}].", t)) for i, t in enumerate(tables))
+    caches = tuple(_cache(DeviceReader(reader.path, f"caches[{i}].", t)) for i, t in enumerate(tables))
     if list(caches) != sorted(caches, key=lambda c: (c.size, -c.bandwidth)):
         raise reader.fail("caches", "must go from the smallest to the largest, and not get faster")
     return caches
 
 
-def _device(reader: _Reader, name: str) -> Device:
+def _device(reader: DeviceReader, name: str) -> Device:
     reader.only(("description", *(f for f in Device.__dataclass_fields__ if f != "name")))
     return Device(
         name=name,

@@ -7,14 +7,13 @@ program says so. On a GPU the LB is the shared memory of a multiprocessor.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
-from .device import ORIGINS, DeviceError, _Reader
+from .device import ORIGINS, DeviceReader, device_path, device_reader
 
 DIRECTORY = Path(__file__).parent / "devices" / "dsa"
 
@@ -124,26 +123,18 @@ def dsa_device_names() -> list[str]:
 
 def load_dsa_device(name_or_path: str | Path) -> DsaDevice:
     """The accelerator of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
-    path = Path(name_or_path)
-    return _load(path if path.suffix == ".toml" else DIRECTORY / f"{path.name}.toml", str(name_or_path))
+    return _load(device_path(name_or_path, DIRECTORY), str(name_or_path))
 
 
 @cache
 def _load(path: Path, asked: str) -> DsaDevice:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        known = ", ".join(dsa_device_names())
-        raise DeviceError(f"device {asked!r}: not found; use one of {known}, or the path of a .toml file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DeviceError(f"{path}: not a TOML file: {error}") from None
-    reader = _Reader(path, "", table)
+    reader = device_reader(path, asked, dsa_device_names())
     device = _device(reader, path.stem)
     _check(reader, device)
     return device
 
 
-def _device(reader: _Reader, name: str) -> DsaDevice:
+def _device(reader: DeviceReader, name: str) -> DsaDevice:
     reader.only(("description", *(f.name for f in fields(DsaDevice) if f.name != "name")))
     return DsaDevice(
         name=name,
@@ -166,11 +157,11 @@ def _device(reader: _Reader, name: str) -> DsaDevice:
     )
 
 
-def _units(reader: _Reader) -> tuple[ComputeUnit, ...]:
+def _units(reader: DeviceReader) -> tuple[ComputeUnit, ...]:
     tables = reader.get("units")
     if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise reader.fail("units", "must be a list of [[units]] tables")
-    units = tuple(_unit(_Reader(reader.path, f"units[{i}].", t)) for i, t in enumerate(tables))
+    units = tuple(_unit(DeviceReader(reader.path, f"units[{i}].", t)) for i, t in enumerate(tables))
     if len({u.name for u in units}) < len(units):
         raise reader.fail("units", "two have the same name")
     if all(u.kind == "vector" for u in units):
@@ -178,7 +169,7 @@ def _units(reader: _Reader) -> tuple[ComputeUnit, ...]:
     return units
 
 
-def _unit(reader: _Reader) -> ComputeUnit:
+def _unit(reader: DeviceReader) -> ComputeUnit:
     reader.only(tuple(f.name for f in fields(ComputeUnit)))
     name = reader.text("name")
     if not name:
@@ -188,7 +179,7 @@ def _unit(reader: _Reader) -> ComputeUnit:
     return ComputeUnit(name, kind, per, reader.integer("rows"), reader.integer("columns", 1), _dataflows(reader, kind))
 
 
-def _dataflows(reader: _Reader, kind: UnitKind) -> tuple[Dataflow, ...]:
+def _dataflows(reader: DeviceReader, kind: UnitKind) -> tuple[Dataflow, ...]:
     if "dataflows" not in reader.table:
         return DATAFLOWS
     if kind != "matrix":
@@ -202,14 +193,14 @@ def _dataflows(reader: _Reader, kind: UnitKind) -> tuple[Dataflow, ...]:
     return tuple(map(Dataflow, names))
 
 
-def _one_of(reader: _Reader, field: str, choices: tuple[Choice, ...], value: object) -> Choice:
+def _one_of(reader: DeviceReader, field: str, choices: tuple[Choice, ...], value: object) -> Choice:
     found = next((choice for choice in choices if choice == value), None)
     if found is None:
         raise reader.fail(field, f"must be one of {', '.join(map(str, choices))}, not {value!r}")
     return found
 
 
-def _check(reader: _Reader, device: DsaDevice) -> None:
+def _check(reader: DeviceReader, device: DsaDevice) -> None:
     """Figures that each could be true, but not together."""
     for small, large in (
         ("weight_buffer", "local_buffer"),

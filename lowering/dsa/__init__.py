@@ -17,7 +17,8 @@ The kernel generator (section 4):
 - core_parts.py, flow.py, piecewise.py: how cores share layers, and who reads what;
 - tiling.py, tiles.py (tile_*.py, local_*.py): tiles, their work, and their kernels through TVM TE;
 - residence.py, spilling.py, memory_map.py, addresses.py: where tensors stay, and at which addresses (4.2 and 4.3);
-- promotion.py, emission.py, hazards.py, layout.py, generator.py, instruction_order.py: instructions (4.1 and 4.4);
+- promotion.py, weight_emission.py, emission.py, hazards.py, layout.py, generator.py (generated.py),
+  instruction_order.py: instructions (4.1 and 4.4);
 - variants.py: the steps of the text's ablation, and what it is compared with; compiler.py: the best for a batch.
 
 Programs: program.py (program_text.py, program_json.py), validate.py (structure.py, shadow.py, happens_before.py),

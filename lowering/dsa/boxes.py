@@ -66,12 +66,12 @@ def reshaped(box: Box, source: Shape, target: Shape) -> Box:
     Axes are taken together, from the outermost, into the smallest groups of the same size on both sides.
     """
     found: list[Interval] = []
-    for (a, b), (c, d) in _groups(source, target):
+    for (a, b), (c, d) in axis_groups(source, target):
         found += _regrouped(box[a:b], source[a:b], target[c:d])
     return tuple(found)
 
 
-def _groups(source: Shape, target: Shape) -> Iterator[tuple[Interval, Interval]]:
+def axis_groups(source: Shape, target: Shape) -> Iterator[tuple[Interval, Interval]]:
     i = j = 0
     while i < len(source) or j < len(target):
         a, c, left, right = i, j, 1, 1

@@ -18,7 +18,8 @@ from .clusters import Allocation, allocations
 from .constant_slices import ConstantSlice
 from .deep_products import split_products
 from .errors import DsaError
-from .generator import Generated, generate
+from .generated import Generated
+from .generator import generate
 from .instruction_order import rescheduled
 from .layer_order import with_lookups_apart
 from .program import Level
@@ -252,8 +253,8 @@ def _program(
         order=choices.order or variant.order,
         instances=variant.instances,
     )
-    generated = generate(replace(scheduled, device=cluster), variant, name)
-    program = replace(generated.program, batch=samples)
+    generated = generate(replace(scheduled, device=cluster), variant, samples, name)
+    program = generated.program
     if variant.overlap:
         program = rescheduled(program, cluster)
     timeline = simulate_time(program, cluster)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .boxes import Box
 from .constant_slices import ConstantSlice
-from .generator import Generated
+from .generated import Generated
 from .network import Network
 from .program import Buffer, Program, Role
 from .promotion import Blob, packed

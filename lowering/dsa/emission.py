@@ -39,6 +39,8 @@ class Emission:
     spaces: dict[Memory, Space] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     engines: set[Engine] = field(default_factory=set)
+    end: int = 0
+    """Of what is in DDR."""
 
     def buffer(
         self, name: str, memory: Memory, address: int, held: Box, dtype: str, role: Role = Role.INTERMEDIATE
@@ -51,6 +53,12 @@ class Emission:
         made = Buffer(unique, memory, address, aligned, dtype, shape_of(held), role)
         self.buffers.append(made)
         return self.spaces.setdefault(memory, Space(memory)).take(made, held)
+
+    def ddr(self, size: int) -> int:
+        """The address of so many bytes more in DDR."""
+        address = self.end
+        self.end += -(-size // self.alignment) * self.alignment
+        return address
 
     def copy(
         self, engine: Engine, source: View, targets: Sequence[View], kind: TransferKind, label: str = ""

@@ -8,19 +8,17 @@ weights with earlier layers, units with each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import groupby
-
-import numpy as np
 
 from ...costmodels.dsa_device import DsaDevice
 from .boxes import Box, intersection, whole
 from .core_parts import CorePart, LayerParts, Sharing, indexed_table
-from .emission import Emission, View, as_operand, cluster_channel, core_channel
+from .emission import Emission, View, as_operand, core_channel
 from .errors import DsaError
 from .flow import Flow, Part
+from .generated import Generated, KernelUse
 from .hazards import Contents
 from .layout import enclosing
 from .memory_map import MemoryMap, StepFullError, memory_map
@@ -31,77 +29,33 @@ from .program import (
     Engine,
     IndexedTransfer,
     Level,
-    Memory,
-    Operand,
     Program,
-    Region,
     Role,
     ScopeCounts,
     TransferKind,
     global_buffer,
     local_buffer,
 )
-from .promotion import Blob, Packed, Ring, Staging, blob_of, packed
+from .promotion import blob_of
 from .residence import Planner, Residence
 from .scheduler import Schedule
-from .simulate_function import Kernel
-from .storage import Axes, plain_array, plain_box, stored_box
+from .storage import plain_box, stored_box
 from .subgraphs import Layer
 from .tiles import Tile, TileKernels
 from .tiling import Tiling
 from .variants import Variant
+from .weight_emission import WeightEmission
 
 _ATTEMPTS = 100
 _FROM_LB, _FROM_GB, _FROM_DDR, _OUT = range(4)
 """Channels of a core: where it fetches from, and what it moves out."""
-_HOISTS = 2
-"""Channels of the cluster that move weights from GB to LBs; the others load them from DDR."""
 
 
-@dataclass(frozen=True)
-class KernelUse:
-    """A tile's kernel, and the order of the axes of its operands in memory."""
+def generate(schedule: Schedule, variant: Variant, batch: int, name: str = "network") -> Generated:
+    """The program of a schedule, which processes `batch` samples.
 
-    tile: str
-    inputs: tuple[Axes, ...]
-    outputs: tuple[Axes, ...]
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A program for one cluster; `constants` are the blobs and tables by the name of their buffer in DDR.
-
-    `inputs` and `outputs` are the values of those buffers, which hold them as they are stored (storage.py). `uses` says
-    what the names of kernels in the program stand for; `residence`, where everything is kept.
+    Raises DsaError: a tensor, or weights, that fit nowhere even when split fully.
     """
-
-    program: Program
-    kernels: TileKernels
-    residence: Residence
-    constants: Mapping[str, Blob]
-    tables: Mapping[str, int]
-    inputs: Mapping[str, int]
-    outputs: Mapping[str, int]
-    uses: Mapping[str, KernelUse]
-
-
-def stored_kernels(uses: Mapping[str, KernelUse], compiled: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """The kernels of a program, from those of its tiles: they take arrays as they are stored."""
-    return {name: _stored_kernel(compiled[use.tile], use) for name, use in uses.items()}
-
-
-def _stored_kernel(kernel: Kernel, use: KernelUse) -> Kernel:
-    def run(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        kernel(
-            [plain_array(axes, array) for axes, array in zip(use.inputs, inputs, strict=True)],
-            [plain_array(axes, array) for axes, array in zip(use.outputs, outputs, strict=True)],
-        )
-
-    return run
-
-
-def generate(schedule: Schedule, variant: Variant, name: str = "network") -> Generated:
-    """The program of a schedule. Raises DsaError: a tensor, or weights, that fit nowhere even when split fully."""
     network, device = schedule.network, schedule.device
     _check_units(device)
     kernels = TileKernels(network, device)
@@ -112,7 +66,7 @@ def generate(schedule: Schedule, variant: Variant, name: str = "network") -> Gen
     tiling = Tiling(sharing, steps, device, variant.pipeline if variant.overlap else 1)
     planner = Planner(flow, device, variant, tiling)
     residence, places = _fitted(planner, device)
-    return _Generator(network, device, variant, kernels, residence, places).run(name)
+    return _Generator(network, device, variant, kernels, residence, places).run(batch, name)
 
 
 def _check_units(device: DsaDevice) -> None:
@@ -155,9 +109,7 @@ class _Generator:
     residence: Residence
     places: MemoryMap
     emission: Emission = field(init=False)
-    ring: Ring = field(init=False)
-    end: int = 0
-    """Of what is in DDR."""
+    weights: WeightEmission = field(init=False)
     homes: dict[Part, Contents] = field(default_factory=dict)
     """Parts at home in GB or DDR, and whole outputs."""
     fragments: dict[tuple[Part, int], Contents] = field(default_factory=dict)
@@ -166,23 +118,18 @@ class _Generator:
     """What was brought to a core last, by value."""
     inputs: dict[int, Contents] = field(default_factory=dict)
     outputs: dict[int, Contents] = field(default_factory=dict)
-    blobs: dict[Blob, Contents] = field(default_factory=dict)
     tables: dict[int, Contents] = field(default_factory=dict)
-    staged: dict[Blob, Contents] = field(default_factory=dict)
-    hoisted: dict[tuple[Blob | None, ...], list[Contents | None]] = field(default_factory=dict)
     used: dict[KernelUse, str] = field(default_factory=dict)
-    uses: int = 0
-    loads: int = 0
 
     def __post_init__(self) -> None:
         self.emission = Emission(self.device.alignment)
-        self.ring = Ring(self.device.weight_buffer)
+        self.weights = WeightEmission(self.emission, self.device, self.residence, self.places.staging)
 
     @property
     def flow(self) -> Flow:
         return self.residence.flow
 
-    def run(self, name: str) -> Generated:
+    def run(self, batch: int, name: str) -> Generated:
         for number in range(len(self.flow.steps)):
             if number and not self.variant.overlap:
                 self.emission.barrier()
@@ -190,22 +137,16 @@ class _Generator:
         emission = self.emission
         scopes = self._scopes()
         program = Program(
-            name, self.device.name, self._batch(), tuple(emission.buffers), tuple(emission.instructions), scopes
+            name, self.device.name, batch, tuple(emission.buffers), tuple(emission.instructions), scopes
         )
         return Generated(
             program, self.kernels, self.residence,
-            {contents.buffer.name: blob for blob, contents in self.blobs.items()},
+            {contents.buffer.name: blob for blob, contents in self.weights.blobs.items()},
             {contents.buffer.name: value for value, contents in self.tables.items()},
             {contents.buffer.name: value for value, contents in self.inputs.items()},
             {contents.buffer.name: value for value, contents in self.outputs.items()},
             {name: use for use, name in self.used.items()},
         )  # fmt: skip
-
-    def _batch(self) -> int:
-        graph = self.network.graph
-        read = {v for operator in graph.operators for v in operator.inputs if v is not None}
-        batched = (v for v in sorted(read) if graph.values[v].producer is None and not graph.values[v].is_constant)
-        return next((self.network.shapes[v][0] for v in batched if self.network.shapes[v]), 1)
 
     def _scopes(self) -> ScopeCounts:
         """Values that layers hand on, at the slowest level of their parts."""
@@ -222,9 +163,8 @@ class _Generator:
         step, tiled = self.flow.steps[number], self.residence.tiles[number]
         self._arrive(number)
         for position in range(tiled.count):
-            tiles = [tiles[position] if position < len(tiles) else None for tiles in tiled.cores]
-            weights = self._promote(step, tiles)
-            for core, tile in enumerate(tiles):
+            weights = self.weights.promote(number, position)
+            for core, tile in enumerate(tiled.at(position)):
                 if tile is not None:
                     self._tile(number, position, core, tile, weights[core])
         for part in self._parts(step):
@@ -278,7 +218,7 @@ class _Generator:
         kernel = self.kernels.kernel(Tile(step.layer, (*operands, *constants), made))
         read = [(as_operand(view), view) for _, view in inputs]
         if weights is not None:
-            read += self._constant_operands(weights, blob_of(constants))
+            read += self.weights.operands(weights, blob_of(constants))
         stored = [self.network.axes[value] for value, _ in (*operands, *constants)]
         use = KernelUse(kernel.name, tuple(stored), tuple(self.network.axes[value] for value, _ in made))
         self.emission.compute(core, self._use(use), read, outputs, kernel.work, label)
@@ -289,14 +229,6 @@ class _Generator:
             same = sum(other.tile == use.tile for other in self.used)
             self.used[use] = use.tile if not same else f"{use.tile}.{same}"
         return self.used[use]
-
-    def _constant_operands(self, weights: Contents, blob: Blob) -> Iterator[tuple[Operand, View]]:
-        for (value, box), offset in zip(blob, self._packed(blob).offsets, strict=True):
-            size = self.network.bytes(value, box)
-            address = weights.buffer.address + offset
-            where = Region(weights.buffer.name, weights.buffer.memory, address, size)
-            shape = tuple(stop - start for start, stop in box)
-            yield Operand(where, self._dtype(value), shape), (weights, ((offset, offset + size),))
 
     def _look_up(self, core: int, table: int, indices: View, target: View, label: str) -> None:
         source = self._table(table)
@@ -336,7 +268,7 @@ class _Generator:
 
     def _move_out(self, core: int, part: Part, made: View) -> None:
         """A tile's result to where it is at home, if it is not there."""
-        home, value, box = self.residence.homes[part], part[1], made[1]
+        home, box = self.residence.homes[part], made[1]
         if home is Level.LB:
             target = self._fragment(part, core)
             if target is not made[0]:
@@ -344,8 +276,6 @@ class _Generator:
             return
         kind = TransferKind.COPY if home is Level.GB else TransferKind.DMA
         self.emission.copy(self._channel(core, _OUT), made, [(self._home(part), box)], kind)
-        if value in self.outputs and home is not Level.DDR:
-            self.emission.copy(self._channel(core, _OUT), made, [(self._output(value), box)], TransferKind.DMA)
 
     def _bring(self, core: int, instance: int, value: int, target: Contents, box: Box) -> None:
         """Fetch a part from wherever its pieces are."""
@@ -370,72 +300,6 @@ class _Generator:
     def _fetch(self, core: int, channel: int, source: View, target: Contents, kind: TransferKind) -> None:
         self.emission.copy(self._channel(core, channel), source, [(target, source[1])], kind)
 
-    # weights
-
-    def _promote(self, step: LayerParts, tiles: Sequence[CorePart | None]) -> list[Contents | None]:
-        """The weights of one tile per core, in every core's LB at the same place."""
-        if indexed_table(self.network, step.layer) is not None:
-            return [None] * len(tiles)
-        blobs = tuple(blob_of(tile.constants.items()) if tile and tile.constants else None for tile in tiles)
-        used = [blob for blob in blobs if blob is not None]
-        if not used:
-            return [None] * len(tiles)
-        if self.ring.find(blobs) is None:
-            size = max(self._packed(blob).size for blob in used)
-            address = self.ring.take(blobs, size)
-            self.hoisted[blobs] = self._hoist(blobs, address)
-        return self.hoisted[blobs]
-
-    def _hoist(self, blobs: Sequence[Blob | None], address: int) -> list[Contents | None]:
-        made: list[Contents | None] = [None] * len(blobs)
-        for blob in dict.fromkeys(blob for blob in blobs if blob is not None):
-            source = self._stage(blob)
-            cores = [core for core, other in enumerate(blobs) if other == blob]
-            for core in cores:
-                made[core] = self._bytes(f"w:{self._named(blob)}@{core}", local_buffer(0, core), address, blob)
-            targets = [(each, each.box) for each in (made[core] for core in cores) if each is not None]
-            channel = self.device.dma_channels - 1 - self.uses % min(_HOISTS, self.device.dma_channels)
-            self.emission.copy(cluster_channel(channel), (source, source.box), targets, TransferKind.HOIST)
-        return made
-
-    def _stage(self, blob: Blob) -> Contents:
-        """Weights in the GB."""
-        address, is_there = self._staging.fetch(blob, self._packed(blob).size, self.uses)
-        self.uses += 1
-        if not is_there:
-            source = self._blob(blob)
-            target = self._bytes(f"w:{self._named(blob)}", global_buffer(0), address, blob)
-            self.staged[blob] = target
-            channels = max(1, self.device.dma_channels - _HOISTS)
-            engine = cluster_channel(self.loads % channels)
-            self.loads += 1
-            self.emission.copy(engine, (source, source.box), [(target, target.box)], TransferKind.DMA)
-        return self.staged[blob]
-
-    @cached_property
-    def _staging(self) -> Staging:
-        """Knows all uses beforehand: those of a ring that is run dry."""
-        ring, uses = Ring(self.device.weight_buffer), []
-        for step, tiled in zip(self.flow.steps, self.residence.tiles, strict=True):
-            if indexed_table(self.network, step.layer) is not None:
-                continue
-            for position in range(tiled.count):
-                tiles = [t[position] if position < len(t) else None for t in tiled.cores]
-                blobs = tuple(blob_of(t.constants.items()) if t and t.constants else None for t in tiles)
-                used = list(dict.fromkeys(blob for blob in blobs if blob is not None))
-                if used and ring.find(blobs) is None:
-                    ring.take(blobs, max(self._packed(blob).size for blob in used))
-                    uses += used
-        base = self.places.staging
-        return Staging(base, self.device.global_buffer - base, uses)
-
-    def _packed(self, blob: Blob) -> Packed:
-        return packed(self.network, blob, self.device.alignment)
-
-    def _named(self, blob: Blob) -> str:
-        heaviest = max(blob, key=lambda each: self.network.bytes(*each))
-        return self.network.graph.values[heaviest[0]].name
-
     # buffers
 
     def _stored(self, value: int, box: Box) -> Box:
@@ -443,9 +307,6 @@ class _Generator:
 
     def _dtype(self, value: int) -> str:
         return self.network.dtype(value)
-
-    def _bytes(self, name: str, memory: Memory, address: int, blob: Blob, role: Role = Role.INTERMEDIATE) -> Contents:
-        return self.emission.buffer(name, memory, address, ((0, self._packed(blob).size),), "uint8", role)
 
     def _local(self, core: int, address: int, value: int, box: Box) -> Contents:
         name = f"{self.network.graph.values[value].name}@{core}"
@@ -468,20 +329,16 @@ class _Generator:
             if self.residence.homes[part] is Level.GB:
                 memory, address = global_buffer(0), self.places.shared[part]
             else:
-                memory, address = DDR, self._ddr(self.network.bytes(value, self.flow.box(part)))
+                memory, address = DDR, self.emission.ddr(self.network.bytes(value, self.flow.box(part)))
             box = self._stored(value, self.flow.box(part))
             self.homes[part] = self.emission.buffer(name, memory, address, box, self._dtype(value))
         return self.homes[part]
 
-    def _ddr(self, size: int) -> int:
-        address = self.end
-        self.end += -(-size // self.device.alignment) * self.device.alignment
-        return address
-
     def _whole(self, value: int, role: Role) -> Contents:
         name = self.network.graph.values[value].name
         box = self._stored(value, whole(self.network.shapes[value]))
-        return self.emission.buffer(name, DDR, self._ddr(self.network.bytes(value)), box, self._dtype(value), role)
+        address = self.emission.ddr(self.network.bytes(value))
+        return self.emission.buffer(name, DDR, address, box, self._dtype(value), role)
 
     def _input(self, value: int) -> Contents:
         if value not in self.inputs:
@@ -497,9 +354,3 @@ class _Generator:
         if value not in self.tables:
             self.tables[value] = self._whole(value, Role.CONSTANT)
         return self.tables[value]
-
-    def _blob(self, blob: Blob) -> Contents:
-        if blob not in self.blobs:
-            address = self._ddr(self._packed(blob).size)
-            self.blobs[blob] = self._bytes(f"c:{self._named(blob)}", DDR, address, blob, Role.CONSTANT)
-        return self.blobs[blob]

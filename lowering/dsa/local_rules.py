@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from ...costmodels.types import TensorType
 from ...rules.signatures import operators
-from .boxes import Box, Interval, Shape, _groups, shape_of, size, whole
+from .boxes import Box, Interval, Shape, axis_groups, shape_of, size, whole
 from .local_builder import Part
 from .local_resize import resize
 from .local_site import LocalSite, Rule, require_whole
 from .local_windows import convolution, pooling
+from .operand_boxes import REDUCTIONS
 
 
 def local_parts(site: LocalSite) -> dict[int, Part]:
@@ -168,7 +169,7 @@ def _reshape(site: LocalSite) -> Part:
     if size(box) == size(site.box):
         return Part(builder.reshape(local, shape_of(site.box)), site.box)
     source, target = site.shape(0), site.network.shapes[site.result]
-    groups = list(_groups(source, target))
+    groups = list(axis_groups(source, target))
     made = tuple(i for _, (a, b) in groups for i in _lines(site.box[a:b], target[a:b]))
     have = [_range(box[a:b], source[a:b]) for (a, b), _ in groups]
     want = [_range(made[a:b], target[a:b]) for _, (a, b) in groups]
@@ -199,16 +200,13 @@ def _global_pool(site: LocalSite) -> Part:
     return site.emit([site.data()], site.box)
 
 
-_REDUCTIONS = (
-    "Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp",
-)  # fmt: skip
 _RULES: dict[str, Rule] = {
     "Conv": convolution,
     **dict.fromkeys(("MaxPool", "AveragePool"), pooling),
     "Resize": resize,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
-    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _at_box),
+    **dict.fromkeys((f"Reduce{name}" for name in REDUCTIONS), _at_box),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("BatchNormalization", "Gemm", "Transpose", "Gather"), _at_box),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),

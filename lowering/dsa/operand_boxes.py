@@ -254,12 +254,12 @@ def _space_to_depth(site: Site) -> Boxes:
 
 
 _FROM_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"})
-_REDUCTIONS = (
+REDUCTIONS = (
     "Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp",
 )  # fmt: skip
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_FROM_AXIS, _from_axis),
-    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduction),
+    **dict.fromkeys((f"Reduce{name}" for name in REDUCTIONS), _reduction),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pooling),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization"), _kept(2)),

@@ -38,16 +38,23 @@ class Schedule:
     """What one cluster runs for its part of a batch, instance after instance, each on all its cores.
 
     Everything but `order` is indexed by instance. `bindings` holds, per (instance, value it makes), the cores along
-    each axis and the scope; `inputs` the scope of each input of the network; `movements` what is done before an
-    instance runs.
+    each axis and the scope.
     """
 
     device: DsaDevice
     graph: InstanceGraph
     order: Order
     bindings: Bindings
-    inputs: Mapping[int, Scope]
-    movements: tuple[tuple[Movement, ...], ...]
+
+    @cached_property
+    def inputs(self) -> Mapping[int, Scope]:
+        """The scope of each input of the network."""
+        return _input_scopes(self.graph, self.device)
+
+    @cached_property
+    def movements(self) -> tuple[tuple[Movement, ...], ...]:
+        """What is done before each instance runs (section 3.5)."""
+        return movements(self.graph, self.bindings, self.inputs, self.device.cores)
 
     @property
     def network(self) -> Network:
@@ -106,8 +113,7 @@ def schedule(
         made = instance_graph(network, ungrouped(network, layers))
         found = tuple(range(len(made)))
     bindings = infer_bindings(made, found, device.cores)
-    inputs = _input_scopes(made, device)
-    return Schedule(device, made, found, bindings, inputs, movements(made, bindings, inputs, device.cores))
+    return Schedule(device, made, found, bindings)
 
 
 def _check_capacity(network: Network, device: DsaDevice) -> None:

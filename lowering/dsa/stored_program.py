@@ -25,7 +25,7 @@ from ...extract.partition.graph import OperatorGraph
 from ..errors import BundleError
 from .compiler import AcceleratorNetwork, DsaProgram
 from .constants import constants_image, constants_of
-from .generator import KernelUse, stored_kernels
+from .generated import KernelUse, stored_kernels
 from .graph_json import graph_data, graph_of
 from .program import Program
 from .program_json import dump_json, load_json

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from ...extract.partition.graph import Operator
 from ...rules.signatures import operators
-from .boxes import Box, Shape, _groups
+from .boxes import Box, Shape, axis_groups
 from .network import Network
+from .operand_boxes import REDUCTIONS
 
 Parts = tuple[tuple[int, Box], ...]
 _Axis = tuple[int, int]
@@ -197,7 +198,7 @@ def _reduction(operator: Operator, operands: tuple[Shape, ...], result: Shape) -
 
 
 def _reshape(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    for (a, b), (c, d) in _groups(operands[0], result):
+    for (a, b), (c, d) in axis_groups(operands[0], result):
         if (b - a, d - c) == (1, 1):
             yield 0, a, c
 
@@ -207,12 +208,9 @@ def _axis(operator: Operator, default: int, rank: int) -> int:
     return (found if isinstance(found, int) else default) % max(rank, 1)
 
 
-_REDUCTIONS = (
-    "Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp",
-)  # fmt: skip
 _LINKS: dict[str, Links] = {
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"), _before_axis),
-    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduction),
+    **dict.fromkeys((f"Reduce{name}" for name in REDUCTIONS), _reduction),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pooling),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _first(2)),

@@ -44,6 +44,10 @@ class TiledStep:
         """The most tiles of a core."""
         return max(map(len, self.cores))
 
+    def at(self, position: int) -> list[CorePart | None]:
+        """Per core, its tile at a place in their order; None where it has fewer."""
+        return [tiles[position] if position < len(tiles) else None for tiles in self.cores]
+
 
 @dataclass(frozen=True)
 class Cut:

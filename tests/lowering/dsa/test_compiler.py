@@ -23,7 +23,7 @@ from eqfuse.lowering.dsa.compiler import (
 )
 from eqfuse.lowering.dsa.constants import constant_contents, constants_image, constants_of, network_of, stored
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.generator import stored_kernels
+from eqfuse.lowering.dsa.generated import stored_kernels
 from eqfuse.lowering.dsa.graph_json import graph_data, graph_of
 from eqfuse.lowering.dsa.program import DDR, Buffer, Compute, Operand, Program, ProgramError, Region, Role
 from eqfuse.lowering.dsa.simulate_function import Kernel, simulate_function

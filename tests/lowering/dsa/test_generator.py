@@ -15,7 +15,7 @@ from eqfuse.lowering.dsa.clusters import Allocation
 from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
 from eqfuse.lowering.dsa.constants import constant_contents, network_of
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.generator import stored_kernels
+from eqfuse.lowering.dsa.generated import stored_kernels
 from eqfuse.lowering.dsa.instruction_order import rescheduled
 from eqfuse.lowering.dsa.program import Level
 from eqfuse.lowering.dsa.simulate_function import simulate_function
