@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from .decisions import Trace, following
 from .kernel_messages import Answer, Request
 
 if TYPE_CHECKING:
@@ -22,10 +23,11 @@ def compile_kernel(request: Request) -> Answer:
     """Schedule and compile one kernel to an object file. What goes wrong is part of the answer."""
     started = time.perf_counter()
     try:
-        scheduled = _compile(request)
+        scheduled, trace = _compile(request)
     except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
         return Answer(request.name, time.perf_counter() - started, problem=_line(error))
-    return Answer(request.name, time.perf_counter() - started, scheduled.repack, scheduled.rule)
+    seconds = time.perf_counter() - started
+    return Answer(request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))
 
 
 def _line(error: Exception) -> str:
@@ -33,7 +35,7 @@ def _line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
 
 
-def _compile(request: Request) -> Scheduled:
+def _compile(request: Request) -> tuple[Scheduled, Trace]:
     """By the first schedule that TVM can make and compile; the last one may raise."""
     import tvm
 
@@ -42,15 +44,15 @@ def _compile(request: Request) -> Scheduled:
     prim_func = tvm.ir.load_json(request.prim_func)
     *better, last = candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
     for candidate in better:
-        with suppress(Exception):  # of many kinds; the next candidate is simpler
+        with suppress(Exception), following(request.decisions) as trace:  # of many kinds; the next one is simpler
             scheduled = candidate()
             if scheduled is not None:
                 _build(scheduled, request)
-                return scheduled
+                return scheduled, trace
     scheduled = last()
     assert scheduled is not None
     _build(scheduled, request)
-    return scheduled
+    return scheduled, Trace({})
 
 
 def _build(scheduled: Scheduled, request: Request) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tvm import s_tir
 
 from ...costmodels.device import Device
+from ..decisions import decide, scope
 from .chain_stages import Chain, Link
-from .contraction import FLOAT_BYTES, plans
+from .contraction import FLOAT_BYTES, cheapest, plans
 from .register_tile import Plan
 from .stages import FUNCTION
 
@@ -29,13 +30,35 @@ class ChainPlan:
     seconds: float
     cycles: float
 
+    @property
+    def label(self) -> str:
+        """``8 rows``."""
+        return f"{self.rows} rows"
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """For a learned model."""
+        return {"rows": self.rows}
+
 
 def choose_tile(schedule: s_tir.Schedule, chain: Chain, device: Device, threads: int) -> ChainPlan | None:
     """The plan of the least time among those that keep a tile in half of the second cache; None where none does."""
     few = range(1, min(chain.rows, SINGLE_ROWS) + 1)
     sizes = sorted({*few, *range(SINGLE_ROWS, chain.rows, ROW_STEP), chain.rows})
     plans = [p for rows in sizes if (p := _plan(schedule, chain, rows, device, threads)) is not None]
-    return min(plans, key=lambda p: p.seconds, default=None)
+    if not plans:
+        return None
+    plan = decide("rows", plans, lambda p: p.seconds)
+    return replace(plan, products=tuple(_product_tiles(schedule, chain, plan.rows, device)))
+
+
+def _product_tiles(schedule: s_tir.Schedule, chain: Chain, rows: int, device: Device) -> Iterator[Plan]:
+    """The register tile of each product: the best, if nothing else is decided."""
+    for number, link in enumerate(chain.products):
+        with scope(f"product {number + 1}"):
+            best = cheapest(_product_plans(schedule, chain, link, rows, device))
+        assert best is not None  # the plan for these rows found one
+        yield best
 
 
 def _plan(schedule: s_tir.Schedule, chain: Chain, rows: int, device: Device, threads: int) -> ChainPlan | None:

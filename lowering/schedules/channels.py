@@ -10,12 +10,13 @@ A vector holds channels, so that no stride and no border gets in its way; neighb
 from __future__ import annotations
 
 from functools import partial
-from math import prod
+from math import log2, prod
 from typing import Any
 
 from tvm import s_tir
 
 from ...costmodels.device import Device
+from ..decisions import decide, decide_number
 from .contraction import FLOAT_BYTES, is_constant
 from .packing import Repack, Scheduled
 from .pointwise import vectorise_last
@@ -83,7 +84,12 @@ def pack_channels(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]
 
 
 def choose_window(anchor: Stage, device: Device) -> Tile:
-    """The tile of the fewest cycles: rows of pixels by vectors of channels."""
+    """The tile of the fewest cycles, if nothing else is decided: rows of pixels by vectors of channels."""
+    return decide("tile", window_tiles(anchor, device), lambda tile: window_cycles(anchor, tile, device))
+
+
+def best_window(anchor: Stage, device: Device) -> Tile:
+    """The tile of the fewest cycles, whatever is decided."""
     return min(window_tiles(anchor, device), key=lambda tile: window_cycles(anchor, tile, device))
 
 
@@ -155,14 +161,29 @@ def _loops(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage) -> list[Any
 
 
 def slab_rows(anchor: Stage, tile: Tile, device: Device) -> int:
-    """Rows of the output at a time, so that what they read of the tile's channels fits half of the first cache."""
+    """Rows of the output at a time: those that fit, if nothing else is decided."""
+    return 1 if len(anchor.spatial) < 3 else decide_slab(_height(anchor), fitting_rows(anchor, tile, device))
+
+
+def _height(anchor: Stage) -> int:
+    return anchor.extents[axes(anchor)[-3]]
+
+
+def fitting_rows(anchor: Stage, tile: Tile, device: Device) -> int:
+    """Rows of the output whose inputs, of the tile's channels, fit half of the first cache; a divisor of all rows."""
     if len(anchor.spatial) < 3:
         return 1
     height, _, column = axes(anchor)[-3:]
     reads = [r for r in anchor.reads if column in r.used() and height in r.used()]
     size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
-    fitting = max(1, anchor.extents[height] * device.caches[0].size // 2 // max(size, 1))
-    return largest_divisor(anchor.extents[height], fitting)
+    fitting = max(1, _height(anchor) * device.caches[0].size // 2 // max(size, 1))
+    return largest_divisor(_height(anchor), fitting)
+
+
+def decide_slab(extent: int, usual: int) -> int:
+    """Rows of a slab: the usual number, if no other divisor of the extent is decided."""
+    divisors = [number for number in range(1, extent + 1) if extent % number == 0]
+    return decide_number("slab", divisors, lambda number: 1.0 + abs(log2(number / usual)))
 
 
 def compute_before(schedule: s_tir.Schedule, slab: Any, device: Device) -> None:

@@ -14,12 +14,15 @@ A constant operand is packed so that the tile's columns (or rows) are contiguous
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
-from math import prod
+from math import log2, prod
+from typing import Any
 
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import Named, decide, decide_number
 from .groups import with_groups
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
@@ -33,6 +36,8 @@ from .tiles import register_tiles, tile_cycles
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
 FLOAT_BYTES = 4
+BLOCKS = (2, 4, 8, 16, 32)
+"""Tiles of a block, of the numbers that a search tries."""
 
 
 def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
@@ -43,7 +48,8 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
         return None
     attempt = schedule.copy()
     with suppress(s_tir.ScheduleError):
-        if (flat := flatten_pixels(attempt, *found)) is not None:
+        flat = flatten_pixels(attempt, *found)
+        if flat is not None and decide_number("flat", (1, 0), lambda number: 2.0 - number):
             schedule, found = attempt, flat
     grouped = with_groups(schedule.copy(), *found)
     if grouped is not None:
@@ -73,7 +79,13 @@ def is_constant(function: tirx.PrimFunc, access: Access) -> bool:
 
 def choose(function: tirx.PrimFunc, anchor: Stage, epilogue: Stage, device: Device) -> Plan | None:
     """The plan of the fewest cycles over all axes and tiles."""
-    return min(plans(function, anchor, epilogue, device), key=lambda p: p.cycles, default=None)
+    return cheapest(plans(function, anchor, epilogue, device))
+
+
+def cheapest(found: Iterable[Plan]) -> Plan | None:
+    """The plan of the fewest cycles, if nothing else is decided; None of none."""
+    options = list(found)
+    return decide("tile", options, lambda plan: plan.cycles) if options else None
 
 
 def plans(function: tirx.PrimFunc, anchor: Stage, epilogue: Stage, device: Device) -> list[Plan]:
@@ -149,12 +161,31 @@ def _apply(schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, plan: Plan,
     computed = _computed(schedule, anchor, plan)
     order = tile_order(anchor, plan, device, rows_first=computed is not None)
     outer, cut = cut_tile(schedule, plan, loops, order)
+    if computed is None:
+        outer = _blocked(schedule, outer, order, plan)
     outer = share(schedule, outer, threads, plan.cycles)
     finish_tile(schedule, anchor, epilogue, plan, outer, cut)
     if computed is not None:
         inside = len(order) - order.index(plan.row)
         schedule.compute_at(computed.block, outer[max(0, len(outer) - inside)], preserve_unit_loops=True)
         vectorise_last(schedule, computed.block, device)
+
+
+def _blocked(schedule: s_tir.Schedule, outer: list[Any], order: list[int], plan: Plan) -> list[Any]:
+    """The loops over tiles, in blocks of what comes first among rows and columns: all of what comes last for a block.
+
+    for row tile: for column tile: ...    =>    for block: for column tile: for row tile in the block: ...
+    """
+    first = min(order.index(plan.row), order.index(plan.column))
+    extent = int(schedule.get(outer[first]).extent)
+    sizes = [size for size in BLOCKS if size < extent and extent % size == 0] if first + 1 < len(outer) else []
+    size = decide_number("block", [1, *sizes], lambda number: 1.0 + log2(number) / 4)
+    if size == 1:
+        return outer
+    blocks, inside = schedule.split(outer[first], [None, size])
+    loops = [*outer[:first], blocks, *outer[first + 1 :], inside]
+    schedule.reorder(*loops)
+    return loops
 
 
 def _computed(schedule: s_tir.Schedule, anchor: Stage, plan: Plan) -> Stage | None:
@@ -187,7 +218,13 @@ def tile_order(anchor: Stage, plan: Plan, device: Device, *, rows_first: bool = 
     batch = prod(anchor.extents[i] for i in shared)
     by_columns = column_tiles * _seconds(streamed, batch, device) + _seconds(kept, batch, device)
     by_rows = row_tiles * _seconds(kept, batch, device) + _seconds(streamed, batch, device)
-    return [*shared, *rows, *columns] if rows_first or by_rows < by_columns else [*shared, *columns, *rows]
+    if rows_first:
+        return [*shared, *rows, *columns]
+    options = [
+        Named("columns first", by_columns, (*shared, *columns, *rows)),
+        Named("rows first", by_rows, (*shared, *rows, *columns)),
+    ]
+    return list(decide("order", options, lambda option: option.cost).value)
 
 
 def _seconds(access: Access, batch: int, device: Device) -> float:

@@ -22,18 +22,21 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
+from ..decisions import decide, scope
 from .apart import APART, split_off
 from .channels import (
+    best_window,
     choose_window,
     compute_before,
+    decide_slab,
+    fitting_rows,
     matches,
     pack_channels,
-    slab_rows,
     window_cycles,
     window_tile,
     window_tiles,
 )
-from .contraction import FLOAT_BYTES, pack, plans, tile_order
+from .contraction import FLOAT_BYTES, cheapest, pack, plans, tile_order
 from .packing import Scheduled
 from .pixels import flatten_pixels
 from .pointwise import schedule_before, vectorise_last
@@ -135,7 +138,8 @@ def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads
     loop = share(schedule, [*outer, tiles], threads, plan.cycles)[-1]
     depth = len(schedule.get_loops(pair.epilogue.block)) - 3
     narrow = [t for t in window_tiles(second, device) if plan.tile.columns % t.columns == 0]
-    tile = min(narrow, key=lambda t: window_cycles(second, t, device))
+    with scope("second"):
+        tile = decide("tile", narrow, lambda t: window_cycles(second, t, device))
     window_tile(schedule, second, tile, (height, width, channel))
     schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
     if can_decompose(schedule, pair.between, schedule.get_loops(pair.between.block)[depth]):
@@ -156,7 +160,8 @@ def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> P
     plane = FLOAT_BYTES * prod(pair.between.extents) // pair.between.extents[-1]
     fitting = [p for p in found if plane * p.tile.columns <= device.second_cache // 2]
     whole = [p for p in fitting if p.column == column and first.extents[column] % p.tile.columns == 0]
-    return min(whole, key=lambda p: p.cycles, default=None)
+    with scope("first"):
+        return cheapest(whole)
 
 
 # --- downstream pointwise: rows of pixels are tiled
@@ -179,9 +184,10 @@ def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: 
     slabs, pixels = schedule.split(pixels, [None, slab])
     loop = share(schedule, [batch, slabs], threads, plan.cycles)[-1]
     depth = len(schedule.get_loops(epilogue.block)) - 2
-    order = [i for i in tile_order(second, plan, device) if i in (plan.row, plan.column)]
-    outer, cut = cut_tile(schedule, plan, {plan.row: pixels, plan.column: column}, order)
-    finish_tile(schedule, second, epilogue, plan, [*schedule.get_loops(epilogue.block)[:depth], *outer], cut)
+    with scope("second"):
+        order = [i for i in tile_order(second, plan, device) if i in (plan.row, plan.column)]
+        outer, cut = cut_tile(schedule, plan, {plan.row: pixels, plan.column: column}, order)
+        finish_tile(schedule, second, epilogue, plan, [*schedule.get_loops(epilogue.block)[:depth], *outer], cut)
     schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
     if first is not None:
         _first_product(schedule, pair, first, depth, device)
@@ -195,8 +201,8 @@ def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: 
 def _plan_of_pixels(schedule: s_tir.Schedule, second: Stage, epilogue: Stage, slab: int, device: Device) -> Plan | None:
     """The plan of the second product whose rows divide the pixels of a slab."""
     found = plans(schedule.mod[FUNCTION], second, epilogue, device)
-    whole = [p for p in found if (p.row, p.column) == (1, 2) and slab % p.tile.rows == 0]
-    return min(whole, key=lambda p: p.cycles, default=None)
+    with scope("second"):
+        return cheapest(p for p in found if (p.row, p.column) == (1, 2) and slab % p.tile.rows == 0)
 
 
 def _slab_rows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int:
@@ -207,8 +213,8 @@ def _slab_rows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int:
     _, height, width, count = pair.between.extents
     rows = min(height, max(1, device.second_cache // 4 // (FLOAT_BYTES * width * count)))
     if matches(schedule.mod[FUNCTION], pair.first, pair.between):
-        rows = min(rows, slab_rows(pair.first, choose_window(pair.first, device), device))
-    return largest_divisor(height, rows)
+        rows = min(rows, fitting_rows(pair.first, best_window(pair.first, device), device))
+    return decide_slab(height, largest_divisor(height, rows))
 
 
 def _first_plan(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
@@ -217,7 +223,8 @@ def _first_plan(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | 
         return None
     found = plans(schedule.mod[FUNCTION], first, pair.between, device)
     width, column = len(first.spatial) - 2, len(first.spatial) - 1
-    return min((p for p in found if (p.row, p.column) == (width, column)), key=lambda p: p.cycles, default=None)
+    with scope("first"):
+        return cheapest(p for p in found if (p.row, p.column) == (width, column))
 
 
 def _first_product(schedule: s_tir.Schedule, pair: Pair, plan: Plan, depth: int, device: Device) -> None:
@@ -225,12 +232,15 @@ def _first_product(schedule: s_tir.Schedule, pair: Pair, plan: Plan, depth: int,
     between = stage(schedule, pair.between.block)
     own = schedule.get_loops(between.block)[depth:]
     loops = {i: own[counterpart(pair.first, between, i)] for i in pair.first.spatial}
-    outer, cut = cut_tile(schedule, plan, loops, tile_order(pair.first, plan, device))
-    prefix = schedule.get_loops(between.block)[:depth]
-    finish_tile(schedule, pair.first, between, plan, [*prefix, *outer], cut)
+    with scope("first"):
+        outer, cut = cut_tile(schedule, plan, loops, tile_order(pair.first, plan, device))
+        prefix = schedule.get_loops(between.block)[:depth]
+        finish_tile(schedule, pair.first, between, plan, [*prefix, *outer], cut)
 
 
 def _first_window(schedule: s_tir.Schedule, pair: Pair, depth: int, device: Device) -> Any:
     first = stage(schedule, pair.first.block)
     _, height, width, channel = schedule.get_loops(pair.between.block)[depth:]
-    return window_tile(schedule, first, choose_window(first, device), (height, width, channel))
+    with scope("first"):
+        tile = choose_window(first, device)
+    return window_tile(schedule, first, tile, (height, width, channel))

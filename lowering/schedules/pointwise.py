@@ -14,6 +14,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import decide_number
 from .packing import Scheduled
 from .preparation import PARALLEL_ELEMENTS, can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
@@ -49,12 +50,18 @@ def schedule_pointwise(
     if not inner or selective or current.has_booleans():
         outer, inner = loops[:-1], []
     chunks, vector = _vectors(schedule, inner, device) if inner else ([], None)
-    if threads > 1 and prod(current.extents) >= PARALLEL_ELEMENTS and (outer or chunks):
+    if threads > 1 and (outer or chunks) and is_shared(prod(current.extents)):
         schedule.parallel(schedule.fuse(*outer, *chunks) if len(outer) + len(chunks) > 1 else [*outer, *chunks][0])
     if vector is not None:
         schedule.vectorize(vector)
     elif selective and len(loops) > 1 and can_decompose(schedule, current, loops[-1]):
         schedule.decompose_padding(current.block, loops[-1])
+
+
+def is_shared(elements: int) -> bool:
+    """Whether several threads do that many elements: from PARALLEL_ELEMENTS on, if nothing else is decided."""
+    usual = elements >= PARALLEL_ELEMENTS
+    return bool(decide_number("parallel", (0, 1), lambda number: 1.0 + abs(number - usual)))
 
 
 def _vectors(schedule: s_tir.Schedule, inner: list[Any], device: Device) -> tuple[list[Any], Any | None]:

@@ -18,6 +18,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import Named, decide, scope
 from .apart import APART, split_off
 from .chain_stages import Chain, Link, find_chain
 from .chain_tiles import ChainPlan, choose_tile
@@ -62,8 +63,9 @@ def _schedule(schedule: s_tir.Schedule, chain: Chain, plan: ChainPlan, device: D
             schedule.compute_at(current.block, outer[-1], preserve_unit_loops=True)
     for group in chain.row_wise_groups():
         _row_wise(schedule, chain, group, partial, len(outer), device)
-    for link, product in zip(chain.products, plan.products, strict=True):
-        _product(schedule, chain, link, product, len(outer), device)
+    for number, (link, product) in enumerate(zip(chain.products, plan.products, strict=True)):
+        with scope(f"product {number + 1}"):
+            _product(schedule, chain, link, product, len(outer), device)
     for current in stages(schedule):
         if current.write.name in outside:
             schedule_pointwise(schedule, current, schedule.get_loops(current.block), device, threads)
@@ -102,15 +104,15 @@ def _product(schedule: s_tir.Schedule, chain: Chain, link: Link, plan: Plan, dep
     finish_tile(schedule, anchor, after.stage, plan, [*prefix, *outer], cut)
 
 
-def _columns_first(
-    schedule: s_tir.Schedule, link: Link, plan: Plan, loops: Mapping[int, Any], device: Device
-) -> bool:
+def _columns_first(schedule: s_tir.Schedule, link: Link, plan: Plan, loops: Mapping[int, Any], device: Device) -> bool:
     """Whether a tile of columns goes through all rows before the next: what streams fewer bytes, as fast as it can."""
     rows, columns = (int(schedule.get(loops[i]).extent) for i in (plan.row, plan.column))
     depth = FLOAT_BYTES * prod(link.stage.extents[i] for i in link.stage.reduced)
     left, right = (size * depth / device.bandwidth(size * depth) for size in (rows, columns))
-    columns_first = -(-columns // plan.tile.columns) * left + right
-    return columns_first <= -(-rows // plan.tile.rows) * right + left
+    by_columns = -(-columns // plan.tile.columns) * left + right
+    by_rows = -(-rows // plan.tile.rows) * right + left
+    options = [Named("columns first", by_columns, True), Named("rows first", by_rows, False)]
+    return decide("order", options, lambda option: option.cost).value
 
 
 def _row_wise(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import Any
 
 from tvm import s_tir
 
+from ..decisions import decide_number
 from .stages import Stage, is_unit_stride
 from .tiles import Tile, largest_divisor
 
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
+UNROLL_BUDGETS = (36, 72, 144, UNROLLED_PRODUCTS, 576)
+"""What a search tries besides."""
 UNROLLED_WINDOW = 25
 """Windows of more elements keep loops over them."""
 PARALLEL_CYCLES = 12_000
@@ -27,6 +31,16 @@ class Plan:
     row: int
     tile: Tile
     cycles: float
+
+    @property
+    def label(self) -> str:
+        """``c2 r1 2x3x8``."""
+        return f"c{self.column} r{self.row} {self.tile.label}"
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """For a learned model."""
+        return {**self.tile.features, "column": self.column, "row": self.row}
 
 
 @dataclass(frozen=True)
@@ -86,13 +100,26 @@ def share(schedule: s_tir.Schedule, loops: list[Any], threads: int, cycles: floa
 
     Nothing of a function that one thread does in so few `cycles` that waking the others takes as long.
     """
-    if threads <= 1 or cycles < PARALLEL_CYCLES:
+    if threads <= 1:
         return loops
-    first, *rest = loops
-    while rest and not _is_even(int(schedule.get(first).extent), threads):
-        first = schedule.fuse(first, rest.pop(0))
+    usual = _shared_loops([int(schedule.get(loop).extent) for loop in loops], threads, cycles)
+    count = decide_number("parallel", range(len(loops) + 1), lambda n: 1.0 + abs(n - usual))
+    if count == 0:
+        return loops
+    first = schedule.fuse(*loops[:count]) if count > 1 else loops[0]
     schedule.parallel(first)
-    return [first, *rest]
+    return [first, *loops[count:]]
+
+
+def _shared_loops(extents: Sequence[int], threads: int, cycles: float) -> int:
+    """How many loops the threads share; none of a function that one does in so few `cycles`."""
+    if cycles < PARALLEL_CYCLES:
+        return 0
+    count, together = 1, extents[0]
+    while count < len(extents) and not _is_even(together, threads):
+        together *= extents[count]
+        count += 1
+    return count
 
 
 def _is_even(extent: int, threads: int) -> bool:
@@ -153,7 +180,8 @@ def _micro_kernel(schedule: s_tir.Schedule, anchor: Stage, plan: Plan, depth: in
 
 def _reduction_loops(schedule: s_tir.Schedule, loops: list[tuple[Any, int]], plan: Plan) -> tuple[list[Any], list[Any]]:
     """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget."""
-    budget = max(1, UNROLLED_PRODUCTS // (plan.tile.rows * plan.tile.vectors))
+    products = decide_number("unroll", UNROLL_BUDGETS, lambda number: 1.0 + abs(log2(number / UNROLLED_PRODUCTS)))
+    budget = max(1, products // (plan.tile.rows * plan.tile.vectors))
     rolled = [loop for loop, _ in loops]
     unrolled: list[Any] = []
     for loop, extent in reversed(loops):

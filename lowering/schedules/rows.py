@@ -8,12 +8,13 @@ All stages of a row run while it is in the first cache; a reduction keeps vector
 
 from __future__ import annotations
 
-from math import prod
+from math import log2, prod
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import decide_number
 from .packing import Scheduled
 from .pointwise import schedule_pointwise
 from .preparation import is_cheap
@@ -78,8 +79,10 @@ def _schedule(schedule: s_tir.Schedule, found: list[Stage], shared: int, device:
     last = found[-1]
     loops = schedule.get_loops(last.block)
     row = schedule.fuse(*loops[:shared]) if shared > 1 else loops[0]
-    if threads > 1 and sum(prod(s.extents) for s in found) >= PARALLEL_ELEMENTS:
-        schedule.parallel(row)
+    if threads > 1:
+        usual = sum(prod(s.extents) for s in found) >= PARALLEL_ELEMENTS
+        if decide_number("parallel", (0, 1), lambda number: 1.0 + abs(number - usual)):
+            schedule.parallel(row)
     for current in reversed(stages(schedule)):
         if schedule.get(current.block).name_hint != schedule.get(last.block).name_hint:
             schedule.compute_at(current.block, row, preserve_unit_loops=True)
@@ -112,10 +115,9 @@ def partial_width(extent: int, device: Device) -> int:
 
     One vector (with a tail that is masked, see tails) where that is less than half of one; 1 for few elements.
     """
-    for vectors in range(PARTIAL_VECTORS, 0, -1):
-        width = vectors * device.lanes
-        if extent % width == 0 and extent >= LEAST_STEPS * width:
-            return width
+    widths = [v * device.lanes for v in range(PARTIAL_VECTORS, 0, -1)]
+    if whole := [w for w in widths if extent % w == 0 and extent >= LEAST_STEPS * w]:
+        return decide_number("partial", whole, lambda width: 1.0 + log2(widths[0] / width))
     divisor = largest_divisor(extent, min(device.lanes, extent // LEAST_STEPS)) if extent >= 2 * LEAST_STEPS else 1
     return device.lanes if extent >= LEAST_STEPS * device.lanes and divisor < device.lanes // 2 else divisor
 

@@ -6,7 +6,7 @@ The innermost loops of a product sum hold `rows` x `vectors` accumulators in reg
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...costmodels.device import Device
@@ -33,6 +33,17 @@ class Tile:
     def columns(self) -> int:
         """Elements along the vectorised axis."""
         return self.vectors * self.lanes
+
+    @property
+    def label(self) -> str:
+        """``2x3x8``."""
+        return f"{self.rows}x{self.vectors}x{self.lanes}"
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """For a learned model."""
+        accumulators = self.rows * self.vectors
+        return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
 
     def step_cycles(self, device: Device) -> float:
         """Cycles per step of the reduction: the scarcest of arithmetic, loads and latency, and some loads that miss."""

@@ -17,6 +17,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import decide
 from .packing import Scheduled
 from .preparation import anchor_and_epilogue, pad_in_place
 from .register_tile import reduce_in_registers, share
@@ -57,14 +58,17 @@ def _is_window(anchor: Stage) -> bool:
 
 
 def choose(anchor: Stage, device: Device) -> Tile:
-    """The tile of the fewest cycles: products, loads (rows share theirs) and latency, times the tiles."""
+    """The tile of the fewest cycles, if nothing else is decided.
+
+    Products, loads (rows share theirs) or latency, times the tiles.
+    """
     height, width = sizes(anchor)
     column = anchor.spatial[-1]
     contiguous = all(is_unit_stride(r, column) for r in anchor.reads if column in r.used())
     tiles = [t for t in register_tiles(height, width, device, window=True) if t.rows <= 6]
     if not contiguous:
         tiles = [t for t in tiles if t.vectors == 1]
-    return min(tiles, key=lambda tile: _cycles(anchor, tile, height, width, device))
+    return decide("tile", tiles, lambda tile: _cycles(anchor, tile, height, width, device))
 
 
 def sizes(anchor: Stage) -> tuple[int, int]:
