@@ -25,12 +25,14 @@ from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
 from .lowering import bundle, cache
 from .lowering.arm.toolchain import Tool, missing
+from .lowering.decisions import Decisions
 from .lowering.epilogues import with_epilogues
 from .lowering.errors import WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
 from .lowering.interface import Port, inputs_of
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
 from .lowering.target import HOST, Target, check_linker, target_of
+from .lowering.tuning.settings import Settings
 from .lowering.tvm_runtime import runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from .extract.partition.graph import OperatorGraph
     from .lowering.check import Runnable
     from .lowering.kernels import Prepared
+    from .lowering.tuning.tuner import Point
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Compiled:
     phases: Mapping[str, float]
     result: Result | None = None
     kernel_seconds: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[Point, ...] = ()
 
     @property
     def from_cache(self) -> bool:
@@ -69,12 +73,14 @@ def compile_model(
     *,
     target: str = "host",
     threads: int | None = None,
+    tuning: Settings | None = None,
     observer: Observer | None = None,
 ) -> Compiled:
     """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
 
-    `options` say how to optimise; the device is that of the target. Raises EqfuseError with one clear line, among
-    them VerificationError where the compiled model differs from the original: then nothing is written.
+    `options` say how to optimise; the device is that of the target. With `tuning` schedules are searched for, and the
+    result is the bundle with them or the one without, whichever is faster. Raises EqfuseError with one clear line,
+    among them VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
     if target == HOST:
@@ -84,9 +90,9 @@ def compile_model(
         model = override_shapes(inlined(read(source)), options.input_shapes)
         ports = inputs_of(model)  # raises for what cannot be compiled, before the work
     runtime(threads or os.cpu_count() or 1)
-    work = _Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
+    work = Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
     with bundle.staged(output) as folder:
-        if cache.fetch(work.key, folder):
+        if tuning is None and cache.fetch(work.key, folder):
             manifest = work.labelled(bundle.read_manifest(folder))
             bundle.write_manifest(folder, manifest)
             bundle.publish(folder, output)
@@ -94,12 +100,24 @@ def compile_model(
         made = work.fill(folder, output)
         if not made.manifest.provenance.replaced:  # another attempt may do better
             cache.keep(work.key, folder)
+        if tuning is not None:
+            from .tuned_compilation import tuned  # which builds on this module
+
+            made = tuned(work, made, folder, tuning)
         bundle.publish(folder, output)
     return made
 
 
 @dataclass(frozen=True)
-class _Work:
+class Cut:
+    """Kernels of the optimised graph, in running order, and what their schedules decide, by task."""
+
+    kernels: tuple[tuple[int, ...], ...]
+    decisions: Mapping[str, Decisions]
+
+
+@dataclass(frozen=True)
+class Work:
     """One compilation."""
 
     source: Any
@@ -136,18 +154,24 @@ class _Work:
         result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
         self.clock.phases.update(result.phases)
         try:
-            prepared, manifest = self._bundle(result, folder, {})
+            prepared, manifest = self.bundle(result, folder)
         except WrongKernelsError as wrong:
             shutil.rmtree(folder)
             folder.mkdir()
-            prepared, manifest = self._bundle(result, folder, wrong.kernels)
+            prepared, manifest = self.bundle(result, folder, wrong.kernels)
         seconds = {name: answer.seconds for name, answer in prepared.answers.items()}
         return Compiled(output, manifest, self.clock.phases, result, seconds)
 
-    def _bundle(self, result: Result, folder: Path, wrong: Mapping[str, str]) -> tuple[Prepared, Manifest]:
-        """A whole bundle in an empty folder; the kernels that were `wrong` get the plainest schedule."""
+    def bundle(
+        self, result: Result, folder: Path, wrong: Mapping[str, str] | None = None, cut: Cut | None = None
+    ) -> tuple[Prepared, Manifest]:
+        """A whole bundle in an empty folder; the kernels that were `wrong` get the plainest schedule.
+
+        It has the kernels and decisions of the `cut`, by default those of the device model.
+        """
+        wrong = wrong or {}
         with self.clock.phase("compile"):
-            prepared = self._compile(result, folder, wrong)
+            prepared = self._compile(result, folder, wrong, cut)
         manifest = self._manifest(result, prepared, folder, wrong)
         bundle.write_manifest(folder, manifest)
         if self.options.verify:
@@ -157,7 +181,7 @@ class _Work:
             bundle.write_manifest(folder, manifest)
         return prepared, manifest
 
-    def _compile(self, result: Result, folder: Path, plain: Collection[str]) -> Prepared:
+    def _compile(self, result: Result, folder: Path, plain: Collection[str], cut: Cut | None) -> Prepared:
         """The library, and what it needs besides."""
         from .lowering.c_project import write_c_project
         from .lowering.kernels import intensive_kernels, prepare
@@ -165,12 +189,14 @@ class _Work:
 
         graph, kernels = kernels_of(result)
         weights = Weights(result.rewritten.model)
-        if self.options.intensive and result.partition is not None:
+        if cut is not None:
+            kernels = cut.kernels
+        elif self.options.intensive and result.partition is not None:
             kernels = intensive_kernels(graph, kernels, weights, self.target)
         with tempfile.TemporaryDirectory(prefix="eqfuse-kernels-") as scratch:
             prepared = prepare(
                 graph, kernels, weights, self.target, Path(scratch), os.cpu_count() or 1,
-                lambda line: self.clock.tell("compile", line), plain,
+                lambda line: self.clock.tell("compile", line), plain, cut.decisions if cut is not None else {},
             )  # fmt: skip
             self.clock.tell("compile", "linking")
             if self.target.is_host:

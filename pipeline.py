@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from .costmodels.device import load_device
+from .costmodels.device import Device, load_device
 from .costmodels.model import CostModel, cost_model
+from .costmodels.profile import ProfileDatabase
 from .engine.canary import check_constants
 from .engine.custom import named_operators
 from .engine.decode import decode
@@ -26,17 +27,28 @@ from .engine.shapes import override_shapes
 from .engine.worker import Worker
 from .errors import UsageError
 from .extract.partition.partition import Method
+from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
 
 GROWTH = 1.01
 """How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
 _ATTEMPTS = 5
 
+CostName = Literal["flops", "roofline", "profile"]
+
+
+def cost_model_of(name: CostName, device: Device) -> CostModel:
+    """The cost model of that name; "profile" has the user's measurements, and the roofline where there are none."""
+    if name == "profile":
+        return ProfileCost(device, ProfileDatabase.open())
+    return cost_model(name, device)
+
+
 @dataclass(frozen=True)
 class Options:
     """How to optimise. The command line's options are these fields."""
 
-    cost: Literal["flops", "roofline"] = "roofline"
+    cost: CostName = "roofline"
     device: str = "host"
     precision: Precision = "real"
     rules: tuple[Path, ...] = ()
@@ -67,7 +79,7 @@ class Options:
     @property
     def cost_model(self) -> CostModel:
         """What extraction minimises."""
-        return cost_model(self.cost, load_device(self.device))
+        return cost_model_of(self.cost, load_device(self.device))
 
     @property
     def budget(self) -> Budget:

@@ -27,7 +27,6 @@ from typing import Any
 
 import eqfuse
 from eqfuse.cli import render
-from eqfuse.cli.run import random_inputs
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import Model, read
@@ -36,7 +35,7 @@ from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.emulated_model import opened
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}

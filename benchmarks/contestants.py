@@ -24,10 +24,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eqfuse.cli.run import random_inputs
 from eqfuse.engine.model import read
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 Array = NDArray[Any]
 MOST_CALLS = 1000

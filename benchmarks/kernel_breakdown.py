@@ -9,8 +9,8 @@ from typing import Any
 
 from eqfuse.cli import render
 from eqfuse.cli.kernel_report import breakdown_as_dict, operators_text, print_breakdown
-from eqfuse.cli.run import random_inputs
 from eqfuse.lowering.bundle import read_manifest
+from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.kernel_times import Breakdown, KernelTime, kernel_times
 
 MOST = 15

@@ -47,7 +47,7 @@ from eqfuse.benchmarks.busy import Load
 from eqfuse.benchmarks.contestants import TOOLS, Contestant, ContestantError, Sample, Setup
 from eqfuse.benchmarks.kernel_breakdown import print_kernels
 from eqfuse.benchmarks.networks import AGO, NETWORKS
-from eqfuse.cli.bench import Middle
+from eqfuse.lowering.turns import Middle
 from eqfuse.pipeline import Options
 
 OURS, OFF, REFERENCE, RELAX = TOOLS

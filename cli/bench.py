@@ -3,50 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..lowering.interface import random_inputs
+from ..lowering.turns import Middle, Runs, interleaved
 from . import render
-from .run import random_inputs
 
 if TYPE_CHECKING:
     from ..lowering.manifest import Manifest
 
-_WARM_UP, _REPEAT = 3, 50
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Seconds of each run: wall-clock, and CPU time of all threads."""
-
-    wall: tuple[float, ...]
-    cpu: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Middle:
-    """The median and the borders of the middle half."""
-
-    median: float
-    lower: float
-    upper: float
-
-    @staticmethod
-    def of(numbers: Sequence[float]) -> Middle:
-        """Of any numbers, at least one."""
-        if len(numbers) == 1:
-            return Middle(numbers[0], numbers[0], numbers[0])
-        lower, _, upper = quantiles(numbers, method="inclusive")
-        return Middle(median(numbers), lower, upper)
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain data for JSON."""
-        return {"median": self.median, "lower": self.lower, "upper": self.upper}
+_REPEAT = 50
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -97,21 +66,6 @@ def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
     elif not arguments.quiet:
         _print(f"{arguments.bundle}: {repeat} runs, {model.threads} thread(s)", figures)
     return 0
-
-
-def interleaved(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
-    """Let them take turns, in the opposite order every other time, so that what else the machine does hits all."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
-    for _ in range(_WARM_UP):
-        for call in contestants.values():
-            call()
-    for turn in range(repeat):
-        order = list(contestants.items())
-        for name, call in order if turn % 2 == 0 else reversed(order):
-            wall, cpu = time.perf_counter(), time.process_time()
-            call()
-            times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {name: Runs(tuple(w for w, _ in found), tuple(c for _, c in found)) for name, found in times.items()}
 
 
 def _figures(runs: Mapping[str, Runs]) -> dict[str, tuple[Middle, Middle]]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
+from ..lowering.interface import random_inputs
 from . import render
 from .bench import original
-from .run import random_inputs
 
 if TYPE_CHECKING:
     from ..costmodels.device import Device

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..errors import UsageError
+from ..lowering.interface import random_inputs
 from . import render
 from .kernel_report import breakdown_as_dict, print_breakdown
-from .run import random_inputs
 
 _REPEAT, _SHOWN = 30, 25
 """Runs, and kernels in the table; -v and --json show all kernels."""

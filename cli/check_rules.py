@@ -153,9 +153,7 @@ def _as_json(checked: _Checked) -> dict[str, Any]:
             row[0]: dict(zip(("rules", "distinct", *KINDS), map(int, row[1:]), strict=True))
             for row in _by_property(checked)
         },
-        "overlaps": [
-            {"rule": o.rule.name, "other": o.other.name, "same_result": o.same} for o in checked.overlaps
-        ],
+        "overlaps": [{"rule": o.rule.name, "other": o.other.name, "same_result": o.same} for o in checked.overlaps],
     }
 
 

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..costmodels.model import cost_model
 from ..engine.inference import Knowledge, infer
 from ..engine.model import Model, read
 from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError
 from ..extract.partition.local_functions import inlined
+from ..pipeline import cost_model_of
 from . import render
 from .effect import print_verification
 from .options import device_of
@@ -71,7 +71,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _summary(model: Model, knowledge: Knowledge, arguments: argparse.Namespace) -> GraphSummary:
-    return summarize(model, knowledge, cost_model(arguments.cost, device_of(arguments)))
+    return summarize(model, knowledge, cost_model_of(arguments.cost, device_of(arguments)))
 
 
 def _partition(found: Inspection | None) -> dict[str, Any]:

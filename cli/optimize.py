@@ -19,9 +19,7 @@ def optimize(arguments: argparse.Namespace) -> int:
     output = _output(arguments)
     if arguments.report is not None:
         _check_report(arguments.report, arguments.model, output)
-    rules = RuleSelection(
-        tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip)
-    )
+    rules = RuleSelection(tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip))
     with Worker(rules) as worker, Progress(arguments) as progress:  # loads them while the imports below take their time
         from ..api import run
         from .options import options_of

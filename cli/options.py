@@ -50,7 +50,7 @@ def _partition(arguments: argparse.Namespace) -> dict[str, Any]:
             if getattr(arguments, name, False):
                 raise UsageError(f"--{name.replace('_', '-')} is about sub-graphs; say how to cut by --partition")
         return {}
-    if method == "joint" and arguments.cost != "roofline":
+    if method == "joint" and arguments.cost == "flops":
         raise UsageError(f"--partition joint minimises time; it cannot be had with --cost {arguments.cost}")
     names = ("partition", "as_functions", "certify", "certificate")
     return {name: getattr(arguments, name) for name in names}

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
+    from ..lowering.interface import random_inputs
     from ..lowering.runner import load
 
     if arguments.output is not None:
@@ -40,17 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output is not None:
             print(f"written: {arguments.output}")
     return 0
-
-
-def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, Array]:
-    """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
-    generator = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
-    for port in ports:
-        dtype = np.dtype(port.dtype)
-        drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
-        found[port.name] = np.asarray(drawn).astype(dtype)
-    return found
 
 
 def _given(texts: Sequence[str], ports: Sequence[Port]) -> dict[str, Any]:

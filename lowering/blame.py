@@ -15,7 +15,8 @@ from ..costmodels.types import TensorType
 from ..engine.verification.compare import Tolerance, compare
 from .channels_last import from_last, to_last
 from .fallback import fallback, is_constant, static_type
-from .kernels import Array, Call, Prepared
+from .kernel_functions import Array, Call
+from .kernels import Prepared
 from .tvm_runtime import load_library
 
 _KERNEL_TOLERANCE = Tolerance()

@@ -13,7 +13,8 @@ from .arm.project import write_project
 from .errors import LoweringError
 from .fallback import Fallback, is_constant, static_type
 from .interface import Port, inputs_of
-from .kernels import Array, Call, Prepared
+from .kernel_functions import Array, Call
+from .kernels import Prepared
 from .steps import View
 
 

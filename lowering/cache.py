@@ -32,16 +32,16 @@ def key_of(content: Mapping[str, Any], files: Iterable[Path] = ()) -> str:
     found = sha256(json.dumps(content, sort_keys=True, default=str).encode())
     for file in files:
         found.update(file.read_bytes())
-    found.update(_own_digest().encode())
+    found.update(own_digest("costmodels", "engine", "extract", "lowering", "rules").encode())
     return found.hexdigest()
 
 
 @cache
-def _own_digest() -> str:
-    """Of every source, rule and device file: what is developed must not give yesterday's results."""
+def own_digest(*packages: str) -> str:
+    """Of every source, rule and device file in them: what is developed must not give yesterday's results."""
     root = Path(__file__).parent.parent
     found = sha256()
-    for package in ("costmodels", "engine", "extract", "lowering", "rules"):
+    for package in packages:
         for file in sorted(p for p in (root / package).rglob("*") if p.suffix in _SOURCES):
             found.update(file.read_bytes())
     return found.hexdigest()

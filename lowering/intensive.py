@@ -115,6 +115,14 @@ def joined(
     )
 
 
+def candidates(graph: OperatorGraph, kernels: Sequence[Members], device: Device) -> Iterator[Neighbours]:
+    """Kernels that a pattern applies to, whose result fits half of the second cache, whether that is said to pay."""
+    for neighbours in _neighbours(graph, kernels):
+        kept = (pattern.kept(neighbours, device) for pattern in PATTERNS)
+        if any(size is not None and size <= device.second_cache // 2 for size in kept):
+            yield neighbours
+
+
 def _neighbours(graph: OperatorGraph, kernels: Sequence[Members]) -> Iterator[Neighbours]:
     kernel_of = {member: kernel for kernel in kernels for member in kernel}
     for first in kernels:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from ..engine.model import Model
@@ -53,3 +55,14 @@ def _input(value: ir.Value) -> Port:
             f"give them by --input-shapes {name}:{suggestion}"
         )
     return Port(name, dtype_name(value.dtype), fixed)
+
+
+def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
+    generator = np.random.default_rng(seed)
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for port in ports:
+        dtype = np.dtype(port.dtype)
+        drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
+        found[port.name] = np.asarray(drawn).astype(dtype)
+    return found

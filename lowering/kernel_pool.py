@@ -2,104 +2,123 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import TracebackType
 
 from .kernel_messages import Answer, Request
+from .worker_process import WorkerDiedError, WorkerProcess
 
-_SECONDS = 60.0
+SECONDS = 60.0
 """How long a kernel may take; a schedule that takes longer to compile is given up for a plain one."""
 _PATIENCE = 0.05
 """Seconds between two attempts to end a process."""
 
 
 def compile_kernels(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
-    """An answer for each request, in the order they come in."""
-    waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-    for request in requests:
-        waiting.put(request)
-    workers = [_Worker(waiting, answers) for _ in range(min(processes, len(requests)))]
-    try:
-        for _ in requests:
-            yield answers.get()
-    finally:
-        for worker in workers:
+    """An answer for each request, in the order they come in. What fails is tried again with a plain schedule."""
+    with KernelPool(min(processes, len(requests))) as pool:
+        yield from pool.compile(requests)
+
+
+class KernelPool:
+    """So many processes that compile kernels, kept from one call to the next: each imports TVM once.
+
+    A kernel may take `seconds`; with `again_plainly` one that fails gets a plain schedule. Close it, or use ``with``.
+    """
+
+    def __init__(self, processes: int, seconds: float = SECONDS, again_plainly: bool = True) -> None:
+        self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._workers = [_Worker(self._waiting, seconds, again_plainly) for _ in range(processes)]
+
+    def __enter__(self) -> KernelPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def compile(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """An answer for each request, in the order they come in; several threads may call at once.
+
+        The work begins with the call. Closing the iterator gives up what is not begun.
+        """
+        batch = _Batch()
+        for request in requests:
+            self._waiting.put(_Job(request, batch))
+        return batch.take(len(requests))
+
+    def close(self) -> None:
+        """End the processes. What is not compiled is answered with a problem."""
+        for worker in self._workers:
+            worker.stopped = True
+        for _ in self._workers:
+            self._waiting.put(None)
+        for worker in self._workers:
             worker.stop()
 
 
-class _Worker:
-    """A process, and a thread that hands it one kernel after another and starts it again when it dies."""
+@dataclass(frozen=True)
+class _Batch:
+    """Where the answers to one call go, and whether anybody still waits for them."""
 
-    def __init__(self, waiting: queue.SimpleQueue[Request], answers: queue.SimpleQueue[Answer]) -> None:
+    answers: queue.SimpleQueue[Answer] = field(default_factory=queue.SimpleQueue)
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def take(self, number: int) -> Iterator[Answer]:
+        try:
+            for _ in range(number):
+                yield self.answers.get()
+        finally:
+            self.given_up.set()
+
+
+@dataclass(frozen=True)
+class _Job:
+    request: Request
+    batch: _Batch
+
+
+class _Worker:
+    """A process, and a thread that hands it one kernel after another."""
+
+    def __init__(self, waiting: queue.SimpleQueue[_Job | None], seconds: float, again_plainly: bool) -> None:
+        self.stopped = False
         self._waiting = waiting
-        self._answers = answers
-        self._stopped = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._seconds = seconds
+        self._again_plainly = again_plainly
+        self._process = WorkerProcess(f"{__package__}.kernel_worker")
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the process; harmless when it is gone already."""
-        self._stopped = True
         while self._thread.is_alive():  # it may have started another one meanwhile
-            self._end()
+            self._process.end()
             self._thread.join(_PATIENCE)
-        self._end()
+        self._process.end()
 
     def _run(self) -> None:
-        while not self._stopped:
-            try:
-                request = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            answer = self._ask(request)
-            if answer.problem and not self._stopped:
-                second = self._ask(replace(request, with_rules=False))
-                answer = replace(second, recovered=answer.problem)
-            self._answers.put(answer)
+        while (job := self._waiting.get()) is not None:
+            if not job.batch.given_up.is_set():
+                job.batch.answers.put(self._answer(job.request))
 
-    def _ask(self, request: Request) -> Answer:
-        process = self._started()
-        assert process.stdin
-        assert process.stdout
-        alarm = threading.Timer(_SECONDS, process.kill)
-        alarm.start()
-        try:
-            pickle.dump(request, process.stdin)
-            process.stdin.flush()
-            answer: Answer = pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            code = self._end()
-            return Answer(request.name, 0.0, problem=f"the compiler crashed (exit code {code})")
-        finally:
-            alarm.cancel()
+    def _answer(self, request: Request) -> Answer:
+        answer = self._ask(request)
+        if answer.problem and self._again_plainly and not self.stopped:
+            second = self._ask(replace(request, with_rules=False))
+            return replace(second, recovered=answer.problem)
         return answer
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.kernel_worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
-        return self._process
-
-    def _end(self) -> int | None:
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        process.kill()
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        return code
+    def _ask(self, request: Request) -> Answer:
+        if self.stopped:
+            return Answer(request.name, 0.0, problem="the compiler was stopped")
+        try:
+            answer: Answer = self._process.ask(request, self._seconds)
+        except WorkerDiedError as error:
+            reason = "took too long" if error.timed_out else f"crashed (exit code {error.code})"
+            return Answer(request.name, 0.0, problem=f"the compiler {reason}")
+        return answer

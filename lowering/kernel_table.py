@@ -13,7 +13,8 @@ from ..extract.partition.kernels import KernelModel
 from .errors import BundleError
 
 if TYPE_CHECKING:
-    from .kernels import Call, Prepared
+    from .kernel_functions import Call
+    from .kernels import Prepared
     from .target import Target
 
 KERNELS = "kernels.json"

@@ -16,6 +16,7 @@ from .errors import BundleError
 from .interface import Port
 
 FORMAT = 1
+_OPTIONAL = ("dsa", "tuning")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 LIBRARY = "model.so"
 PLAN = "plan.json"
@@ -72,7 +73,8 @@ class FallbackEntry:
 class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
-    `dsa` is about a program for an accelerator (lowering/dsa/section.py reads it); None for other bundles.
+    `dsa` is about a program for an accelerator (lowering/dsa/section.py reads it), and `tuning` about the search for
+    its schedules (lowering/tuning/settings.py reads it); None for other bundles.
     """
 
     inputs: tuple[Port, ...]
@@ -86,11 +88,12 @@ class Manifest:
     files: Mapping[str, str]
     library: str = LIBRARY
     dsa: Mapping[str, Any] | None = None
+    tuning: Mapping[str, Any] | None = None
     format: int = field(default=FORMAT)
 
     def text(self) -> str:
         """The file's content; its last field is the digest of the others."""
-        content = {name: value for name, value in asdict(self).items() if name != "dsa" or value is not None}
+        content = {n: value for n, value in asdict(self).items() if n not in _OPTIONAL or value is not None}
         return json.dumps({**content, "digest": _digest(content)}, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -199,8 +202,13 @@ def _manifest(reader: _Reader) -> Manifest:
         {name: versions.text(name) for name in versions.table},
         {_file_name(files, name): files.digest(name) for name in files.table},
         library,
-        reader.get("dsa", dict, "an object") if "dsa" in reader.table else None,
+        _optional(reader, "dsa"),
+        _optional(reader, "tuning"),
     )
+
+
+def _optional(reader: _Reader, name: str) -> dict[str, Any] | None:
+    return reader.get(name, dict, "an object") if name in reader.table else None
 
 
 def _file_name(reader: _Reader, name: str) -> str:

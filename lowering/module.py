@@ -17,8 +17,9 @@ from tvm import relax
 from .errors import LoweringError
 from .fallback import FUNCTION, Fallback, is_constant, static_type
 from .interface import inputs_of
+from .kernel_functions import Call
 from .kernel_table import write_kernel_table
-from .kernels import Call, Prepared
+from .kernels import Prepared
 from .steps import View
 from .target import Target
 

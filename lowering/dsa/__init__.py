@@ -9,7 +9,7 @@ The graph scheduler (section 3):
 - grouping.py, patterns.py: Algorithm 2, with straight, diamond and branch patterns (Fig. 4), rules (i) and (ii);
 - instances.py, ordering.py, best_order.py (order_*.py): instances and their dependences (Fig. 6), BFS, DFS (Algorithm
   3), and better orders; order_picture.py draws them;
-- core_factors.py, binding.py, movement.py: core binding and scopes, Algorithm 4; concatenation, copy, redistribution;
+- core_factors.py, binding.py: core binding and scopes, Algorithm 4;
 - scheduler.py: all of it.
 
 The kernel generator (section 4):
@@ -19,7 +19,8 @@ The kernel generator (section 4):
 - residence.py, spilling.py, memory_map.py, addresses.py: where tensors stay, and at which addresses (4.2 and 4.3);
 - promotion.py, weight_emission.py, emission.py, hazards.py, layout.py, generator.py (generated.py),
   instruction_order.py: instructions (4.1 and 4.4);
-- variants.py: the steps of the text's ablation, and what it is compared with; compiler.py: the best for a batch.
+- variants.py: the steps of the text's ablation, and what it is compared with; alternatives.py: which are worth a
+  program; compiler.py: the best for a batch.
 
 Programs: program.py (program_text.py, program_json.py), validate.py (structure.py, shadow.py, happens_before.py),
 simulate_function.py, simulate_time.py (cost.py, systolic.py, sharing.py), time_report.py, trace.py, timeline_svg.py.

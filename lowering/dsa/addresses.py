@@ -5,7 +5,7 @@ What lives long goes to the bottom and what passes through to the top, so that t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -22,11 +22,12 @@ class Request:
 
 
 class NoRoomError(Exception):
-    """A request that found no room."""
+    """Requests that found no room, in order of their starts, each beside those that did."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        super().__init__(f"no {request.size} bytes in one piece at time {request.start}")
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = tuple(requests)
+        first = requests[0]
+        super().__init__(f"no {first.size} bytes in one piece at time {first.start}")
 
 
 def assign(requests: Iterable[Request], capacity: int, alignment: int) -> dict[Hashable, int]:
@@ -46,16 +47,20 @@ def _aligned(request: Request, alignment: int) -> Request:
 
 def _assigned(requests: Iterable[Request], capacity: int) -> dict[Hashable, int]:
     found: dict[Hashable, int] = {}
+    without: list[Request] = []
     live: list[tuple[int, int, int]] = []
     """(address, end address, end of life), ascending."""
     for request in sorted(requests, key=lambda r: (r.start, r.is_passing, -r.end, -r.size)):
         live = [each for each in live if each[2] >= request.start]
         address = _place(live, request, capacity)
         if address is None:
-            raise NoRoomError(request)
+            without.append(request)
+            continue
         found[request.key] = address
         live.append((address, address + request.size, request.end))
         live.sort()
+    if without:
+        raise NoRoomError(without)
     return found
 
 

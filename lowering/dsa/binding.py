@@ -142,15 +142,3 @@ class _Inference:
             return
         if self.binding.setdefault(tensor, inferred) != inferred:
             self.scope[tensor] = max(self.scope[tensor], Scope.GB)
-
-
-def core_boxes(box: Box, binding: Binding) -> Iterator[Box]:
-    """What each core has of a part of a tensor, core after core, row by row along the axes that are bound."""
-    if not binding:
-        yield box
-        return
-    (start, stop), factor = box[0], binding[0]
-    length = (stop - start) // factor
-    for number in range(factor):
-        first = (start + number * length, start + (number + 1) * length)
-        yield from ((first, *rest) for rest in core_boxes(box[1:], binding[1:]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .errors import DsaError
@@ -32,11 +32,3 @@ def allocations(batch: int, clusters: int) -> Iterator[Allocation]:
     busy = min(batch, clusters)
     share = batch // busy
     yield from (Allocation(n, busy, share // n) for n in range(1, share + 1) if share % n == 0)
-
-
-def best_allocation(batch: int, clusters: int, seconds: Callable[[int], float]) -> Allocation:
-    """The fastest: `seconds` is what one cluster takes for so many samples. Fewer iterations where they are equal.
-
-    The text finds it by running them all beforehand; what is asked here may be a simulator or an estimate.
-    """
-    return min(allocations(batch, clusters), key=lambda a: (a.iterations * seconds(a.per_cluster), a.iterations))

@@ -6,25 +6,26 @@ All clusters run the same program in lockstep, each on its share of the samples,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ...costmodels.dsa_device import DsaDevice, single_cluster
 from ...extract.partition.graph import OperatorGraph
+from .alternatives import Candidate, for_splitting, promising
 from .batches import with_batch
 from .clusters import Allocation, allocations
 from .constant_slices import ConstantSlice
 from .deep_products import split_products
 from .errors import DsaError
 from .generated import Generated
-from .generator import generate
+from .generator import Plan, written
 from .instruction_order import rescheduled
 from .layer_order import with_lookups_apart
-from .program import Level
-from .residence import STAGING_SHARE
-from .scheduler import OrderName, schedule
+from .scheduler import OrderName, Schedule, schedule
 from .simulate_time import Timeline, simulate_time
 from .subgraphs import Layer
 from .time_report import TimeReport, report
@@ -32,8 +33,8 @@ from .validate import validate
 from .variants import ALTERNATIVES, FULL, Variant
 
 Observer = Callable[[str], None]
-_LOADING = 0.5
-"""Of the cycles, what loading weights takes where it is worth while to load them less often."""
+_THRESHOLDS = 200_000, 50, 1000
+"""For Python's collector of cycles."""
 _WORSE = 2
 """So many larger shares per cluster in a row that are no faster end the search."""
 
@@ -211,62 +212,68 @@ def program_for(
     network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network"
 ) -> DsaProgram:
     """The program for one way to cut a batch, not checked; of several alternatives the fastest. Raises DsaError."""
-    found: list[DsaProgram] = []
-    problem: DsaError | None = None
-    for variant in ALTERNATIVES if choices.variant == FULL else (choices.variant,):
-        if not _is_worth_trying(variant, single_cluster(device), found):
-            continue
-        try:
-            found.append(_program(network, device, allocation, replace(choices, variant=variant), name))
-        except DsaError as error:  # another alternative may fit
-            problem = error
-    if not found:
-        assert problem is not None
-        raise problem
-    best = min(found, key=lambda program: program.timeline.cycles)
-    return replace(best, choices=choices)
+    with _collecting_seldom():
+        return _best(network, device, allocation, choices, name)
 
 
-def _is_worth_trying(variant: Variant, device: DsaDevice, found: Sequence[DsaProgram]) -> bool:
-    """What loads weights once for several instances, where loading takes much of the time; and what makes instances
-    for the GB, where it holds more than the LBs."""
-    if not found or not variant.abreast:
-        return True
-    if variant.split_for is Level.GB:
-        return _for_splitting(device, variant) != device
-    best = min(found, key=lambda program: program.timeline.cycles)
-    loading = best.report.bytes_moved(Level.DDR, Level.GB) / device.ddr_bandwidth * device.clock
-    return loading > _LOADING * best.timeline.cycles
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Programs are millions of objects without cycles, which Python's collector would look through again and again."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
-def _program(
+def _best(
     network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str
 ) -> DsaProgram:
-    cluster, variant = single_cluster(device), choices.variant
-    samples = allocation.per_cluster
-    scheduled = schedule(
-        network.graph,
-        network.layers,
-        _for_splitting(cluster, variant),
-        batch=samples if network.batch not in (None, samples) else None,
-        element_size=network.element_size,
-        order=choices.order or variant.order,
-        instances=variant.instances,
-    )
-    generated = generate(replace(scheduled, device=cluster), variant, samples, name)
+    cluster, variants = single_cluster(device), ALTERNATIVES if choices.variant == FULL else (choices.variant,)
+    schedules = _Schedules(network, cluster, allocation.per_cluster, choices.order)
+    plans = promising([Candidate(variant, schedules.of(variant)) for variant in variants], cluster)
+    made = [_program(plan, device, allocation, choices, name) for plan in plans]
+    return min(made, key=lambda program: program.timeline.cycles)
+
+
+@dataclass
+class _Schedules:
+    """Schedules of some samples of a network; the same for variants that are to fit the same."""
+
+    network: AcceleratorNetwork
+    cluster: DsaDevice
+    samples: int
+    order: OrderName | None
+    known: dict[tuple[DsaDevice, OrderName, bool], Schedule] = field(default_factory=dict)
+
+    def of(self, variant: Variant) -> Schedule:
+        key = for_splitting(self.cluster, variant), self.order or variant.order, variant.instances
+        if key not in self.known:
+            self.known[key] = self._made(*key)
+        return self.known[key]
+
+    def _made(self, device: DsaDevice, order: OrderName, instances: bool) -> Schedule:
+        network = self.network
+        found = schedule(
+            network.graph,
+            network.layers,
+            device,
+            batch=self.samples if network.batch not in (None, self.samples) else None,
+            element_size=network.element_size,
+            order=order,
+            instances=instances,
+        )
+        return replace(found, device=self.cluster)
+
+
+def _program(plan: Plan, device: DsaDevice, allocation: Allocation, choices: Choices, name: str) -> DsaProgram:
+    cluster, generated = single_cluster(device), written(plan, allocation.per_cluster, name)
     program = generated.program
-    if variant.overlap:
+    if plan.variant.overlap:
         program = rescheduled(program, cluster)
     timeline = simulate_time(program, cluster)
     return DsaProgram(device, allocation, choices, replace(generated, program=program), timeline)
-
-
-def _for_splitting(device: DsaDevice, variant: Variant) -> DsaDevice:
-    """What instances are made to fit: the LBs, or, as section 3.6 suggests, most of the GB in their stead."""
-    if variant.split_for is Level.LB:
-        return device
-    share = (device.global_buffer - device.global_buffer // STAGING_SHARE) // device.cores
-    return replace(device, local_buffer=max(device.local_buffer, device.weight_buffer + share))
 
 
 def batch_axes(network: AcceleratorNetwork, outputs: Iterable[int], repeated: bool) -> dict[int, int | None]:

@@ -28,8 +28,3 @@ def plain_binding(shape: Shape, cores: int, kept: Set[int] = frozenset()) -> Bin
 def core_count(binding: Sequence[int]) -> int:
     """Cores that a binding uses."""
     return prod(binding)
-
-
-def smaller(first: Binding, second: Binding) -> Binding:
-    """The smaller factor along each axis: what a redistribution resets a binding to (Fig. 9)."""
-    return tuple(map(min, first, second))

@@ -21,7 +21,7 @@ from .flow import Flow, Part
 from .generated import Generated, KernelUse
 from .hazards import Contents
 from .layout import enclosing
-from .memory_map import MemoryMap, StepFullError, memory_map
+from .memory_map import MemoryMap, StepsFullError, memory_map
 from .network import Network
 from .piecewise import piecewise
 from .program import (
@@ -51,22 +51,43 @@ _FROM_LB, _FROM_GB, _FROM_DDR, _OUT = range(4)
 """Channels of a core: where it fetches from, and what it moves out."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """All that is decided before instructions are written: the tiles of a schedule, and where everything is."""
+
+    schedule: Schedule
+    variant: Variant
+    sharing: Sharing
+    residence: Residence
+    places: MemoryMap
+
+
 def generate(schedule: Schedule, variant: Variant, batch: int, name: str = "network") -> Generated:
     """The program of a schedule, which processes `batch` samples.
 
     Raises DsaError: a tensor, or weights, that fit nowhere even when split fully.
     """
+    return written(plan(schedule, variant), batch, name)
+
+
+def plan(schedule: Schedule, variant: Variant) -> Plan:
+    """What `generate` decides. Raises DsaError as it does."""
     network, device = schedule.network, schedule.device
     _check_units(device)
     kernels = TileKernels(network, device)
     sharing = Sharing(schedule.graph, device, kernels, schedule.bindings.binding)
-    steps = tuple(sharing.layer(instance, layer) for instance, layer in _running_order(schedule, variant))
+    steps = tuple(sharing.layer(instance, layer) for instance, layer in running_order(schedule, variant))
     flow = Flow(schedule.graph, steps, device.cores)
     flow = replace(flow, pieces=piecewise(flow, sharing))
     tiling = Tiling(sharing, steps, device, variant.pipeline if variant.overlap else 1)
     planner = Planner(flow, device, variant, tiling)
-    residence, places = _fitted(planner, device)
-    return _Generator(network, device, variant, kernels, residence, places).run(batch, name)
+    return Plan(schedule, variant, sharing, *_fitted(planner, device))
+
+
+def written(found: Plan, batch: int, name: str = "network") -> Generated:
+    """The program that a plan leads to."""
+    network, device, kernels = found.schedule.network, found.schedule.device, found.sharing.kernels
+    return _Generator(network, device, found.variant, kernels, found.residence, found.places).run(batch, name)
 
 
 def _check_units(device: DsaDevice) -> None:
@@ -78,7 +99,7 @@ def _check_units(device: DsaDevice) -> None:
         )
 
 
-def _running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
+def running_order(schedule: Schedule, variant: Variant) -> Iterator[tuple[int, Layer]]:
     """Instances one after another; those of one sub-graph that follow each other abreast, where they may."""
     alike = groupby(schedule.order, key=lambda instance: schedule.graph.instances[instance].subgraph)
     for subgraph, run in alike:
@@ -95,8 +116,9 @@ def _fitted(planner: Planner, device: DsaDevice) -> tuple[Residence, MemoryMap]:
         residence = planner.plan()
         try:
             return residence, memory_map(residence, device)
-        except StepFullError as full:
-            planner.tighten(full.step, full.size)
+        except StepsFullError as full:
+            for step, size in full.sizes.items():
+                planner.tighten(step, size)
     raise DsaError(f"the buffers of {device.name} are too fragmented: no addresses after {_ATTEMPTS} attempts")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,18 +26,20 @@ class MemoryMap:
     staging: int
 
 
-class StepFullError(Exception):
-    """Addresses could not be found during a step; `size` bytes were asked for."""
+class StepsFullError(Exception):
+    """Addresses could not be found during some steps; `sizes` are the most bytes that were asked for in each."""
 
-    def __init__(self, step: int, size: int) -> None:
-        self.step, self.size = step, size
-        super().__init__(f"step {step}: {size} bytes")
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        self.sizes = sizes
+        super().__init__(", ".join(f"step {step}: {size} bytes" for step, size in sizes.items()))
 
 
 def memory_map(residence: Residence, device: DsaDevice) -> MemoryMap:
-    """Addresses for a residence. Raises StepFullError where there is room, but not in one piece."""
+    """Addresses for a residence. Raises StepsFullError where there is room, but not in one piece."""
     mapper = _Mapper(residence, device)
     local = tuple(mapper.core(core) for core in range(device.cores))
+    if mapper.short:
+        raise StepsFullError(mapper.short)
     shared = mapper.shared()
     return MemoryMap(local, shared, mapper.end_of(shared))
 
@@ -48,17 +51,22 @@ class _Mapper:
         counts = [tiled.count for tiled in residence.tiles]
         self.times = [0, *accumulate(counts)]
         """The time of each step's first tile."""
+        self.short: dict[int, int] = {}
+        """The largest request that found no room in any LB, by step."""
 
     def core(self, core: int) -> Mapping[Hashable, int]:
-        """Addresses in one LB, above the weights."""
+        """Addresses in one LB, above the weights; none, and `short`, where not all find room."""
         try:
             found = assign(self._requests(core), self.device.activation_buffer, self.device.alignment)
         except NoRoomError as error:
-            raise StepFullError(self._step_at(error.request.start), error.request.size) from None
+            for request in error.requests:
+                step = self._step_at(request.start)
+                self.short[step] = max(request.size, self.short.get(step, 0))
+            return {}
         return {key: address + self.device.weight_buffer for key, address in found.items()}
 
     def _step_at(self, time: int) -> int:
-        return next(number for number, start in enumerate(self.times[1:]) if time < start)
+        return bisect_right(self.times, time) - 1
 
     def _requests(self, core: int) -> Iterator[Request]:
         for part, home in self.residence.homes.items():
@@ -106,7 +114,7 @@ class _Mapper:
             try:
                 return assign((Request(p, sizes[p], *self._life(p)) for p in parts), room, self.device.alignment)
             except NoRoomError as error:
-                self.residence.homes[error.request.key] = Level.DDR  # type: ignore[index]
+                self.residence.homes[error.requests[0].key] = Level.DDR  # type: ignore[index]
 
     def end_of(self, shared: Mapping[Hashable, int]) -> int:
         """The first byte of the GB that no part takes."""

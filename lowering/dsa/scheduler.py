@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from ...costmodels.dsa_device import DsaDevice
@@ -17,10 +15,8 @@ from .core_factors import Binding, core_count
 from .errors import DsaError
 from .grouping import Group, group, ungrouped
 from .instances import InstanceGraph, instance_graph
-from .movement import Movement, movements
 from .network import Network
 from .ordering import Order, better_order, bfs_order, dfs_order
-from .scopes import Scope
 from .subgraphs import Layer
 
 OrderName = Literal["better", "bfs", "dfs", "footprint", "best"]
@@ -46,16 +42,6 @@ class Schedule:
     order: Order
     bindings: Bindings
 
-    @cached_property
-    def inputs(self) -> Mapping[int, Scope]:
-        """The scope of each input of the network."""
-        return _input_scopes(self.graph, self.device)
-
-    @cached_property
-    def movements(self) -> tuple[tuple[Movement, ...], ...]:
-        """What is done before each instance runs (section 3.5)."""
-        return movements(self.graph, self.bindings, self.inputs, self.device.cores)
-
     @property
     def network(self) -> Network:
         """The operators, and their sizes on the accelerator."""
@@ -73,18 +59,6 @@ class Schedule:
         """How many cores an instance runs on."""
         return core_count(self.binding(instance))
 
-    @cached_property
-    def scope_counts(self) -> Mapping[Scope, int]:
-        """How many values that layers hand on are at each level, as the text's Table 3 counts them.
-
-        Intermediate tensors are where their sub-graph fits; an output is at the slowest level of its parts.
-        """
-        levels: dict[int, Scope] = {}
-        for item in self.graph.groups:
-            levels |= dict.fromkeys(item.subgraph.intermediates, item.split.level)
-        for (_, value), scope in self.bindings.scope.items():
-            levels[value] = max(scope, levels.get(value, Scope.LB))
-        return {scope: Counter(levels.values())[scope] for scope in Scope}
 
 
 def schedule(
@@ -123,12 +97,3 @@ def _check_capacity(network: Network, device: DsaDevice) -> None:
         size = network.bytes(index)
         if size > share:
             raise DsaError(f"tensor {value.name!r}: its {size} bytes do not fit the {share} bytes of DDR of a cluster")
-
-
-def _input_scopes(graph: InstanceGraph, device: DsaDevice) -> dict[int, Scope]:
-    """Inputs of the network have been loaded to the global buffer (section 2.1), as long as they leave half of it."""
-    network = graph.network
-    values = sorted({v for item in graph.groups for v in item.subgraph.inputs})
-    inputs = [v for v in values if network.graph.values[v].producer is None]
-    fits = 2 * sum(map(network.bytes, inputs)) <= device.global_buffer
-    return dict.fromkeys(inputs, Scope.GB if fits else Scope.DDR)

@@ -74,6 +74,7 @@ class Tiling:
     pipeline: int
     _axes: dict[tuple[int, ...], frozenset[int]] = field(default_factory=dict)
     _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
+    _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
 
     @property
     def network(self) -> Network:
@@ -98,8 +99,10 @@ class Tiling:
         cut, short = self._cuts[key]
         if short:
             return TiledStep(((),), short)
-        cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
-        return TiledStep(cores)
+        if (number, cut) not in self._made:
+            cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
+            self._made[number, cut] = TiledStep(cores)
+        return self._made[number, cut]
 
     def _cut(
         self, step: LayerParts, part: CorePart, free: int, moved: tuple[frozenset[int], frozenset[int]], least: int

@@ -22,8 +22,9 @@ class Variant:
     `fastest` is the best level where outputs of layers may stay, `next` where those go that do not fit; `overlap`: what
     a layer needs may be moved, and other units may compute, while earlier layers run. `abreast`: instances of one
     sub-graph that follow each other run layer by layer together, so that weights are loaded once for all of them; they
-    take more room at once. `split_for`: the level that instances are to fit, as section 3.6 suggests. `spill`: which
-    tensor gives way, the one that lives longest (section 4.3) or those that cost least together.
+    take more room at once. `split_for`: the level that instances are to fit, as section 3.6 suggests; `room`, the part
+    of it that they may fill, the rest is left to what other instances made and what cores fetch of each other. `spill`:
+    which tensor gives way, the one that lives longest (section 4.3) or those that cost least together.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Variant:
     spill: SpillRule = "least"
     order: OrderName = "better"
     split_for: Level = Level.LB
+    room: float = 1.0
     pipeline: int = 4
     """Into how many tiles a layer may be cut only to let units work at once."""
 
@@ -49,8 +51,13 @@ INSTANCES = Variant("instances", overlap=False, spill="longest")
 GRAPHTURBO = Variant("graphturbo", spill="longest")
 """All of the text's parts."""
 FULL = Variant("full")
-"""And what goes beyond it: the best of several ways, by simulated time."""
-ALTERNATIVES = (FULL, replace(FULL, abreast=True), replace(FULL, abreast=True, split_for=Level.GB))
+"""And what goes beyond it: the best of several ways, by estimated and then by simulated time (alternatives.py)."""
+ALTERNATIVES = (
+    FULL,
+    replace(FULL, room=0.7),
+    replace(FULL, abreast=True),
+    replace(FULL, abreast=True, split_for=Level.GB),
+)
 """What FULL tries."""
 
 VARIANTS = {v.name: v for v in (TVM, ASTITCH, OUTPUTS_IN_GB, OUTPUTS_IN_LB, INSTANCES, GRAPHTURBO, FULL)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ...costmodels.dsa_device import DsaDevice
 from .core_parts import indexed_table
@@ -17,6 +18,25 @@ _HOISTS = 2
 
 Blobs = tuple[Blob | None, ...]
 """What each core needs for its tile."""
+
+
+@dataclass(frozen=True)
+class WeightTraffic:
+    """Bytes of weights that a cluster loads to its GB, and that each of its LBs takes from there."""
+
+    loaded: int
+    hoisted: int
+
+
+def weight_traffic(residence: Residence, device: DsaDevice, staging: int) -> WeightTraffic:
+    """What WeightEmission will move."""
+    weights = WeightEmission(Emission(device.alignment), device, residence, staging)
+    loaded = 0
+    for blob in weights._uses():
+        _, is_there = weights.staging.fetch(blob, weights._packed(blob).size, weights.uses)
+        weights.uses += 1
+        loaded += 0 if is_there else weights._packed(blob).size
+    return WeightTraffic(loaded, sum(weights._hoisted()))
 
 
 class WeightEmission:
@@ -50,15 +70,26 @@ class WeightEmission:
             yield Operand(where, self.network.dtype(value), shape), (weights, ((offset, offset + size),))
 
     def _uses(self) -> Iterator[Blob]:
-        """All that will be fetched from the GB: a ring that is run dry says so."""
+        """All that will be fetched from the GB."""
+        for blobs in self._hoists():
+            yield from _distinct(blobs)
+
+    def _hoists(self) -> Iterator[Blobs]:
+        """All that will be brought to the LBs: a ring that is run dry says so."""
         ring = Ring(self.device.weight_buffer)
         for blobs in self.wanted.values():
             if _distinct(blobs) and ring.find(blobs) is None:
                 self._take(ring, blobs)
-                yield from _distinct(blobs)
+                yield blobs
+
+    def _hoisted(self) -> Iterator[int]:
+        return (self._largest(blobs) for blobs in self._hoists())
 
     def _take(self, ring: Ring, blobs: Blobs) -> int:
-        return ring.take(blobs, max(self._packed(blob).size for blob in _distinct(blobs)))
+        return ring.take(blobs, self._largest(blobs))
+
+    def _largest(self, blobs: Blobs) -> int:
+        return max(self._packed(blob).size for blob in _distinct(blobs))
 
     def _hoist(self, blobs: Blobs, address: int) -> list[Contents | None]:
         made: list[Contents | None] = [None] * len(blobs)

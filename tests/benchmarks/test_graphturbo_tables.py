@@ -12,12 +12,11 @@ import onnxruntime
 import pytest
 
 from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2, TABLE3, TABLE4
-from eqfuse.cli.run import random_inputs
 from eqfuse.costmodels.flops import depth
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import read
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 QUICK = ("G", "I", "J")
 SLOW = tuple(label for label in TABLE2 if label not in QUICK)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.cli.parser import build_parser, input_shape
+from eqfuse.cli.arguments import input_shape
+from eqfuse.cli.parser import build_parser
 
 from .command_line import CommandLine
 

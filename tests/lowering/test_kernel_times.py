@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.cli.run import random_inputs
 from eqfuse.costmodels.device import load_device
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle import copy, read_manifest
 from eqfuse.lowering.errors import BundleError
+from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.kernel_table import KERNELS, read_kernel_table, roofline
 from eqfuse.lowering.kernel_times import Breakdown, kernel_times
 

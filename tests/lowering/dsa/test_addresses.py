@@ -42,3 +42,10 @@ def test_a_shorter_life_is_taken_where_the_longer_does_not_fit() -> None:
 def test_no_room_names_the_request() -> None:
     with pytest.raises(NoRoomError, match="no 128 bytes in one piece at time 0"):
         assign([Request("a", 65, 0, 0)], 64, 64)
+
+
+def test_all_that_finds_no_room_is_named_at_once() -> None:
+    wanted = [Request("a", 65, 0, 0), Request("b", 64, 0, 1), Request("c", 64, 1, 1)]
+    with pytest.raises(NoRoomError) as caught:
+        assign(wanted, 64, 1)
+    assert [request.key for request in caught.value.requests] == ["a", "c"]

@@ -1,15 +1,13 @@
-"""Algorithm 4, and the operations that move data between instances."""
+"""Algorithm 4."""
 
 from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.dsa.binding import core_boxes, infer_bindings
-from eqfuse.lowering.dsa.boxes import size
-from eqfuse.lowering.dsa.core_factors import core_count, plain_binding, smaller
+from eqfuse.lowering.dsa.binding import infer_bindings
+from eqfuse.lowering.dsa.core_factors import core_count, plain_binding
 from eqfuse.lowering.dsa.grouping import Group
 from eqfuse.lowering.dsa.instances import InstanceGraph, instance_graph
-from eqfuse.lowering.dsa.movement import Placement
 from eqfuse.lowering.dsa.network import Network
 from eqfuse.lowering.dsa.scheduler import Schedule, schedule
 from eqfuse.lowering.dsa.scopes import Scope
@@ -36,18 +34,6 @@ def test_a_plain_binding_suits_any_number_of_cores() -> None:
     assert core_count(plain_binding((), 8)) == 1
 
 
-def test_figure_9_redistributes_by_the_smaller_factors() -> None:
-    assert smaller((2, 4), (4, 2)) == (2, 2)
-
-
-def test_cores_share_a_box_evenly() -> None:
-    box = ((0, 4), (2, 8), (0, 3))
-    found = list(core_boxes(box, (2, 3, 1)))
-    assert found[0] == ((0, 2), (2, 4), (0, 3))
-    assert len(set(found)) == 6
-    assert sum(map(size, found)) == size(box)
-
-
 def stages() -> Schedule:
     builder, result = halving_stages()
     return schedule(builder.graph(result), builder.layers, accelerator(HALVING_LOCAL_BYTES))
@@ -65,19 +51,6 @@ def test_tensors_between_instances_are_in_local_buffers_and_results_in_ddr() -> 
     result = found.graph.groups[-1].subgraph.primary
     assert found.bindings.scope[14, result] is Scope.DDR
     assert {scope for (i, _), scope in found.bindings.scope.items() if i < 14} == {Scope.LB}
-
-
-def test_figure_8_every_consumer_concatenates_its_two_producers() -> None:
-    found = stages()
-    kinds = [[m.kind for m in movements if m.kind == "concat"] for movements in found.movements]
-    assert kinds == [[]] * 8 + [["concat"]] * 7
-
-
-def test_inputs_are_copied_from_where_they_were_loaded() -> None:
-    found = stages()
-    (copy,) = found.movements[0]
-    assert (copy.kind, copy.producer) == ("copy", None)
-    assert (copy.source.scope, copy.target.scope) == (Scope.GB, Scope.LB)
 
 
 def apart(builder: Builder, *outputs: int) -> InstanceGraph:
@@ -111,12 +84,3 @@ def test_a_binding_that_two_consumers_want_differently_costs_the_local_buffer(or
     graph = apart(builder, builder.relu(x), turned(builder, x))
     found = infer_bindings(graph, order, 8)
     assert (found.binding[0, x], found.scope[0, x]) == ((8, 1), Scope.GB)
-
-
-def test_a_redistribution_keeps_the_factors_both_have() -> None:
-    """Two images of eight by channels become one part of two images."""
-    found = stages()
-    moved = [m for m in found.movements[8] if m.kind == "redistribute"]
-    assert [(m.source, m.target) for m in moved] == [
-        (Placement(Scope.LB, (1, 8, 1, 1)), Placement(Scope.LB, (1, 4, 1, 1)))
-    ] * 2

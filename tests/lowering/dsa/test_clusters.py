@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.dsa.clusters import Allocation, allocations, best_allocation
+from eqfuse.lowering.dsa.clusters import Allocation, allocations
 from eqfuse.lowering.dsa.errors import DsaError
 
 
@@ -22,16 +22,6 @@ def test_every_allocation_processes_the_batch() -> None:
 
 def test_a_small_batch_leaves_clusters_idle() -> None:
     assert list(allocations(3, 4)) == [Allocation(1, 3, 1)]
-
-
-def test_table_1_two_iterations_of_eight_beat_one_of_sixteen() -> None:
-    """The printed latencies: 7.67 ms for eight sentences on a cluster, 23.58 ms for sixteen."""
-    seconds = {16: 23.58, 8: 7.67, 4: 9.48, 2: 6.79, 1: 6.79}
-    assert best_allocation(64, 4, seconds.__getitem__) == Allocation(2, 4, 8)
-
-
-def test_equal_times_take_fewer_iterations() -> None:
-    assert best_allocation(32, 4, float).iterations == 1
 
 
 def test_a_batch_that_is_not_divisible_is_refused() -> None:

@@ -72,7 +72,7 @@ def outputs(
     return plain_array(axes[value], simulate_function(made.generated.program, kernels, {**constants, **given})[name])
 
 
-@pytest.mark.parametrize("variant", [*ALTERNATIVES, TVM], ids=["full", "abreast", "for_gb", "tvm"])
+@pytest.mark.parametrize("variant", [*ALTERNATIVES, TVM], ids=["full", "roomy", "abreast", "for_gb", "tvm"])
 def test_a_cnn_with_little_room(variant: Variant) -> None:
     images = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
     (expected,) = by_sample(cnn(1), {"x": images}, 1)

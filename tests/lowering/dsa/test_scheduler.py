@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.graph import Value
 from eqfuse.lowering.dsa.boxes import Box, contains, intersection, size, whole
@@ -17,7 +16,7 @@ from eqfuse.lowering.dsa.ordering import bfs_order, dfs_order
 from eqfuse.lowering.dsa.scheduler import Schedule, schedule
 from eqfuse.lowering.dsa.scopes import Scope
 
-from .graphs import Builder, accelerator, halving_stages, resnet50
+from .graphs import Builder, accelerator, halving_stages
 from .random_graphs import Case, cases
 
 PROPERTY = settings(max_examples=25, deadline=None)
@@ -175,22 +174,6 @@ def test_bindings_use_no_more_cores_than_there_are_and_balance(case: Case) -> No
         assert all((b - a) % factor == 0 for (a, b), factor in zip(box, binding, strict=True))
 
 
-@PROPERTY
-@given(cases())
-def test_movements_bring_all_inputs_to_one_place(case: Case) -> None:
-    """After its movements, each input of an instance is at its level, in one part."""
-    found = scheduled(case)
-    for index, moves in enumerate(found.movements):
-        level = found.group(index).split.level
-        for value, box in found.graph.instances[index].needed.items():
-            own = [m for m in moves if m.value == value]
-            parts = [t for t in found.graph.transfers[index] if t.value == value]
-            assert (sum(m.kind == "concat" for m in own) == 1) == (len(parts) > 1)
-            assert all(m.target.scope is level and m.box == box for m in own if m.kind == "concat")
-            last = {m.producer: m.target.scope for m in own if m.kind in ("copy", "redistribute")}
-            assert set(last.values()) <= {level}
-
-
 def test_a_batch_can_be_given() -> None:
     builder, result = halving_stages(1)
     found = schedule(builder.graph(result), builder.layers, accelerator(1 << 16), batch=8)
@@ -203,15 +186,6 @@ def test_elements_have_the_size_asked_for() -> None:
         schedule(builder.graph(result), builder.layers, accelerator(1 << 20), element_size=n) for n in (1, 4)
     )
     assert 4 * small.graph.groups[0].split.footprint == large.graph.groups[0].split.footprint
-
-
-def test_counts_of_scopes_are_of_tensors_between_layers() -> None:
-    """56 layers of ResNet-50, of which one makes the result."""
-    builder, result = resnet50(8)
-    found = schedule(builder.graph(result), builder.layers, load_dsa_device("stcp920-1mb"))
-    assert found.scope_counts[Scope.DDR] == 1
-    assert found.scope_counts[Scope.GB] == 0
-    assert sum(found.scope_counts.values()) == len(builder.layers)
 
 
 def test_an_order_can_be_asked_for() -> None:

@@ -1,0 +1,140 @@
+"""What several commands take: options, their types, and how a command is declared. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Command = tuple[str, str]
+"""Module below `eqfuse.cli` and function in it."""
+
+EXIT_CODES = (
+    "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
+    "5 a budget was hit (the output is valid)"
+)
+
+Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
+
+
+def command(commands: Commands, name: str, help_: str, run: Command) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    """A sub-command with what all of them take; `run` is what it calls."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=EXIT_CODES
+    )
+    parser.set_defaults(command=run)
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv shows tracebacks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    return parser
+
+
+def model(parser: argparse.ArgumentParser) -> None:
+    """The model to work on."""
+    parser.add_argument("model", type=Path, help="an ONNX file")
+
+
+def optimization(parser: argparse.ArgumentParser, *, priced: bool = True, limited: bool = True) -> None:
+    """How to rewrite: what to minimise where it is `priced`, and how long it may take where that is `limited`."""
+    rule_files(parser)
+    parser.add_argument("--only", action="append", default=[], metavar="TAG", help="only rules with this tag")
+    parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
+    parser.add_argument(
+        "--precision",
+        choices=("exact", "real", "fast"),
+        default="real",
+        help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
+    )
+    if priced:
+        pricing(parser)
+    shapes(parser)
+    parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
+    parser.set_defaults(time_limit=30.0)
+    if limited:
+        parser.add_argument("--time-limit", type=positive(float), help="seconds of rewriting (default 30)")
+    parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
+    parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
+    parser.add_argument("--extraction", choices=("exact", "greedy"), default="exact", help="how to choose the graph")
+
+
+def pricing(parser: argparse.ArgumentParser) -> None:
+    """What to minimise, and for which device."""
+    parser.add_argument(
+        "--cost",
+        choices=("roofline", "flops", "profile"),
+        default="roofline",
+        help="what to minimise; profile: measured times, and the roofline's where there are none (default roofline)",
+    )
+    parser.add_argument("--device", default="host", help="device file for the roofline, by name or path (default host)")
+
+
+def rule_files(parser: argparse.ArgumentParser) -> None:
+    """Rules of the user's own."""
+    parser.add_argument(
+        "--rules", action="append", default=[], type=Path, metavar="FILE|DIR", help="further rules; repeatable"
+    )
+
+
+def shapes(parser: argparse.ArgumentParser) -> None:
+    """Shapes of inputs to fix."""
+    parser.add_argument(
+        "--input-shapes",
+        action="append",
+        default=[],
+        type=input_shape,
+        metavar="NAME:1,3,224,224",
+        help="fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224); repeatable",
+    )
+
+
+def tolerances(parser: argparse.ArgumentParser) -> None:
+    """How outputs are compared."""
+    parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
+    parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
+    parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of the random inputs (default 0)")
+
+
+Number = TypeVar("Number", int, float)
+
+
+def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
+    """A converter that accepts only finite numbers above zero."""
+    return _limited(kind, lambda number: number > 0, "a number above 0")
+
+
+def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
+    """A converter that accepts only finite numbers from zero on."""
+    return _limited(kind, lambda number: number >= 0, "a number from 0 on")
+
+
+def _limited(kind: Callable[[str], Number], allowed: Callable[[Number], bool], wanted: str) -> Callable[[str], Number]:
+    def convert(text: str) -> Number:
+        number = kind(text)
+        if not (math.isfinite(number) and allowed(number)):
+            raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+        return number
+
+    convert.__name__ = kind.__name__  # argparse names it where the text is no number at all
+    return convert
+
+
+def input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """``x:1,3,224,224`` and its variants; a dimension may be a name, and `[]` is the shape of a scalar."""
+    name, colon, shape = text.rpartition(":")
+    if not colon or not name or not shape:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:SHAPE, such as x:1,3,224,224")
+    return name, tuple(int(d) if d.isdecimal() else d for d in _dimensions(shape))
+
+
+def _dimensions(shape: str) -> list[str]:
+    body = re.sub(r"^\[(.*)\]$", r"\1", shape.strip())
+    crossed = body.split("x")  # 1x3x224x224 or Nx3x224x224, but not a dimension that is called `max`
+    if all(re.fullmatch(r"\d+|[A-Za-z]", d) for d in crossed) and any(d.isdecimal() for d in crossed):
+        return crossed
+    dimensions = [d.strip() for d in body.split(",")] if body.strip() else []
+    if not all(re.fullmatch(r"\d+|[A-Za-z_]\w*", d, re.ASCII) for d in dimensions):
+        raise argparse.ArgumentTypeError(f"{shape!r} is not a shape: a dimension is a number or a name")
+    return dimensions

@@ -1,0 +1,158 @@
+"""The cost model of a device and a runner: learned from all that was measured there, better with every batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from .cost_model import AnalyticModel, CostModel, LearnedModel, Matrix, can_learn, packed, train, unpacked
+from .records import Record, RecordDatabase
+
+FEWEST_ROWS = 8
+"""With fewer there is nothing to learn."""
+MOST_ROWS = 6000
+"""The newest ones are learned from."""
+WORST_SCORE = -3.0
+"""Whatever is slower than the best by more than a factor of 20 is as bad as what failed."""
+_FAILED_WEIGHT = 0.2
+_LEAST_WEIGHT = 0.1
+_FORMAT = "eqfuse cost model 1"
+
+_Group = tuple[str, str]
+
+
+@dataclass
+class Learner:
+    """Keeps the rows that were measured and the `model` learned from them. Make one by `open`.
+
+    A candidate's score is log(best latency of its task / its latency), under the same versions; tasks with a single
+    candidate teach nothing. The good ones have more weight: it matters less how bad a bad one is.
+    """
+
+    path: Path | None = None
+    model: CostModel = field(default_factory=AnalyticModel)
+    _vocabulary: dict[str, int] = field(default_factory=dict)
+    _rows: dict[tuple[_Group, str], _Row] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, database: RecordDatabase, device: str, runner: str) -> Learner:
+        """With the database's records of a device and a runner, and the model that was learned from them.
+
+        That is kept beside the database; where it cannot be read, it is learned anew. Raises ProfileError where the
+        database cannot be read.
+        """
+        name = sha256(f"{device}\n{runner}".encode()).hexdigest()[:16]
+        learner = cls(database.path.with_suffix(".models") / f"{name}.model")
+        learner._take(reversed(database.all(device, runner, MOST_ROWS)))
+        kept = _loaded(learner.path) if learner.path and learner._rows and can_learn() else None
+        if kept is None:
+            learner._learn()
+        else:
+            learner.model = kept
+        return learner
+
+    def learn(self, records: Iterable[Record]) -> CostModel:
+        """Add what was measured, and learn again from all; the model is also kept in its file, where possible."""
+        self._take(records)
+        self._learn()
+        return self.model
+
+    def _take(self, records: Iterable[Record]) -> None:
+        for record in records:
+            group = (record.task, record.versions)
+            columns = [self._vocabulary.setdefault(name, len(self._vocabulary)) for name in record.features]
+            values = np.fromiter(record.features.values(), np.float32, len(columns))
+            key = (group, json.dumps(record.decisions, sort_keys=True))
+            self._rows.pop(key, None)
+            self._rows[key] = _Row(group, np.array(columns, np.intp), values, record.latency)
+        for key in list(self._rows)[: max(0, len(self._rows) - MOST_ROWS)]:
+            del self._rows[key]
+
+    def _learn(self) -> None:
+        rows = _usable(list(self._rows.values()))
+        if len(rows) < FEWEST_ROWS or not can_learn():
+            return
+        matrix = np.full((len(rows), len(self._vocabulary)), np.nan, dtype=np.float32)
+        for line, row in zip(matrix, rows, strict=True):
+            line[row.columns] = row.values
+        scores, weights = _targets(rows)
+        self.model = train(self._vocabulary, matrix, scores, weights)
+        if self.path is not None:
+            _keep(self.path, self.model)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """A record, its features as values of columns; no latency where it failed."""
+
+    group: _Group
+    columns: np.ndarray[tuple[int], np.dtype[np.intp]]
+    values: Matrix
+    latency: float | None
+
+
+def _best(rows: Iterable[_Row]) -> dict[_Group, float]:
+    best: dict[_Group, float] = {}
+    for row in rows:
+        if row.latency is not None:
+            best[row.group] = min(row.latency, best.get(row.group, math.inf))
+    return best
+
+
+def _usable(rows: Sequence[_Row]) -> list[_Row]:
+    """Those with features, of groups where there is something to compare and something that ran."""
+    featured = [row for row in rows if len(row.columns)]
+    best = _best(featured)
+    counts: dict[_Group, int] = {}
+    for row in featured:
+        counts[row.group] = counts.get(row.group, 0) + 1
+    return [row for row in featured if counts[row.group] > 1 and row.group in best]
+
+
+def _targets(rows: Sequence[_Row]) -> tuple[Matrix, Matrix]:
+    """Scores and weights of rows whose groups have a best one."""
+    best = _best(rows)
+    latencies = [row.latency for row in rows]
+    ratios = [0.0 if own is None else best[row.group] / own for row, own in zip(rows, latencies, strict=True)]
+    scores = np.log(np.maximum(np.array(ratios, np.float32), math.exp(WORST_SCORE)))
+    weights = np.maximum(np.array(ratios, np.float32), _LEAST_WEIGHT)
+    weights[[own is None for own in latencies]] = _FAILED_WEIGHT
+    return scores.astype(np.float32), weights.astype(np.float32)
+
+
+# --- the file: a line of JSON, and the trees that it has the digest of
+
+
+def _keep(path: Path, model: LearnedModel) -> None:
+    """Write all of it or nothing. A cache folder that cannot be written to costs nothing but the cache."""
+    trees = packed(model)
+    names = sorted(model.vocabulary, key=lambda name: model.vocabulary[name])
+    head = {"format": _FORMAT, "digest": sha256(trees).hexdigest(), "vocabulary": names}
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new.", dir=path.parent) as folder:
+            staged = Path(folder) / path.name
+            staged.write_bytes(json.dumps(head).encode() + b"\n" + trees)
+            os.replace(staged, path)
+
+
+def _loaded(path: Path) -> LearnedModel | None:
+    """The model in the file; None where there is none, or where it is not as it was written."""
+    try:
+        line, _, trees = path.read_bytes().partition(b"\n")
+        head: Mapping[str, object] = json.loads(line)
+        names = head["vocabulary"]
+        if head["format"] != _FORMAT or head["digest"] != sha256(trees).hexdigest() or not isinstance(names, list):
+            return None
+        return unpacked({str(name): index for index, name in enumerate(names)}, trees)
+    except (OSError, ValueError, KeyError, TypeError):  # xgboost's own error is a ValueError
+        return None

@@ -1,0 +1,96 @@
+"""What runners ask the processes that run kernels, and what those answer. Light to import."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from ..worker_process import WorkerDiedError, WorkerProcess
+from .measuring import KernelObject, Timing
+from .sampling import Run, compared, sampled
+
+Kernels = tuple[KernelObject, ...]
+"""One to measure, or several to compare; none: only to say that the process is ready."""
+
+START_SECONDS = 60.0
+"""How long a process may take to start; it imports TVM."""
+COMPARISON = 4.0
+"""A comparison may take so many times as long as a measurement."""
+_ORPHAN_SECONDS = 10.0
+"""A process ends itself when it is so much too late that nobody can be waiting for it any more."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The seconds of a call of each kernel, round after round, or why there are none: the `problem`, in one line.
+
+    `lost`: it may be the fault of the device or of the way to it.
+    """
+
+    seconds: tuple[tuple[float, ...], ...] = ()
+    problem: str | None = None
+    lost: bool = False
+
+    @property
+    def timing(self) -> Timing:
+        """The rounds of one kernel."""
+        return Timing(tuple(seconds for (seconds,) in self.seconds), self.problem)
+
+    @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """The rounds of two kernels; none where there was a problem."""
+        return [(first, second) for first, second in self.seconds]
+
+    @staticmethod
+    def of(runs: Sequence[Run]) -> Rounds:
+        """Measure one kernel, or compare several."""
+        if len(runs) == 1:
+            return Rounds(tuple((seconds,) for seconds in sampled(runs[0])))
+        return Rounds(tuple(tuple(round_) for round_ in compared(runs)))
+
+
+def ask(process: WorkerProcess, kernels: Kernels, seconds: float) -> Rounds:
+    """What such a process says of the kernels. Raises WorkerDiedError where it crashed or took longer than that."""
+    if not process.is_running:
+        process.ask((), START_SECONDS)
+    rounds: Rounds = process.ask(kernels, seconds)
+    return rounds
+
+
+def serve(answer: Callable[[Kernels], Rounds], seconds: float) -> None:
+    """Answer on standard output what comes in on standard input, until there is no more.
+
+    An exception is the problem of its request; one that takes much longer than `seconds` ends the process.
+    """
+    requests: BinaryIO = sys.stdin.buffer
+    answers: BinaryIO = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what libraries print is no answer
+    with suppress(EOFError, KeyboardInterrupt):
+        while True:
+            kernels: Kernels = pickle.load(requests)
+            signal.setitimer(signal.ITIMER_REAL, seconds + _ORPHAN_SECONDS)
+            pickle.dump(_answered(answer, kernels), answers)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            answers.flush()
+
+
+def _answered(answer: Callable[[Kernels], Rounds], kernels: Kernels) -> Rounds:
+    try:
+        return answer(kernels) if kernels else Rounds()
+    except Exception as error:  # TVM raises many kinds; each of them is about these kernels alone
+        return Rounds(problem=one_line(error))
+
+
+def one_line(error: Exception) -> str:
+    """The end of a message of TVM's, where it says what was wrong."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
+
+
+def problem_of(error: WorkerDiedError, seconds: float) -> str:
+    """Why a kernel has no timing whose process died."""
+    return f"took longer than {seconds:g} s" if error.timed_out else f"crashed (exit code {error.code})"

@@ -1,0 +1,74 @@
+"""How to tune. Light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import UsageError
+
+RunnerName = Literal["local", "emulate", "rpc"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to tune a model. The command line's options are these fields.
+
+    `trials`: candidates that are measured in all, those that are in the database already counted; no new ones begin
+    after `time_limit` seconds. `intensive` and `reformer` off are AGO's variants NI and NR (section VI-B). `runner`
+    says where kernels run: on this machine, on an emulated board, or on devices of the kind `device_key` that the RPC
+    `tracker` (``host:port``) knows. `cluster`: a Dask scheduler whose workers compile. Raises UsageError for what does
+    not fit together.
+    """
+
+    trials: int
+    time_limit: float | None = None
+    intensive: bool = True
+    reformer: bool = True
+    runner: RunnerName | None = None
+    tracker: str | None = None
+    device_key: str | None = None
+    cluster: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.tracker is None) != (self.device_key is None):
+            raise UsageError("--tracker and --device-key: devices are found by both; give both")
+        if self.tracker is not None and self.runner not in (None, "rpc"):
+            raise UsageError(f"--runner {self.runner}: runs no kernels on the devices of --tracker; leave one out")
+        if self.runner == "rpc" and self.tracker is None:
+            raise UsageError("--runner rpc: say where the devices are by --tracker HOST:PORT and --device-key KEY")
+
+    def runner_for(self, *, is_host: bool) -> RunnerName:
+        """The runner that was chosen, or the one that a target has: this machine, or the emulated board."""
+        return "rpc" if self.tracker is not None else self.runner or ("local" if is_host else "emulate")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a search did, as the manifest of a bundle says it.
+
+    `trials` were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct kernels;
+    `joined` kernels run as one that the untuned model has apart, or the other way round. `ratio` is the run time of the
+    untuned model over the tuned one's, end to end; `kept` says which of the two the bundle is.
+    """
+
+    trials: int
+    failed: int
+    tasks: int
+    changed: int
+    joined: int
+    seconds: float
+    runner: str
+    ratio: float
+    kept: Literal["tuned", "untuned"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dict(self.__dict__)
+
+
+def summary_of(content: Mapping[str, Any]) -> Summary:
+    """What `as_dict` gave."""
+    return Summary(**content)

@@ -1,0 +1,126 @@
+"""Which task gets the next trials: the one that promises to make the model faster by most per trial.
+
+After Ansor (OSDI 2020, section 6): a model's latency is the sum of its tasks' best latencies, each times the task's
+calls, so its gradient by the trials of a task is that of the task's latency times its calls. The gradient is
+estimated from what the last trials of the task gained and from an optimistic guess of what the next ones may.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BATCH = 8
+WARM_UP = 4
+"""Trials of a task before it is compared with others by what they gained."""
+PAST = 0.2
+"""How much of the gradient is what the last trials gained; the rest is what the next ones may (Ansor's alpha)."""
+CAUTION = 2.0
+"""A task may come so many times nearer to its bound than the best of its group has (Ansor's beta)."""
+WINDOW = 16
+"""The last trials, for what they gained; and after as many without any, half as much is hoped for."""
+NOTICEABLE = 0.01
+"""What is better by less is no improvement."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A task so far. `calls`: how often a run of the model calls it.
+
+    `history`: the best latency in seconds after each trial, earlier runs' included; infinite before one ran. `bound`: a
+    latency that cannot be beaten, such as a roofline; 0 where none is known. Tasks of one `group` (kernels of a kind)
+    can be expected to come about as close to their bounds as each other. `is_finished`: it takes no more trials.
+    """
+
+    key: str
+    calls: float
+    history: tuple[float, ...] = ()
+    bound: float = 0.0
+    group: str = ""
+    is_finished: bool = False
+
+    @property
+    def latency(self) -> float:
+        """The best so far; infinite where there is none."""
+        return self.history[-1] if self.history else math.inf
+
+    @property
+    def share(self) -> float:
+        """Its seconds of a run of the model, by its bound before one was measured."""
+        return self.calls * (self.latency if math.isfinite(self.latency) else self.bound)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """So many trials of a task."""
+
+    key: str
+    trials: int
+
+
+def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, warm_up: int = WARM_UP) -> Turn | None:
+    """Who gets the next trials of `remaining` ones; None when there are none left, or nobody takes any.
+
+    Every task first gets one trial, its analytic schedule, the larger ones first. Then a warm-up for those whose share
+    of the model's time is worth at least one of all trials, the larger ones first, while less than half of them are
+    used. From then on, a batch for the task of the steepest gradient.
+    """
+    open_ones = [task for task in tasks if not task.is_finished]
+    if remaining <= 0 or not open_ones:
+        return None
+    by_share = sorted(open_ones, key=lambda task: -task.share)
+    fresh = next((task for task in by_share if not task.history), None)
+    if fresh is not None:
+        return Turn(fresh.key, 1)
+    cold = _coldest(tasks, by_share, remaining, warm_up)
+    if cold is not None:
+        return Turn(cold.key, min(warm_up - len(cold.history), batch, remaining))
+    efficiencies = _best_efficiencies(tasks)
+    steepest = max(by_share, key=lambda task: gain(task, efficiencies.get(task.group, 0.0)))
+    return Turn(steepest.key, min(batch, remaining))
+
+
+def gain(task: Progress, efficiency: float = 0.0) -> float:
+    """The seconds of a run of the model that a trial of the task is expected to save.
+
+    `efficiency`: the best bound / latency of its group, 0 where there is none. What may still be gained is taken to
+    shrink with the trials made, as the best of t samples does, and with those since the last improvement: Ansor's
+    estimate lacks the latter, and spends most trials on heavy tasks that have long reached their best.
+    """
+    trials = len(task.history)
+    if not trials or not math.isfinite(task.latency):
+        return 0.0
+    reachable = task.bound if efficiency <= 0 else max(task.bound, task.bound / (CAUTION * efficiency))
+    possible = max(task.latency - reachable, 0.0) / trials / (1.0 + _idle(task.history) / WINDOW)
+    return task.calls * (PAST * _past_gain(task.history) + (1.0 - PAST) * possible)
+
+
+def _idle(history: Sequence[float]) -> int:
+    """The trials since the one that came near to the best for the first time."""
+    near = history[-1] * (1.0 + NOTICEABLE)
+    return len(history) - 1 - next(index for index, seconds in enumerate(history) if seconds <= near)
+
+
+def _past_gain(history: Sequence[float]) -> float:
+    """Seconds that a trial of the last ones saved, from the first that ran."""
+    ran = [seconds for seconds in history if math.isfinite(seconds)][-WINDOW - 1 :]
+    return (ran[0] - ran[-1]) / (len(ran) - 1) if len(ran) > 1 else 0.0
+
+
+def _coldest(tasks: Sequence[Progress], by_share: Sequence[Progress], remaining: int, warm_up: int) -> Progress | None:
+    used = sum(len(task.history) for task in tasks)
+    total = sum(task.share for task in tasks)
+    if used >= remaining:
+        return None
+    worthy = (task for task in by_share if math.isfinite(task.latency) and task.share * (used + remaining) >= total)
+    return next((task for task in worthy if len(task.history) < warm_up), None)
+
+
+def _best_efficiencies(tasks: Sequence[Progress]) -> dict[str, float]:
+    """The best bound / latency of each group of more than one task."""
+    reached: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.group and math.isfinite(task.latency):
+            reached.setdefault(task.group, []).append(task.bound / task.latency)
+    return {group: max(ratios) for group, ratios in reached.items() if len(ratios) > 1}

@@ -1,0 +1,93 @@
+"""The tasks of a cut graph: each distinct kernel once, with how often a run of the model calls it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import log2
+from typing import Any
+
+import tvm
+
+from ...costmodels.flops import flops
+from ...costmodels.types import TensorType
+from ..kernel_functions import Call, Fitting, task_key
+from ..kernel_table import roofline
+from ..schedules import CONSTANTS
+from ..schedules.stages import stages
+from ..steps import Kernel, steps
+from .task import Task
+
+Members = tuple[int, ...]
+"""Operators of one kernel, ascending."""
+_EXTENTS = 5
+"""Iterators of a kind, of the block with the most steps, that a learned model is told the extents of."""
+
+
+@dataclass
+class TaskTable:
+    """The tasks of kernels of a graph, made when they are first asked for."""
+
+    fits: Fitting
+    tasks: dict[str, Task] = field(default_factory=dict)
+    _keys: dict[Members, str | None] = field(default_factory=dict)
+    _rooflines: dict[str, float] = field(default_factory=dict)
+
+    def key(self, kernel: Members) -> str | None:
+        """The task of a kernel; None where nothing is compiled for it (views, what ONNX Runtime runs)."""
+        if kernel not in self._keys:
+            self._keys[kernel] = self._made(kernel)
+        return self._keys[kernel]
+
+    def calls(self, kernels: Iterable[Members]) -> Mapping[str, int]:
+        """How often a run of these kernels calls each task."""
+        return Counter(key for kernel in kernels if (key := self.key(kernel)) is not None)
+
+    def constant_bytes(self, kernels: Iterable[Members]) -> int:
+        """Of all constants that a run of these kernels reads."""
+        return sum(
+            count * sum(self.tasks[key].parameters[place].bytes() for place in self.tasks[key].constants)
+            for key, count in self.calls(kernels).items()
+        )
+
+    def roofline(self, key: str) -> float:
+        """Seconds below which a call of the task is not to be expected."""
+        return self._rooflines[key]
+
+    def _made(self, kernel: Members) -> str | None:
+        table = self.fits.table
+        for step in steps(table.graph, [kernel]):
+            settled = table.settle(step) if isinstance(step, Kernel) else None
+            if isinstance(settled, Call):
+                return self._task(settled)
+        return None
+
+    def _task(self, call: Call) -> str:
+        function = self.fits.table.functions[call.symbol]
+        key = task_key(function)
+        if key not in self.tasks:
+            floating = sum(flops(self.fits.table.graph.operations[member]) for member in call.members)
+            types = tuple(_type(parameter) for parameter in function.params)
+            moved = sum(type_.bytes() for type_ in types)
+            features = {"flops": log2(1 + floating), "bytes": log2(1 + moved), **_loops(function)}
+            prim_func = tvm.ir.save_json(function)
+            constants = tuple(int(place) for place in (function.attrs or {}).get(CONSTANTS, ()))
+            self.tasks[key] = Task(key, call.symbol, prim_func, len(call.outputs), constants, types, features)
+            self._rooflines[key] = roofline(floating, moved, self.fits.target.device, self.fits.target.threads)
+        return key
+
+
+def _type(buffer: Any) -> TensorType:
+    return TensorType(str(buffer.dtype), tuple(int(extent) for extent in buffer.shape))
+
+
+def _loops(function: Any) -> dict[str, float]:
+    """How many blocks there are, and the extents of the one that does most."""
+    found = stages(tvm.s_tir.Schedule(function))
+    largest = max(found, key=lambda stage: sum(log2(max(1, extent)) for extent in stage.extents))
+    spatial = [largest.extents[i] for i in largest.spatial if largest.extents[i] > 1]
+    reduced = [largest.extents[i] for i in sorted(largest.reduced) if largest.extents[i] > 1]
+    extents = {f"spatial {n}": log2(extent) for n, extent in enumerate(reversed(spatial[-_EXTENTS:]))}
+    extents.update({f"reduced {n}": log2(extent) for n, extent in enumerate(reversed(reduced[-_EXTENTS:]))})
+    return {**extents, "blocks": float(len(found)), "reductions": float(sum(bool(s.reduced) for s in found))}

@@ -1,0 +1,168 @@
+"""Building and measuring candidates of tasks, with a record of each: ``(Task, Decisions) -> Trial``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from statistics import median, quantiles
+
+from ...costmodels.measurement import canonical_json
+from ...costmodels.types import TensorType
+from ..bundle import versions
+from ..cache import own_digest
+from ..decisions import Decisions, Site
+from ..kernel_messages import Answer, Request
+from ..target import Target
+from .builders import Builder
+from .cost_model import features_of
+from .measuring import KernelObject, Runner, Timing
+from .records import Record, RecordDatabase
+from .space import decisions_of
+from .task import Task
+
+_SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
+"""The packages that decide which code decisions give."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that was compiled, or the `problem`; its decisions are what its schedule took, in normal form."""
+
+    task: Task
+    decisions: Decisions
+    trace: tuple[Site, ...]
+    kernel: KernelObject | None
+    digest: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate that was `wanted`, what it was built as, and the record that was kept of it."""
+
+    wanted: Decisions
+    built: Built
+    record: Record
+
+    @property
+    def latency(self) -> float | None:
+        """Its seconds; None where it failed."""
+        return self.record.latency
+
+
+@dataclass
+class Laboratory:
+    """Builds candidates in a folder, and measures and records them for a target.
+
+    `between`: bytes of constants that a run of the model reads between two calls of a kernel.
+    """
+
+    target: Target
+    builder: Builder
+    runner: Runner
+    database: RecordDatabase
+    folder: Path
+    between: int = 0
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """What records are of: the device, and how many threads."""
+        return f"{self.target.device.name}/{self.target.threads}"
+
+    @property
+    def software(self) -> dict[str, str]:
+        """What decides which code decisions give, and what runs it."""
+        return {**versions(), "schedules": own_digest(*_SCHEDULES)[:12]}
+
+    @property
+    def versions(self) -> str:
+        """The software as one text, which records are kept under."""
+        return canonical_json(self.software)
+
+    def records(self, task: Task) -> tuple[Record, ...]:
+        """What was measured of a task before."""
+        return self.database.of(task.key, self.device, self.runner.name, self.versions)
+
+    def build(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Built]:
+        """Compile candidates, in their order."""
+        names = [f"candidate_{next(self._numbers):08d}" for _ in wanted]
+        requests = [self._request(name, *each) for name, each in zip(names, wanted, strict=True)]
+        answers = {answer.name: answer for answer in self.builder.build(requests)}
+        pairs = zip(names, wanted, strict=True)
+        return [self._built(task, decisions, answers[name]) for name, (task, decisions) in pairs]
+
+    def try_out(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Trial]:
+        """Compile, measure and record candidates. Code that was measured before in this run is not measured again."""
+        built = self.build(wanted)
+        fresh = {(b.task.key, b.digest): b for b in built if b.kernel and (b.task.key, b.digest) not in self._measured}
+        kernels = [b.kernel for b in fresh.values() if b.kernel is not None]
+        self._measured.update(zip(fresh, self.runner.measure(kernels), strict=True))
+        pairs = zip(wanted, built, strict=True)
+        trials = [Trial(decisions, each, self._record(each)) for (_, decisions), each in pairs]
+        self.database.add(*(trial.record for trial in trials))
+        for each in built:
+            if each.kernel is not None:
+                each.kernel.object_file.unlink(missing_ok=True)
+        return trials
+
+    def confirmed(self, task: Task, leaders: Sequence[Decisions]) -> Decisions:
+        """The leader that is faster than the analytic schedule by most, in interleaved pairs; {} where none is."""
+        incumbent, *challengers = self.build([(task, {}), *((task, decisions) for decisions in leaders)])
+        able = [(each.decisions, each.kernel) for each in challengers if each.kernel is not None]
+        if incumbent.kernel is None or not able:
+            return able[0][0] if able else {}
+        compared = self.runner.compare(incumbent.kernel, [kernel for _, kernel in able])
+        ratios = [median(new / old for old, new in pairs) if pairs else inf for pairs in compared]
+        best = min(range(len(able)), key=ratios.__getitem__)
+        return able[best][0] if ratios[best] < 1.0 else {}
+
+    def _request(self, name: str, task: Task, decisions: Decisions) -> Request:
+        target = self.target
+        file = str(self.folder / f"{name}.o")
+        return Request(
+            name, task.prim_func, target.device, target.description, file, target.threads, decisions=decisions
+        )
+
+    def _built(self, task: Task, wanted: Decisions, answer: Answer) -> Built:
+        if answer.problem is not None:
+            return Built(task, wanted, (), None, problem=answer.problem)
+        file = self.folder / f"{answer.name}.o"
+        digest = sha256(file.read_bytes().replace(answer.name.encode(), b"")).hexdigest()
+        kernel = KernelObject(
+            answer.name, file, tuple(_packed(task.parameters, answer)), task.outputs, task.constants, self.between
+        )
+        return Built(task, decisions_of(answer.trace), answer.trace, kernel, digest)
+
+    def _record(self, built: Built) -> Record:
+        timing = self._measured.get((built.task.key, built.digest)) if built.kernel is not None else None
+        seconds = timing.seconds if timing is not None and timing.problem is None else ()
+        lower, _, upper = quantiles(seconds, method="inclusive") if len(seconds) > 1 else (0.0, 0.0, 0.0)
+        problem = built.problem or (timing.problem if timing is not None else None)
+        return Record(
+            built.task.key,
+            self.device,
+            self.runner.name,
+            self.versions,
+            built.decisions,
+            median(seconds) if seconds else None,
+            upper - lower,
+            len(seconds),
+            features_of(built.task.features, built.trace),
+            problem or "",
+        )
+
+
+def _packed(parameters: Sequence[TensorType], answer: Answer) -> Iterable[TensorType]:
+    """The types that a kernel is called with: constants as its schedule wants them packed."""
+    for number, known in enumerate(parameters):
+        shape = tuple(int(extent) for extent in known.shape or ())
+        for repack in answer.repack:
+            if repack.parameter == number:
+                shape = repack.packed_shape(shape)
+        yield TensorType(known.dtype, shape)

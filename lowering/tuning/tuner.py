@@ -1,0 +1,280 @@
+"""The search for the schedules of a model: trials for the task that promises most, and the reformer around it.
+
+The reformer (AGO, section V) tunes mini-sub-graphs first: kernels of one anchor op, the SPLIT. When all parts of a join
+are stable, or half of the trials are used, the joined kernel becomes a task too, which begins with the schedules of its
+parts, composed (JOIN). What is faster as measured, joined or apart, is what the model gets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from random import Random
+
+from ..decisions import Decisions, Site
+from ..kernels import intensive_kernels
+from .evolution import TaskSearch
+from .joins import SCHEDULED_APART, Join, best_joins, composed, possible_joins, with_joins
+from .learning import Learner
+from .settings import Settings
+from .space import decisions_of
+from .task import Task
+from .task_scheduler import Progress, Turn, next_turn
+from .tasks import TaskTable
+from .trials import Laboratory, Trial
+
+Members = tuple[int, ...]
+"""Operators of one kernel, ascending."""
+Observer = Callable[[str], None]
+BATCH = 16
+"""Candidates that are built at once."""
+SPLIT_SHARE = 0.5
+"""Of the trials, after which kernels are joined even if their parts still get better."""
+LEADERS = 3
+"""The fastest candidates of a task, which are measured again beside the analytic one."""
+HOPELESS, FIRST_TRIALS = 1.15, 3
+"""A joined kernel that is slower than its parts by this factor after so many trials gets no more of them."""
+MINOR = 0.25
+"""The weight of a task that the best cut so far does not use: it might, if it got better."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The estimated seconds of a run of the model, the sum of its kernels, after so many trials and seconds."""
+
+    trials: int
+    seconds: float
+    latency: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The kernels to make of a graph, and what their schedules decide, by task; {} where the analytic one stays.
+
+    `curve` has a point for each batch; `trials` and `failed` count what is in the database of these tasks by now.
+    """
+
+    kernels: tuple[Members, ...]
+    decisions: Mapping[str, Decisions]
+    curve: tuple[Point, ...]
+    trials: int
+    failed: int
+    tasks: int
+    joined: int
+
+
+@dataclass
+class Tuner:
+    """One search. `table` makes the tasks of kernels, `apart` are the kernels of one anchor op each."""
+
+    table: TaskTable
+    apart: tuple[Members, ...]
+    laboratory: Laboratory
+    settings: Settings
+    observer: Observer = lambda line: None
+    searches: dict[str, TaskSearch] = field(default_factory=dict)
+    traces: dict[str, dict[tuple[tuple[str, str], ...], tuple[Site, ...]]] = field(default_factory=dict)
+    joins: tuple[Join, ...] = ()
+    curve: list[Point] = field(default_factory=list)
+
+    def run(self) -> Tuned:
+        """Search until the trials or the time are used up, or nothing is left to try."""
+        started = time.monotonic()
+        self._random = Random(self.settings.seed)
+        self._learner = Learner.open(self.laboratory.database, self.laboratory.device, self.laboratory.runner.name)
+        base, self._waiting = self._cut()
+        self._base = base
+        self.laboratory.between = self.table.constant_bytes(base)
+        self._begin(self.table.calls(base))
+        while not self._is_over(started):
+            self._begin_joined()
+            wanted = self._next()
+            if not wanted:
+                if not self._waiting:
+                    break
+                self._release(self._waiting)
+                continue
+            self._observe(self.laboratory.try_out(wanted))
+            self._report(started)
+        return self._result()
+
+    # --- tasks
+
+    def _cut(self) -> tuple[tuple[Members, ...], list[Join]]:
+        """The kernels to begin with, and the joins to come."""
+        fits = self.table.fits
+        if not self.settings.intensive:
+            return self.apart, []
+        if not self.settings.reformer:
+            graph = fits.table
+            return intensive_kernels(graph.graph, self.apart, graph.weights, fits.target), []
+        return self.apart, list(possible_joins(fits, self.apart))
+
+    def _begin(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if key not in self.searches:
+                task = self.table.tasks[key]
+                self.searches[key] = TaskSearch(task.features, self.laboratory.records(task))
+                self.traces[key] = {}
+        self._retrace()
+
+    def _retrace(self) -> None:
+        """Build, without measuring, what is needed to go on with tasks of earlier runs."""
+        while True:
+            lost = {key: w for key, s in self.searches.items() if (w := s.wanted_trace) is not None}
+            if not lost:
+                return
+            for built in self.laboratory.build([(self.table.tasks[key], wanted) for key, wanted in lost.items()]):
+                key = built.task.key
+                trace = built.trace if built.kernel is not None else None
+                self.searches[key].observe_trace(lost[key], trace)
+                self._keep_trace(key, trace)
+
+    def _keep_trace(self, key: str, trace: Sequence[Site] | None) -> None:
+        if trace is not None:
+            self.traces[key][tuple(sorted(decisions_of(trace).items()))] = tuple(trace)
+
+    def _seconds(self, kernel: Members) -> float:
+        """The best seconds of a kernel so far; infinite before it ran."""
+        key = self.table.key(kernel)
+        if key is None:
+            return 0.0
+        best = self.searches[key].best if key in self.searches else None
+        return inf if best is None else best[1]
+
+    # --- the reformer
+
+    def _begin_joined(self) -> None:
+        """JOIN those whose parts are stable, or all when half of the trials are used."""
+        late = self._used() >= SPLIT_SHARE * self.settings.trials
+        ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
+        if ready:
+            self._release(ready)
+
+    def _is_stable(self, kernel: Members) -> bool:
+        key = self.table.key(kernel)
+        return key is None or self.searches[key].is_stable()
+
+    def _release(self, ready: Sequence[Join]) -> None:
+        self._waiting = [join for join in self._waiting if join not in ready]
+        self.joins += tuple(ready)
+        new = {key: join for join in ready for kernel in join.together if (key := self.table.key(kernel)) is not None}
+        fresh = {key: join for key, join in new.items() if key not in self.searches}
+        self._begin(fresh)
+        whole = {key: join for key, join in fresh.items() if key == self.table.key(join.whole)}
+        for built in self.laboratory.build([(self.table.tasks[key], {}) for key in whole]):
+            key = built.task.key
+            self.searches[key].observe_trace({}, built.trace if built.kernel is not None else None)
+            start = composed(built.trace, self._parts(whole[key]))
+            if start:
+                self.searches[key].suggest(start)
+
+    def _parts(self, join: Join) -> list[Decisions]:
+        """What the products and windows of the parts decided, each site of them."""
+        found: list[Decisions] = []
+        for kernel in join.apart:
+            key = self.table.key(kernel)
+            best = self.searches[key].best if key is not None else None
+            if key is None or best is None:
+                continue
+            trace = self.traces[key].get(tuple(sorted(best[0].items())), ())
+            if any(site.name == SCHEDULED_APART for site in trace):
+                found.append({site.name: site.option.label for site in trace})
+        return found
+
+    # --- trials
+
+    def _next(self) -> list[tuple[Task, Decisions]]:
+        """A batch of candidates, of the tasks that promise most."""
+        wanted: list[tuple[Task, Decisions]] = []
+        progress = self._progress()
+        left = self.settings.trials - self._used()
+        while len(wanted) < min(BATCH, left):
+            turn = next_turn(list(progress.values()), left - len(wanted), BATCH // 2)
+            if turn is None:
+                break
+            found = self._proposals(turn)
+            wanted += found
+            now = progress[turn.key]
+            history = now.history + (now.latency,) * len(found)
+            progress[turn.key] = replace(now, history=history, is_finished=now.is_finished or len(found) < turn.trials)
+        return wanted[:left]
+
+    def _proposals(self, turn: Turn) -> list[tuple[Task, Decisions]]:
+        proposed = self.searches[turn.key].propose(turn.trials, self._learner.model, self._random)
+        return [(self.table.tasks[turn.key], decisions) for decisions in proposed]
+
+    def _progress(self) -> dict[str, Progress]:
+        used = self.table.calls(with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds)))
+        possible = self.table.calls(self.kernels)
+        hopeless = self._hopeless()
+        return {
+            key: Progress(
+                key, max(used.get(key, 0), MINOR * possible.get(key, 0)), search.history, self.table.roofline(key),
+                is_finished=search.exhausted or key in hopeless,
+            )
+            for key, search in self.searches.items()
+        }  # fmt: skip
+
+    def _hopeless(self) -> set[str]:
+        """Joined kernels that their parts beat clearly, everywhere."""
+        hopes: dict[str, bool] = {}
+        for join in self.joins:
+            key = self.table.key(join.whole)
+            if key is not None and len(self.searches[key].history) >= FIRST_TRIALS:
+                apart, together = (sum(map(self._seconds, kernels)) for kernels in (join.apart, join.together))
+                hopes[key] = hopes.get(key, False) or together <= HOPELESS * apart
+        return {key for key, hope in hopes.items() if not hope}
+
+    def _observe(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            key = trial.built.task.key
+            trace = trial.built.trace if trial.built.kernel is not None else None
+            self.searches[key].observe(trial.wanted, trace, trial.latency)
+            self._keep_trace(key, trace)
+        self._learner.learn(trial.record for trial in trials)
+
+    def _used(self) -> int:
+        return sum(len(search.history) for search in self.searches.values())
+
+    def _is_over(self, started: float) -> bool:
+        limit = self.settings.time_limit
+        return self._used() >= self.settings.trials or (limit is not None and time.monotonic() - started >= limit)
+
+    # --- what came out
+
+    def _latency(self) -> float:
+        """Seconds of all kernels of the best cut; of those that did not run yet, their rooflines."""
+        kernels = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
+        calls = self.table.calls(kernels)
+        found = ((key, self.searches[key].best if key in self.searches else None) for key in calls)
+        return sum(calls[key] * (self.table.roofline(key) if best is None else best[1]) for key, best in found)
+
+    def _report(self, started: float) -> None:
+        point = Point(self._used(), time.monotonic() - started, self._latency())
+        self.curve.append(point)
+        left = (self.settings.trials - point.trials) * point.seconds / max(point.trials, 1)
+        self.observer(
+            f"{point.trials} of {self.settings.trials} trials: kernels take {1e3 * point.latency:.3f} ms, "
+            f"{left:.0f} s to go"
+        )
+
+    @property
+    def kernels(self) -> tuple[Members, ...]:
+        """All kernels that were tuned, apart and joined."""
+        return (*self._base, *(kernel for join in self.joins for kernel in join.together))
+
+    def _result(self) -> Tuned:
+        chosen = best_joins(self.joins, self._seconds)
+        kernels = with_joins(self.table.fits, self._base, chosen)
+        decided: dict[str, Decisions] = {}
+        for key in self.table.calls(kernels):
+            leaders = [decisions for decisions in self.searches[key].leaders(LEADERS) if decisions]
+            if leaders:
+                self.observer(f"confirming {self.table.tasks[key].name}")
+                decided[key] = self.laboratory.confirmed(self.table.tasks[key], leaders)
+        failed = sum(search.failed for search in self.searches.values())
+        decided = {key: decisions for key, decisions in decided.items() if decisions}
+        return Tuned(kernels, decided, tuple(self.curve), self._used(), failed, len(self.searches), len(chosen))

@@ -1,0 +1,166 @@
+"""The tuning database: what it keeps, also when the process that fills it is killed."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from eqfuse.costmodels.measurement import ProfileError
+from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.lowering.tuning.records import Record, RecordDatabase, default_path
+
+START = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def made(
+    tile: str = "4",
+    *,
+    task: str = "t",
+    device: str = "host/2",
+    versions: str = "{}",
+    latency: float = 1.0,
+    days: int = 0,
+) -> Record:
+    moment = START + timedelta(days=days)
+    return Record(task, device, "local", versions, {"tile": tile}, latency, 0.1, 20, {"x": 2.0}, "", moment)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> RecordDatabase:
+    return RecordDatabase.open(tmp_path / "deep" / "tuning.db")
+
+
+def test_what_is_added_is_there_for_others(database: RecordDatabase) -> None:
+    database.add(made())
+    assert RecordDatabase.open(database.path).all() == (made(),)
+
+
+def test_the_users_database_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert RecordDatabase.open().path == default_path() == tmp_path / "eqfuse" / "tuning.db"
+
+
+def test_reading_makes_no_file(database: RecordDatabase) -> None:
+    assert (database.all(), database.of("t", "host/2", "local", "{}"), database.clear()) == ((), (), 0)
+    assert not database.path.parent.exists()
+
+
+def test_a_failure_is_kept_with_its_problem(database: RecordDatabase) -> None:
+    failed = Record("t", "host/2", "local", "{}", {}, problem="it\0 hangs\n\udc80")
+    database.add(failed)
+    assert [(found.latency, found.problem) for found in database.all()] == [(None, "it hangs ?")]
+
+
+def test_the_newest_record_of_decisions_replaces_older_ones(database: RecordDatabase) -> None:
+    database.add(made(latency=1.0, days=1), made(latency=2.0, days=2))
+    database.add(made(latency=3.0, days=0))
+    assert database.all() == (made(latency=2.0, days=2),)
+
+
+def test_decisions_are_equal_in_any_order(database: RecordDatabase) -> None:
+    database.add(
+        Record("t", "d", "r", "", {"a": "1", "b": "2"}, 1.0), Record("t", "d", "r", "", {"b": "2", "a": "1"}, 2.0)
+    )
+    assert len(database.all()) == 1
+
+
+def test_records_of_a_task_come_in_the_order_of_measuring(database: RecordDatabase) -> None:
+    database.add(made("8", days=2), made("4", days=3), made("2", days=1))
+    assert database.of("t", "host/2", "local", "{}") == (made("2", days=1), made("8", days=2), made("4", days=3))
+
+
+@pytest.mark.parametrize("other", [made(task="u"), made(device="host/1"), made(versions='{"tvm":"2"}')])
+def test_records_of_others_are_not_those_of_a_task(database: RecordDatabase, other: Record) -> None:
+    database.add(other)
+    assert database.of("t", "host/2", "local", "{}") == ()
+
+
+def test_all_gives_the_newest_of_a_device(database: RecordDatabase) -> None:
+    database.add(*(made(str(day), days=day) for day in range(5)), made(device="arm", days=9))
+    assert database.all("host/2", "local", limit=2) == (made("4", days=4), made("3", days=3))
+
+
+def test_clear_removes_what_is_chosen(database: RecordDatabase) -> None:
+    database.add(made(), made(task="u"))
+    assert database.clear(task="t") == 1
+    assert database.all() == (made(task="u"),)
+
+
+def test_a_batch_is_kept_whole_or_not_at_all(database: RecordDatabase) -> None:
+    broken = made("2")
+    object.__setattr__(broken, "latency", -1.0)
+    with pytest.raises(ProfileError):
+        database.add(made(), broken)
+    assert database.all() == ()
+
+
+def test_a_damaged_file_is_moved_aside(database: RecordDatabase, capsys: pytest.CaptureFixture[str]) -> None:
+    database.path.parent.mkdir()
+    database.path.write_text("no database" * 99)
+    database.add(made())
+    assert database.all() == (made(),)
+    assert "moved aside" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["no json", "[1]", '{"x":NaN}', '{"x":"y"}'])
+def test_a_damaged_row_is_damage(database: RecordDatabase, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    database.add(made())
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+        connection.execute("UPDATE record SET features = ?", (text,))
+    assert database.all() == ()
+    assert "row of task t" in capsys.readouterr().err
+
+
+def test_a_database_of_latencies_is_another_kind(tmp_path: Path) -> None:
+    ProfileDatabase.open(tmp_path / "profile.db").add(Measurement("0" * 64, "host", 1.0, 0.0, 1, {}))
+    with pytest.raises(ProfileError, match="another program"):
+        RecordDatabase.open(tmp_path / "profile.db").add(made())
+
+
+@pytest.mark.parametrize("latency", [0.0, -1.0, math.inf, math.nan])
+def test_a_latency_is_above_0(latency: float) -> None:
+    with pytest.raises(ValueError, match="latency"):
+        made(latency=latency)
+
+
+def test_features_that_are_not_finite_are_missing() -> None:
+    found = Record("t", "d", "r", "", {}, 1.0, features={"x": math.nan, "y": math.inf, "z": 1})
+    assert found.features == {"z": 1.0}
+
+
+WRITER = """
+import sys
+from eqfuse.lowering.tuning.records import Record, RecordDatabase
+database = RecordDatabase.open(sys.argv[1])
+for batch in range(10**6):
+    database.add(*(Record("t", "d", "r", "{}", {"s": str(8 * batch + own)}, 1.0) for own in range(8)))
+    print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("batches", [1, 7, 20])
+def test_a_killed_process_loses_no_batch_that_it_had_added(tmp_path: Path, batches: int) -> None:
+    path = tmp_path / "tuning.db"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        for _ in range(batches):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    database = RecordDatabase.open(path)
+    found = {int(record.decisions["s"]) for record in database.all()}
+    assert found == set(range(len(found)))
+    assert len(found) % 8 == 0
+    assert len(found) >= 8 * batches
+    assert database.add(made()) == 1
+    assert list(tmp_path.glob("*.corrupt-*")) == []
