@@ -19,7 +19,7 @@ from .engine.worker import Worker
 from .errors import VerificationError
 from .extract.select import Pricing
 from .files import check_destination, write_text
-from .pipeline import Clock, Observer, Options, Saturated, extracted, saturated
+from .pipeline import Clock, Observer, Options, Saturated, cost_model_for, extracted, saturated
 
 if TYPE_CHECKING:
     import onnx
@@ -172,7 +172,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
 
 def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Model, Selection], Partitioned | None]:
     if options.partition == "none":
-        chosen = extracted(known, Pricing.of(options.cost_model), options, clock)
+        chosen = extracted(known, Pricing.of(cost_model_for(options, known)), options, clock)
         return (chosen.model, chosen.selection), None
     from .partitioning import partitioned  # sub-graphs take imports of their own
 

@@ -26,7 +26,7 @@ from .engine.worker import Worker
 from .errors import UsageError
 from .extract.problem import ExtractionError
 from .extract.select import Pricing, select
-from .pipeline import Clock, Observer, Options, extracted, saturated
+from .pipeline import Clock, Observer, Options, cost_model_for, extracted, saturated
 from .rules.loader import Rule, load_rules
 
 _NAMED = 5
@@ -84,9 +84,9 @@ class Optimized:
 def optimized(path: Path, options: Options, observer: Observer | None = None) -> Optimized:
     """Optimise a model as `optimize` does, without verifying or writing anything."""
     clock = Clock(observer)
-    pricing = Pricing.of(options.cost_model)
     with Worker(options.selection) as worker:
         known = saturated(path, None, options, worker, clock)
+    pricing = Pricing.of(cost_model_for(options, known))
     selection = extracted(known, pricing, options, clock).selection
     rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
     return Optimized(known.model, options, Search(known.encoding, known.egraph, selection, rules), pricing)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 from .costmodels.device import Device, load_device
 from .costmodels.model import CostModel, RooflineCost
@@ -22,17 +23,18 @@ from .extract.partition.annotate import read_partition
 from .extract.partition.canonical_key import subgraph_key
 from .extract.partition.certificate import certificate_of
 from .extract.partition.certify import Proof, certify
+from .extract.partition.fuse_ops import fuse_ops
 from .extract.partition.graph import OperatorGraph
 from .extract.partition.index_map_fusion import index_mapped, saved_bytes
 from .extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
-from .extract.partition.kernels import KernelModel, Measured, Members
+from .extract.partition.kernels import KernelModel, Members
 from .extract.partition.layout_assignment import LayoutPlan, assign_layouts
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
 from .extract.partition.partition import Method, Partition, PartitionError, partition_of
 from .extract.partition.search import partition_by
 from .extract.select import Pricing
-from .pipeline import Clock, Options, Saturated, extracted
+from .pipeline import Clock, Options, Saturated, cost_model_for, extracted
 
 Chosen = tuple[Model, Selection]
 
@@ -96,13 +98,12 @@ class Partitioned:
 
 def partitioned(known: Saturated, method: Method, options: Options, clock: Clock) -> tuple[Chosen, Partitioned]:
     """Choose a graph and cut it. Nothing in `known` is changed."""
-    device = load_device(options.device)
     before = operator_graph(known.model, known.knowledge)
-    profile = _Profile(device)
+    models = _Models.of(options)
     if method == "joint":
-        chosen, result = _joint(known, before, device, profile, options, clock)
+        chosen, result = _joint(known, before, models, options, clock)
     else:
-        chosen, result = _in_sequence(known, before, device, profile, method, options, clock)
+        chosen, result = _in_sequence(known, before, models, method, options, clock)
     if options.certify:
         with clock.phase("certify"):
             proof = certify(result.partition.graph, certificate_of(result.partition))
@@ -111,9 +112,9 @@ def partitioned(known: Saturated, method: Method, options: Options, clock: Clock
 
 
 def _joint(
-    known: Saturated, before: OperatorGraph, device: Device, profile: _Profile, options: Options, clock: Clock
+    known: Saturated, before: OperatorGraph, models: _Models, options: Options, clock: Clock
 ) -> tuple[Chosen, Partitioned]:
-    pricing = Pricing.of(RooflineCost(device))
+    pricing = Pricing.of(RooflineCost(models.device))
     selections: list[Selection] = []
 
     def extract(model: CostModel) -> Extracted[Chosen | None]:
@@ -128,7 +129,7 @@ def _joint(
 
     with clock.phase("partition"):
         original: Extracted[Chosen | None] = Extracted(None, before)
-        found = joint(original, extract, lower_bound, device, options.time_limit, profile.of)
+        found = joint(original, extract, lower_bound, models.device, options.time_limit, models)
     chosen = found.chosen or (replace(known.model, ir=known.model.ir.clone(), path=None), selections[0])
     return chosen, Partitioned(before, found.search.partition, found.model, found.prices)
 
@@ -136,15 +137,14 @@ def _joint(
 def _in_sequence(
     known: Saturated,
     before: OperatorGraph,
-    device: Device,
-    profile: _Profile,
+    models: _Models,
     method: Method,
     options: Options,
     clock: Clock,
 ) -> tuple[Chosen, Partitioned]:
-    found = extracted(known, Pricing.of(options.cost_model), options, clock)
+    found = extracted(known, Pricing.of(cost_model_for(options, known)), options, clock)
     graph = _graph(found.model, known)
-    model = KernelModel(graph, device, profile.of(graph))
+    model = models(graph)
     with clock.phase("partition"):
         partition = partition_by(method, graph, model)
     return (found.model, found.selection), Partitioned(before, partition, model)
@@ -154,25 +154,48 @@ def _graph(model: Model, known: Saturated) -> OperatorGraph:
     return operator_graph(model, knowledge_of_result(model, known.knowledge))
 
 
-class _Profile:
-    """Measured kernels of a device, from the profile database."""
+@dataclass
+class _Models:
+    """Makes the prices of kernels of a graph: by the device file, and by what was measured where that is asked for.
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.database = ProfileDatabase.open()
-        self.is_empty = not self.database.all(device=device.name)
+    The first graph says how far estimates are off, for all graphs: their prices are compared.
+    """
 
-    def of(self, graph: OperatorGraph) -> Measured | None:
-        """What was measured of the kernels of a graph; None where nothing was."""
-        return None if self.is_empty else self._of(graph)
+    device: Device
+    database: ProfileDatabase | None
+    calibration: float | None = None
 
-    def _of(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
+    @staticmethod
+    def of(options: Options) -> _Models:
+        """With the profile database only where the cost is "profile", and where something was measured."""
+        device = load_device(options.device)
+        database = ProfileDatabase.open() if options.cost == "profile" else None
+        used = database is not None and bool(database.all(device=device.name))
+        return _Models(device, database if used else None)
+
+    def __call__(self, graph: OperatorGraph) -> KernelModel:
+        model = KernelModel(graph, self.device)
+        if self.database is None:
+            return model
+        if self.calibration is None:
+            self.calibration = self._calibration(model)
+        return replace(model, measured=self._measured(graph), calibration=self.calibration)
+
+    def _measured(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
         def seconds(members: Members) -> float | None:
             key = subgraph_key(graph, members)
-            best = self.database.best(key, self.device.name) if key is not None else None
+            best = self.database.best(key, self.device.name) if self.database is not None and key is not None else None
             return None if best is None else max(0.0, best.latency - self.device.launch_overhead)
 
         return seconds
+
+    def _calibration(self, model: KernelModel) -> float:
+        """How many times as long as estimated the conventional kernels of the graph take that were measured."""
+        measured = self._measured(model.graph)
+        kernels = {k for members in fuse_ops(model.graph).members for k in model.kernels(members)}
+        found = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]
+        ratios = [seconds / estimate for seconds, estimate in found if seconds is not None and estimate > 0.0]
+        return median(ratios) if ratios else 1.0
 
 
 def certificate_text(model: Model) -> str:

@@ -26,6 +26,7 @@ from .engine.saturate import Budget, saturate
 from .engine.shapes import override_shapes
 from .engine.worker import Worker
 from .errors import UsageError
+from .extract.partition.of_model import operator_graph
 from .extract.partition.partition import Method
 from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
@@ -183,6 +184,12 @@ class Choice:
     model: Model
     selection: Selection
     pricing: Pricing
+
+
+def cost_model_for(options: Options, known: Saturated) -> CostModel:
+    """What extraction minimises over the graphs that are equal to a model."""
+    model = options.cost_model
+    return model.calibrated(operator_graph(known.model, known.knowledge)) if isinstance(model, ProfileCost) else model
 
 
 def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:

@@ -100,17 +100,23 @@ class Settings:
         """All contestants on one model. Raises EqfuseError."""
         model = read(path)
         inputs = random_inputs(inputs_of(model), 0)
-        figures = {name: self._own(path, options, inputs) for name, options in VARIANTS.items()}
+        figures = {name: self.own(path, inputs, **options) for name, options in VARIANTS.items()}
         if self.root is not None:
             figures[self.peer] = Figures.of(self.root.count(path, inputs, load_device(self.target)))
         return Record(path.stem, figures, MOBILE_TARGET if has_depthwise(model) else OTHER_TARGET)
 
-    def _own(self, path: Path, options: Mapping[str, Any], inputs: Mapping[str, Any]) -> Figures:
+    def own(self, path: Path, inputs: Mapping[str, Any], **options: Any) -> Figures:
+        """Of a bundle that is compiled with these options of `eqfuse.compile`. Raises EqfuseError."""
         with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
             bundle = Path(scratch) / "build"
             eqfuse.compile(path, bundle, target=self.target, threads=1, opset=self.opset, **options)
-            with opened(bundle) as compiled:
-                return Figures.of(compiled.count(inputs).inference)
+            return counted(bundle, inputs)
+
+
+def counted(bundle: Path, inputs: Mapping[str, Any]) -> Figures:
+    """One inference of a bundle. Raises EqfuseError."""
+    with opened(bundle) as compiled:
+        return Figures.of(compiled.count(inputs).inference)
 
 
 def has_depthwise(model: Model) -> bool:

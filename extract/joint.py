@@ -16,7 +16,7 @@ from ..costmodels.device import Device
 from ..costmodels.fused import ArithmeticCost, FusedCost, Key, key
 from ..costmodels.model import CostModel, RooflineCost
 from .partition.graph import OperatorGraph
-from .partition.kernels import KernelModel, Measured
+from .partition.kernels import KernelModel
 from .partition.partition import Partition, unfused
 from .partition.search import Search, refined, search
 
@@ -65,14 +65,13 @@ class Joint(Generic[Chosen]):
 
 @dataclass
 class _State(Generic[Chosen]):
-    device: Device
-    measured: Callable[[OperatorGraph], Measured | None]
+    models: Callable[[OperatorGraph], KernelModel]
     best: tuple[Extracted[Chosen], Search, KernelModel] | None = None
     seen: list[float] = field(default_factory=list)
 
     def consider(self, found: Extracted[Chosen]) -> Search:
         """Partition a graph, quickly, and keep it if it is the cheapest so far."""
-        model = KernelModel(found.graph, self.device, self.measured(found.graph))
+        model = self.models(found.graph)
         result = search(found.graph, model)
         if self.best is None or result.price < self.best[1].price:
             self.best = found, result, model
@@ -86,14 +85,14 @@ def joint(
     lower_bound: Callable[[CostModel], float],
     device: Device,
     time_limit: float,
-    measured: Callable[[OperatorGraph], Measured | None] = lambda graph: None,
+    models: Callable[[OperatorGraph], KernelModel] | None = None,
 ) -> Joint[Chosen]:
     """Alternate extraction and partition.
 
     `extract` chooses a graph by a cost model, `lower_bound` proves what none can be below by one; `time_limit` is for
-    the windows; `measured` gives what the profile database knows of the kernels of a graph.
+    the windows; `models` makes the prices of a graph's kernels, by default those of the device.
     """
-    state: _State[Chosen] = _State(device, measured)
+    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)))
     fused = state.consider(original)
     alone = unfused_price(original.graph, device)
     first = extract(RooflineCost(device))

@@ -55,13 +55,16 @@ class Buffers:
 class KernelModel:
     """Prices of sets of operators of one graph, each worked out once.
 
-    Without `intensive`, fusion is conventional: a kernel has one anchor op at most, and then no Concat.
+    Without `intensive`, fusion is conventional: a kernel has one anchor op at most, and then no Concat. What was not
+    `measured` is estimated to take `calibration` times as long as by the device file: beside measured kernels, which
+    never reach the roofline, all others would look too fast.
     """
 
     graph: OperatorGraph
     device: Device
     measured: Measured | None = None
     intensive: bool = True
+    calibration: float = 1.0
     _kernels: dict[Members, float] = field(default_factory=dict)
     _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
 
@@ -104,11 +107,13 @@ class KernelModel:
         return tuple(shares)
 
     def _split(self, kernel: Members) -> Iterable[tuple[int, float]]:
-        own = {m: self._compute[m] + self._copy[m] for m in kernel}
+        own = {m: self.calibration * (self._compute[m] + self._copy[m]) for m in kernel}
         rest = self.kernel(kernel) - sum(own.values())
         inside = set(kernel)
         moved = {m: self._crossing(m, inside) for m in kernel}
         total = sum(moved.values())
+        if rest < 0.0:  # measured to be faster than the estimate of its arithmetic alone
+            return ((m, own[m] * self.kernel(kernel) / sum(own.values())) for m in kernel)
         return ((m, own[m] + (rest * moved[m] / total if total else rest / len(kernel))) for m in kernel)
 
     def _crossing(self, member: int, inside: Set[int]) -> int:
@@ -120,8 +125,11 @@ class KernelModel:
     def bound(self) -> float:
         """Seconds below which no partition of the graph can be: every operator computed once, on what it has to read.
 
-        One launch, or one view; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing.
+        One launch, or one view; arithmetic, and what copies cost beyond bytes, counted in full; of bytes nothing. What
+        was measured may be faster than that.
         """
+        if self.measured is not None:
+            return 0.0
         least = min(self.device.launch_overhead, self.device.view_overhead)
         return least + sum(self._compute) + sum(self._copy) if self._compute else 0.0
 
@@ -166,7 +174,8 @@ class KernelModel:
             return inf
         border = self._border(members)
         moved = border / self.device.bandwidth(border) + buffers.seconds(self.device)
-        return max(sum(self._compute[m] for m in members), moved) + sum(self._copy[m] for m in members)
+        estimate = max(sum(self._compute[m] for m in members), moved) + sum(self._copy[m] for m in members)
+        return self.calibration * estimate
 
     def _border(self, members: Members) -> int:
         """Bytes read from outside and written to it. What is only picked from counts as what is taken."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 from ...costmodels.device import Device
 from ...costmodels.model import CostModel, RooflineCost
@@ -17,15 +18,17 @@ from .graph import Operator, OperatorGraph, Value
 class ProfileCost:
     """Seconds on `device` from the profile database, launch included, for operators that were measured alone there.
 
-    What was only measured fused with others tells nothing about one operator: the partition uses that.
+    What was only measured fused with others tells nothing about one operator: the partition uses that. What was not
+    measured takes `calibration` times as long as by the roofline, which nothing that is measured reaches.
     """
 
     device: Device
     database: ProfileDatabase
+    calibration: float = 1.0
     name: str = "profile"
     unit: str = "s"
     _roofline: CostModel = field(init=False, compare=False)
-    _known: dict[str, float | None] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[str, float | None] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_roofline", RooflineCost(self.device))
@@ -42,9 +45,28 @@ class ProfileCost:
         """The fastest measurement, else the roofline's time."""
         estimate = self._roofline.price(op, attributes, operands, output, constant=constant)
         if output is None or not self.is_used or all(constant):
-            return estimate
+            return self.calibration * estimate
         measured = self._measured(op, attributes, operands, output, constant)
-        return estimate if measured is None else measured
+        return self.calibration * estimate if measured is None else measured
+
+    def calibrated(self, graph: OperatorGraph) -> ProfileCost:
+        """The same, its calibration the median of what operators of a graph take beyond the roofline."""
+        if not self.is_used:
+            return self
+        found = ((self._ratio(graph, operator)) for operator in graph.operators)
+        ratios = [ratio for ratio in found if ratio is not None]
+        return replace(self, calibration=median(ratios)) if ratios else self
+
+    def _ratio(self, graph: OperatorGraph, operator: Operator) -> float | None:
+        given = [None if value is None else graph.values[value] for value in operator.inputs]
+        operands = tuple(None if value is None else value.type for value in given)
+        constant = tuple(value is None or value.is_constant for value in given)
+        output = graph.values[operator.outputs[0]].type
+        if output is None or operator.is_opaque:
+            return None
+        measured = self._measured(operator.op, operator.attributes, operands, output, constant)
+        estimate = self._roofline.price(operator.op, operator.attributes, operands, output, constant=constant)
+        return measured / estimate if measured is not None and estimate > 0.0 else None
 
     @property
     def is_used(self) -> bool:

@@ -9,13 +9,15 @@ second only. One axis of one operand is vectorised, one or two of the other are 
         for k..: unrolled k_in, rows, vectors: vectorised lanes: C += broadcast(A) * B
         for rows, vectors: vectorised lanes: Y = f(C)
 
-A constant operand is packed so that the tile's columns (or rows) are contiguous.
+A constant operand is packed so that the tile's columns (or rows) are contiguous. 3x3 convolutions may be computed with
+fewer products instead: see `winograd`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from math import log2, prod
 from typing import Any
 
@@ -27,6 +29,7 @@ from .groups import with_groups
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
 from .pointwise import is_selective, schedule_before, vectorise_last
+from .prefetch import Weights, cycles_with_weights, fetch_ahead
 from .preparation import prepare
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages
@@ -63,7 +66,7 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
     repacked = pack(schedule, anchor, plan)
     _apply(schedule, anchor, epilogue, plan, device, threads)
     schedule_before(schedule, epilogue, device, threads)
-    return Scheduled(overlap_tails(schedule), repacked, "contraction")
+    return Scheduled(fetch_ahead(overlap_tails(schedule), device), repacked, "contraction")
 
 
 def operands(anchor: Stage, iterator: int) -> tuple[Access, ...]:
@@ -98,7 +101,7 @@ def plans(function: tirx.PrimFunc, anchor: Stage, epilogue: Stage, device: Devic
             continue
         rows = [i for i in reversed(anchor.spatial) if i != column and _opposed(anchor, i, column)]
         for row in rows:
-            found += _plans(anchor, epilogue, device, column, row)
+            found += _plans(anchor, epilogue, device, column, row, weighed=packed)
     return found
 
 
@@ -108,7 +111,10 @@ def _opposed(anchor: Stage, row: int, column: int) -> bool:
     return len(readers) == 1 and column not in readers[0].used()
 
 
-def _plans(anchor: Stage, epilogue: Stage, device: Device, column: int, row: int) -> list[Plan]:
+def _plans(
+    anchor: Stage, epilogue: Stage, device: Device, column: int, row: int, *, weighed: bool
+) -> list[Plan]:  # fmt: skip
+    """Every tile of these axes; `weighed`: the operand with the columns is a constant, of which a model has many."""
     columns, rows = anchor.extents[column], anchor.extents[row]
     depth = prod(anchor.extents[i] for i in anchor.reduced)
     others = prod(anchor.extents[i] for i in anchor.spatial if i not in (column, row))
@@ -117,6 +123,10 @@ def _plans(anchor: Stage, epilogue: Stage, device: Device, column: int, row: int
     found = []
     for tile in register_tiles(rows, columns, device, window=window):
         cycles = others * tile_cycles(tile, rows, columns, depth, device, scattered=scattered)
+        if weighed:
+            size = FLOAT_BYTES * depth * columns
+            weights = Weights(size, FLOAT_BYTES * depth * tile.columns, others * -(-rows // tile.rows))
+            cycles = cycles_with_weights(cycles, weights, device)
         found.append(Plan(column, row, tile, cycles))
     return found
 

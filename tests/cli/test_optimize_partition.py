@@ -101,12 +101,13 @@ def test_a_kernel_that_was_measured_slow_is_not_made_again(
     fused = fused_kernels(model)
     assert fused
     ProfileDatabase.open().add(*(Measurement(key, "host", 1.0, 0.0, 1, {"eqfuse": "test"}) for key in fused))
-    assert fused.isdisjoint(fused_kernels(model))
+    assert fused.isdisjoint(fused_kernels(model, cost="profile"))
+    assert fused_kernels(model) == fused
 
 
-def fused_kernels(model: Path) -> set[str]:
+def fused_kernels(model: Path, **options: Any) -> set[str]:
     """The keys of the kernels of several operators."""
-    found = optimize(model, partition="joint", verify=False).partition
+    found = optimize(model, partition="joint", verify=False, **options).partition
     assert found is not None
     keys = {subgraph_key(found.partition.graph, kernel) for kernel in found.kernels if len(kernel) > 1}
     return {key for key in keys if key is not None}
