@@ -35,6 +35,8 @@ from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages
 from .tails import PACKED, overlap_tails
 from .tiles import register_tiles, tile_cycles
+from .winograd import winograd
+from .winograd_match import find_convolution
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
@@ -49,6 +51,9 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
     found = prepare(schedule)
     if found is None:
         return None
+    filtered = _by_filters(schedule, *found, device, threads)
+    if filtered is not None:
+        return filtered
     attempt = schedule.copy()
     with suppress(s_tir.ScheduleError):
         flat = flatten_pixels(attempt, *found)
@@ -67,6 +72,18 @@ def contraction(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Sc
     _apply(schedule, anchor, epilogue, plan, device, threads)
     schedule_before(schedule, epilogue, device, threads)
     return Scheduled(fetch_ahead(overlap_tails(schedule), device), repacked, "contraction")
+
+
+def _by_filters(
+    schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, device: Device, threads: int
+) -> Scheduled | None:
+    """A 3x3 convolution by minimal filters; None for others, and where direct products are decided for."""
+    function = schedule.mod[FUNCTION]
+    convolution = find_convolution(schedule, anchor, epilogue, partial(is_constant, function))
+    direct = plans(function, anchor, epilogue, device) if convolution is not None else []
+    if convolution is None or not direct:
+        return None
+    return winograd(schedule, convolution, min(plan.cycles for plan in direct), device, threads)
 
 
 def operands(anchor: Stage, iterator: int) -> tuple[Access, ...]:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir
 
+from .winograd_filters import WinogradWeights
+
 
 @dataclass(frozen=True)
 class Repack:
@@ -43,13 +45,17 @@ class Repack:
         return (*(cut[a] for a in self.order), self.factor)
 
 
+Packing = Repack | WinogradWeights
+"""What is done to a constant: a value that compares and hashes."""
+
+
 @dataclass(frozen=True)
 class Scheduled:
     """A scheduled function, the constants to repack for it, and the rule that did it.
 
-    Parameters keep their order; a repacked one has the shape that its `Repack` gives.
+    Parameters keep their order; a repacked one has the shape that its `packed_shape` gives.
     """
 
     schedule: s_tir.Schedule
-    repack: tuple[Repack, ...] = ()
+    repack: tuple[Packing, ...] = ()
     rule: str = ""
