@@ -25,6 +25,7 @@ from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
 from .lowering import bundle, cache
 from .lowering.arm.toolchain import Tool, missing
+from .lowering.copied_maps import with_copied_maps
 from .lowering.decisions import Decisions
 from .lowering.epilogues import with_epilogues
 from .lowering.errors import WrongKernelsError
@@ -312,7 +313,7 @@ def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
         partition, priced = result.partition.partition, result.partition.pricing
         model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
         found = [kernel for members in partition.members for kernel in model.kernels(members)]
-        return partition.graph, with_epilogues(partition.graph, found)
+        return with_copied_maps(partition.graph, with_epilogues(partition.graph, found))
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
     return graph, tuple((index,) for index in range(len(graph)))

@@ -31,6 +31,8 @@ from eqfuse.lowering.interface import inputs_of, random_inputs
 Array = NDArray[Any]
 MOST_CALLS = 1000
 """Of one turn."""
+LIBRARY = "module.so"
+"""What a folder that TVM made has."""
 
 
 class ContestantError(EqfuseError):
@@ -39,7 +41,7 @@ class ContestantError(EqfuseError):
 
 @dataclass(frozen=True)
 class Setup:
-    """A tool of `TOOLS`, a model and a number of threads. `bundle` is the compiled model where the tool needs it."""
+    """A tool of `TOOLS`, a model and a number of threads. `bundle` is the folder of the compiled model, if any."""
 
     tool: str
     model: Path
@@ -138,11 +140,28 @@ class _Relax:
         return [returned.numpy()] if hasattr(returned, "numpy") else [tensor.numpy() for tensor in returned]
 
 
+class _MetaSchedule(_Relax):
+    """A module with the schedules that TVM's own search found, from its library."""
+
+    def __init__(self, setup: Setup) -> None:
+        from eqfuse.lowering.tvm_runtime import runtime
+
+        assert setup.bundle is not None
+        self.tvm = runtime(setup.threads)
+        from tvm import relax
+
+        library = self.tvm.runtime.load_module(str(setup.bundle / LIBRARY))
+        self.names = [port.name for port in inputs_of(read(setup.model))]
+        self.main = relax.VirtualMachine(library, self.tvm.cpu())["main"]
+
+
 TOOLS: dict[str, Callable[[Setup], Session]] = {
     "eqfuse": _Bundle,
     "intensive off": _Bundle,
     "ONNX Runtime": _OnnxRuntime,
     "TVM Relax": _Relax,
+    "tuned": _Bundle,
+    "MetaSchedule": _MetaSchedule,
 }
 """Who takes part, by the names of the columns."""
 

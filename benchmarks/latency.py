@@ -50,7 +50,7 @@ from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.lowering.turns import Middle
 from eqfuse.pipeline import Options
 
-OURS, OFF, REFERENCE, RELAX = TOOLS
+OURS, OFF, REFERENCE, RELAX, TUNED, PEER = TOOLS
 RELATIVE = 1e-3
 """By how much outputs may differ, relative to the largest of the output."""
 LEAST_DIFFERENCE = 1e-3
@@ -62,7 +62,7 @@ QUIET = 0.1
 """Cores that other processes may use while several threads are measured."""
 
 Who = tuple[str, int]
-"""A contestant: tool and number of threads."""
+"""A contestant: its name, which is that of its tool or says more, and its number of threads."""
 
 
 @dataclass
@@ -88,10 +88,10 @@ class Record:
         times = self.times(who)
         return median(times) if times else None
 
-    def ratio(self, who: Who) -> Middle | None:
-        """ONNX Runtime's time over this one's, round by round."""
-        pairs = zip(self.times((REFERENCE, who[1])), self.times(who), strict=False)
-        ratios = [reference / own for reference, own in pairs]
+    def ratio(self, who: Who, reference: str = REFERENCE) -> Middle | None:
+        """The time of ONNX Runtime, or of another reference, over this one's, round by round."""
+        pairs = zip(self.times((reference, who[1])), self.times(who), strict=False)
+        ratios = [other / own for other, own in pairs]
         return Middle.of(ratios) if ratios else None
 
     def scaling(self, tool: str, threads: int) -> Middle | None:
@@ -135,7 +135,7 @@ def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str) -> floa
 
 def tools(options: argparse.Namespace) -> list[str]:
     """Who takes part."""
-    absent = {RELAX} if options.no_relax else set()
+    absent = {TUNED, PEER, *([RELAX] if options.no_relax else [])}
     if not any(option.name == "intensive" for option in fields(Options)):
         absent.add(OFF)
     return [tool for tool in TOOLS if tool not in absent]
@@ -143,15 +143,25 @@ def tools(options: argparse.Namespace) -> list[str]:
 
 def measure(record: Record, model: Path, options: argparse.Namespace, scratch: Path) -> None:
     """Compile, compare, and take turns."""
+    setups: dict[Who, Setup] = {}
+    for threads in options.threads:
+        for tool in tools(options):
+            try:
+                setups[tool, threads] = _setup(record, Setup(tool, model, threads), scratch)
+            except ContestantError as error:
+                problem(record, f"{threads} thread(s): {error}")
+    compete(record, setups, options)
+
+
+def compete(record: Record, setups: Mapping[Who, Setup], options: argparse.Namespace) -> None:
+    """Load what is compiled, compare, and take turns."""
     with ExitStack() as stack:
         entered: dict[Who, Contestant] = {}
-        for threads in options.threads:
-            for tool in tools(options):
-                try:
-                    setup = _setup(record, Setup(tool, model, threads), scratch)
-                    entered[tool, threads] = stack.enter_context(Contestant(setup))
-                except ContestantError as error:
-                    _problem(record, f"{threads} thread(s): {error}")
+        for who, setup in setups.items():
+            try:
+                entered[who] = stack.enter_context(Contestant(setup))
+            except ContestantError as error:
+                problem(record, f"{who[1]} thread(s): {error}")
         _require_equal(record, entered)
         for who, seconds in ((who, c.seconds) for who, c in entered.items() if who[0] == RELAX):
             record.compiling[who] = seconds
@@ -179,7 +189,7 @@ def _require_equal(record: Record, entered: dict[Who, Contestant]) -> None:
         return
     expected = [reference.outputs(seed) for seed in (0, 1)]
     if not any(_difference(a, b) > LEAST_DIFFERENCE for a, b in zip(*expected, strict=True)):
-        _problem(record, "the outputs hardly depend on the inputs")
+        problem(record, "the outputs hardly depend on the inputs")
     for who, contestant in list(entered.items()):
         try:
             found = [contestant.outputs(seed) for seed in (0, 1)]
@@ -187,7 +197,7 @@ def _require_equal(record: Record, entered: dict[Who, Contestant]) -> None:
             if max(wrong) > RELATIVE:
                 raise ContestantError(f"{who[0]}: outputs are off by {max(wrong):.2g} of the largest")
         except ContestantError as error:
-            _problem(record, f"{who[1]} thread(s): {error}")
+            problem(record, f"{who[1]} thread(s): {error}")
             del entered[who]
 
 
@@ -211,7 +221,8 @@ def _rounds(record: Record, entered: Mapping[Who, Contestant], options: argparse
                 record.samples[who].append(entered[who].sample(0.0))
 
 
-def _problem(record: Record, text: str) -> None:
+def problem(record: Record, text: str) -> None:
+    """Note what went wrong, and tell."""
     record.problems.append(text)
     print(f"{record.name}: {text}", file=sys.stderr, flush=True)
 

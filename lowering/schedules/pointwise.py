@@ -17,9 +17,12 @@ from ...costmodels.device import Device
 from ..decisions import decide_number
 from .packing import Scheduled
 from .preparation import PARALLEL_ELEMENTS, can_decompose, pad_in_place
-from .stages import FUNCTION, Access, Stage, is_parameter, may_inline, stages, walk
+from .stages import FUNCTION, Access, Stage, is_parameter, is_unit_stride, may_inline, stages, walk
 from .tails import overlap_tails
 from .tiles import largest_divisor
+
+BLOCK_ALONG, BLOCK_COLUMNS = 32, 64
+"""Of a block of a transposition, at most: two lines of memory of each of so many columns fit the first cache."""
 
 
 def pointwise(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
@@ -46,6 +49,10 @@ def schedule_pointwise(
     """Schedules the block's own `loops` (one for each iterator; further out nothing is touched)."""
     fused = contiguous_axes(current, device.lanes)
     selective = is_selective(current)
+    other = None if fused or selective else transposed_axis(current)
+    if other is not None and len(loops) == len(current.extents):
+        _in_blocks(schedule, current, loops, other, threads)
+        return
     outer, inner = loops[: len(loops) - fused], loops[len(loops) - fused :]
     if not inner or selective or current.has_booleans():
         outer, inner = loops[:-1], []
@@ -56,6 +63,48 @@ def schedule_pointwise(
         schedule.vectorize(vector)
     elif selective and len(loops) > 1 and can_decompose(schedule, current, loops[-1]):
         schedule.decompose_padding(current.block, loops[-1])
+
+
+def transposed_axis(current: Stage) -> int | None:
+    """The iterator that something is read along element by element while another is written so; None where none is."""
+    last = len(current.extents) - 1
+    for read in current.reads:
+        along = [i for i in range(last) if current.extents[i] > 1 and is_unit_stride(read, i)]
+        if along and last in read.used() and is_unit_stride(current.write, last):
+            return along[0]
+    return None
+
+
+def _in_blocks(schedule: s_tir.Schedule, current: Stage, loops: list[Any], other: int, threads: int) -> None:
+    """A transposition block by block, so that each line of memory is still in the first cache when it is needed again.
+
+    for c: for w: Y[c, w] = X[w, c]    =>    parallel c block: for w block: for c, w inside: Y[c, w] = X[w, c]
+    """
+    *outer, last = loops
+    along = outer.pop(other)
+    if other != len(loops) - 2 and _are_one(current, len(loops) - 2):
+        last = schedule.fuse(outer.pop(), last)
+    blocks, inside = schedule.split(along, [None, largest_divisor(current.extents[other], BLOCK_ALONG)])
+    columns, column = schedule.split(last, [None, largest_divisor(int(schedule.get(last).extent), BLOCK_COLUMNS)])
+    schedule.reorder(*outer, blocks, columns, inside, column)
+    if threads > 1 and is_shared(prod(current.extents)):
+        schedule.parallel(schedule.fuse(*outer, blocks))
+
+
+def _are_one(current: Stage, iterator: int) -> bool:
+    """Whether everything that has the iterator has the next one right behind it, in full: rows of an image, and it."""
+    accesses = [a for a in (*current.reads, current.write) if {iterator, iterator + 1} & a.used()]
+    return all(_follows(access, iterator, current.extents[iterator + 1]) for access in accesses)
+
+
+def _follows(access: Access, iterator: int, extent: int) -> bool:
+    found, indices = access.iterators, access.indices
+    pairs = zip(found, found[1:], indices, indices[1:], access.shape[1:], strict=False)
+    return any(
+        first == {iterator} and second == {iterator + 1} and size == extent
+        and isinstance(one, tirx.Var) and isinstance(other, tirx.Var)
+        for first, second, one, other, size in pairs
+    )  # fmt: skip
 
 
 def is_shared(elements: int) -> bool:

@@ -88,6 +88,7 @@ class Tuner:
         self._base = base
         self.laboratory.between = self.table.constant_bytes(base)
         self._begin(self.table.calls(base))
+        self._before = self._used()
         while not self._is_over(started):
             self._begin_joined()
             wanted = self._next()
@@ -245,21 +246,22 @@ class Tuner:
 
     # --- what came out
 
-    def _latency(self) -> float:
-        """Seconds of all kernels of the best cut; of those that did not run yet, their rooflines."""
+    def _latency(self) -> float | None:
+        """Seconds of all kernels of the best cut; None while one of them has not run yet."""
         kernels = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
         calls = self.table.calls(kernels)
-        found = ((key, self.searches[key].best if key in self.searches else None) for key in calls)
-        return sum(calls[key] * (self.table.roofline(key) if best is None else best[1]) for key, best in found)
+        found = [(count, self.searches[key].best) for key, count in calls.items()]
+        known = [count * best[1] for count, best in found if best is not None]
+        return sum(known) if len(known) == len(found) else None
 
     def _report(self, started: float) -> None:
-        point = Point(self._used(), time.monotonic() - started, self._latency())
-        self.curve.append(point)
-        left = (self.settings.trials - point.trials) * point.seconds / max(point.trials, 1)
-        self.observer(
-            f"{point.trials} of {self.settings.trials} trials: kernels take {1e3 * point.latency:.3f} ms, "
-            f"{left:.0f} s to go"
-        )
+        """Say how far the search is, and note it where all kernels have run."""
+        trials, seconds, latency = self._used(), time.monotonic() - started, self._latency()
+        if latency is not None:
+            self.curve.append(Point(trials, seconds, latency))
+        left = (self.settings.trials - trials) * seconds / max(trials - self._before, 1)
+        said = "first" if latency is None else f"kernels take {1e3 * latency:.3f} ms"
+        self.observer(f"{trials} of {self.settings.trials} trials: {said}, {left:.0f} s to go")
 
     @property
     def kernels(self) -> tuple[Members, ...]:

@@ -1,0 +1,161 @@
+"""One search of benchmarks/tuning.py, in a process of its own with a cache of its own, so that no two share records.
+
+    python -m eqfuse.benchmarks.tuning_search model.onnx FOLDER --tool AGO-NR --trials 200
+
+The folder gets what was compiled, and the curve as `search.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eqfuse.benchmarks.contestants import ContestantError
+from eqfuse.benchmarks.tuning_results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
+from eqfuse.errors import EqfuseError
+from eqfuse.lowering.tvm_runtime import runtime
+
+if TYPE_CHECKING:
+    from eqfuse.compilation import Compiled
+
+FOUND = "search.json"
+BUNDLE = "bundle"
+HOST = "host"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What AGO's micro benchmark switches off (section VI-B)."""
+
+    intensive: bool = True
+    reformer: bool = True
+
+
+VARIANTS: Mapping[str, Variant] = {
+    TUNED: Variant(),
+    NO_INTENSIVE: Variant(intensive=False),
+    NO_REFORMER: Variant(reformer=False),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search is given. `target` is one of eqfuse's; MetaSchedule is for this machine."""
+
+    trials: int
+    threads: int
+    seed: int
+    target: str = HOST
+
+
+@dataclass(frozen=True)
+class Job:
+    """A search for one of `VARIANTS`, or by MetaSchedule, whose results go to `folder`."""
+
+    tool: str
+    model: Path
+    folder: Path
+    budget: Budget
+
+    @property
+    def compiled(self) -> Path:
+        """The folder of what was compiled, as a contestant takes it."""
+        return self.folder if self.tool == PEER else self.folder / BUNDLE
+
+    def done(self) -> Search:
+        """What an earlier process left in the folder, or what a new one does. Raises ContestantError."""
+        found = self.folder / FOUND
+        if not found.is_file():
+            self._search()
+        return search_of(json.loads(found.read_text(encoding="utf-8")))
+
+    def _search(self) -> None:
+        budget = self.budget
+        command = [
+            sys.executable, "-m", "eqfuse.benchmarks.tuning_search", str(self.model), str(self.folder),
+            "--tool", self.tool, "--trials", str(budget.trials), "--threads", str(budget.threads),
+            "--seed", str(budget.seed), "--target", budget.target,
+        ]  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="eqfuse-cache-") as cache:
+            done = subprocess.run(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "XDG_CACHE_HOME": cache}, check=False,
+            )  # fmt: skip
+        if not (self.folder / FOUND).is_file():
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+            raise ContestantError(f"{self.tool}: {lines[-1][:300]}")
+
+
+# --- in the process
+
+
+def searched(job: Job) -> Search:
+    """Search here and now."""
+    if job.tool == PEER:
+        runtime(job.budget.threads)  # before TVM is imported
+        from eqfuse.benchmarks import tuning_metaschedule
+
+        budget = job.budget
+        return tuning_metaschedule.tune(job.model, job.folder, budget.trials, budget.threads, budget.seed)
+    return _own(job, VARIANTS[job.tool])
+
+
+def _own(job: Job, variant: Variant) -> Search:
+    """Without intensive fusion there is none in the bundle either that is kept where the search finds nothing."""
+    from eqfuse.api import Options
+    from eqfuse.compilation import compile_model
+    from eqfuse.lowering.tuning.settings import Settings
+
+    budget = job.budget
+    options = Options(partition="joint", intensive=variant.intensive, seed=budget.seed)
+    settings = Settings(budget.trials, intensive=variant.intensive, reformer=variant.reformer, seed=budget.seed)
+    began = time.monotonic()
+    made = compile_model(
+        job.model, job.compiled, options, target=budget.target, threads=budget.threads, tuning=settings
+    )
+    return _search_of(made, time.monotonic() - began)
+
+
+def _search_of(made: Compiled, seconds: float) -> Search:
+    from eqfuse.lowering.tuning.settings import summary_of
+
+    assert made.manifest.tuning is not None
+    summary = summary_of(made.manifest.tuning)
+    curve = tuple(Point(point.trials, point.seconds, point.latency) for point in made.curve)
+    note = "" if summary.kept == "tuned" else f"the untuned bundle is kept, the tuned one is {summary.ratio:.2f}x"
+    return Search(curve, summary.trials, summary.failed, summary.tasks, seconds, note)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tool", choices=(*VARIANTS, PEER), default=TUNED)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", default=HOST)
+    given = parser.parse_args()
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # as `eqfuse tune` does
+    given.folder.mkdir(parents=True, exist_ok=True)
+    budget = Budget(given.trials, given.threads, given.seed, given.target)
+    try:
+        found = searched(Job(given.tool, given.model, given.folder, budget))
+    except EqfuseError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    text = json.dumps(asdict(found)) + "\n"
+    (given.folder / FOUND).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
