@@ -1,0 +1,146 @@
+"""``eqfuse tune``, and ``compile --trials``: a search that goes on where it was stopped, and what is kept of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+import eqfuse as package
+from eqfuse.lowering.bundle import read_manifest
+from eqfuse.lowering.tuning.records import RecordDatabase, default_path
+
+from .command_line import CommandLine
+
+SHAPE = (1, 16, 12, 12)
+
+
+@pytest.fixture
+def pair(eqfuse: CommandLine) -> Path:
+    """A pointwise convolution and a depthwise one: two tasks, which can be joined."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w"], ["y"], group=16, pads=[1, 1, 1, 1]),
+    ]
+    v, w = random.standard_normal((16, 16, 1, 1)), random.standard_normal((16, 1, 3, 3))
+    return eqfuse.model("in.onnx", nodes, SHAPE, v=v, w=w)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(eqfuse.folder / "cache"))
+
+
+def tune(eqfuse: CommandLine, trials: int, *options: object) -> str:
+    outcome = eqfuse.run("tune", "in.onnx", "-o", "build", "--threads", 1, "--trials", trials, *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.out
+
+
+def records() -> int:
+    return len(RecordDatabase.open().all())
+
+
+def test_a_tuned_bundle_computes_what_the_model_does(eqfuse: CommandLine, pair: Path) -> None:
+    out = tune(eqfuse, 12)
+    assert "tuning: 12 trials of" in out
+    x = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
+    session = onnxruntime.InferenceSession(pair, providers=["CPUExecutionProvider"])
+    result = package.load(eqfuse.folder / "build").run({"x": x})["y"]
+    np.testing.assert_allclose(result, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_bundle_says_what_the_search_did(eqfuse: CommandLine, pair: Path) -> None:
+    tune(eqfuse, 12)
+    found = read_manifest(eqfuse.folder / "build").tuning
+    assert found is not None
+    assert found["trials"] == 12
+    assert found["kept"] == ("tuned" if found["ratio"] > 1.0 else "untuned")
+
+
+@pytest.mark.usefixtures("pair")
+def test_what_was_measured_is_not_measured_again(eqfuse: CommandLine) -> None:
+    tune(eqfuse, 12)
+    before = records()
+    tune(eqfuse, 12)
+    assert records() == before
+
+
+@pytest.mark.usefixtures("pair")
+def test_kernels_that_were_measured_are_in_the_profile_database(eqfuse: CommandLine) -> None:
+    tune(eqfuse, 8)
+    assert "Conv" in eqfuse.run("profile", "list").out
+    outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--cost", "profile", "--partition", "joint")
+    assert outcome.code == 0, outcome.err
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_search_that_is_killed_goes_on(eqfuse: CommandLine) -> None:
+    command = eqfuse.command("tune", "in.onnx", "-o", "build", "--threads", 1, "--trials", 48)
+    with subprocess.Popen(command, cwd=eqfuse.folder, env=eqfuse.environment(), stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not (default_path().exists() and records()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    before = records()
+    assert 0 < before < 48
+    assert "build" not in eqfuse.files()
+    tune(eqfuse, 48)
+    assert records() <= 48 + before
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("variant", ["--no-intensive", "--no-reformer"])
+def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None:
+    assert "tuning: 8 trials" in tune(eqfuse, 8, variant)
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_limit_of_time_ends_the_search(eqfuse: CommandLine) -> None:
+    tune(eqfuse, 100_000, "--time-limit", 0.001)
+    assert records() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--trials", "4", "--tracker", "127.0.0.1:1"), "--tracker and --device-key: devices are found by both"),
+        (("--trials", "4", "--runner", "rpc"), "--runner rpc: say where the devices are"),
+        (("--runner", "local"), "--runner: is for a search for schedules; say how many"),
+        (("--trials", "4", "--target", "dsa-stcp920"), "--trials: is for processors"),
+    ],
+)
+def test_options_that_say_nothing_together(eqfuse: CommandLine, options: tuple[str, ...], error: str) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", *options)
+    assert outcome.code == 2
+    assert outcome.error.startswith(error)
+
+
+def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
+    options = ("--tracker", "127.0.0.1:1", "--device-key", "board")
+    outcome = eqfuse.run("tune", pair, "-o", "build", "--trials", 4, *options)
+    assert outcome.code == 1
+    assert "127.0.0.1:1" in outcome.error
+    assert "build" not in eqfuse.files()
+
+
+def test_a_model_that_needs_no_kernel_is_tuned_too(eqfuse: CommandLine) -> None:
+    onnx.save(onnx.parser.parse_model(_IDENTITY), eqfuse.folder / "in.onnx")
+    assert "tuning: 0 trials of 0 kernels" in tune(eqfuse, 4)
+
+
+_IDENTITY = """
+<ir_version: 8, opset_import: ["": 17]> graph (float[2, 3] x) => (float[3, 2] y) {
+  s = Constant <value_ints = [3, 2]> ()
+  y = Reshape (x, s)
+}
+"""
