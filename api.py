@@ -100,16 +100,19 @@ def compile(
     threads: int | None = None,
     observer: Observer | None = None,
     accelerator: Mapping[str, Any] | None = None,
+    tuning: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Compiled:
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
     `options` are the fields of `Options`; `partition` is "joint" unless it says otherwise, and `device` is the target.
     With a target ``dsa-NAME``, `accelerator` may hold the `batch`, `floats`, `variant`, `order` and `per_cluster` of
-    the command line. Raises EqfuseError with one clear line on anything a user can mend.
+    the command line. `tuning` are the fields of `lowering.tuning.settings.Settings`, ``{"trials": 200}`` at least: then
+    schedules are searched for. Raises EqfuseError with one clear line on anything a user can mend.
     """
     from .compilation import compile_model  # TVM takes a second to import
     from .lowering.target import is_accelerator
+    from .lowering.tuning.settings import Settings
 
     chosen = Options(**{"partition": "joint", **options})
     if is_accelerator(target):
@@ -117,7 +120,10 @@ def compile(
 
         demands = demands_of(target, **(accelerator or {}))
         return compile_for_accelerator(model, Path(output), chosen, demands, observer)
-    return compile_model(model, Path(output), chosen, target=target, threads=threads, observer=observer)
+    settings = Settings(**tuning) if tuning is not None else None
+    return compile_model(
+        model, Path(output), chosen, target=target, threads=threads, tuning=settings, observer=observer
+    )
 
 
 def load(path: str | Path, threads: int | None = None) -> LoadedModel:

@@ -50,37 +50,26 @@ def records() -> int:
     return len(RecordDatabase.open().all())
 
 
-def test_a_tuned_bundle_computes_what_the_model_does(eqfuse: CommandLine, pair: Path) -> None:
-    out = tune(eqfuse, 12)
-    assert "tuning: 12 trials of" in out
+def test_a_search_from_the_first_trial_to_prices(eqfuse: CommandLine, pair: Path) -> None:
+    """One search for all of it: it takes seconds."""
+    assert "tuning: 12 trials of" in tune(eqfuse, 12)
     x = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
     session = onnxruntime.InferenceSession(pair, providers=["CPUExecutionProvider"])
     result = package.load(eqfuse.folder / "build").run({"x": x})["y"]
     np.testing.assert_allclose(result, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
 
-
-def test_the_bundle_says_what_the_search_did(eqfuse: CommandLine, pair: Path) -> None:
-    tune(eqfuse, 12)
     found = read_manifest(eqfuse.folder / "build").tuning
     assert found is not None
     assert found["trials"] == 12
     assert found["kept"] == ("tuned" if found["ratio"] > 1.0 else "untuned")
 
-
-@pytest.mark.usefixtures("pair")
-def test_what_was_measured_is_not_measured_again(eqfuse: CommandLine) -> None:
-    tune(eqfuse, 12)
-    before = records()
-    tune(eqfuse, 12)
-    assert records() == before
-
-
-@pytest.mark.usefixtures("pair")
-def test_kernels_that_were_measured_are_in_the_profile_database(eqfuse: CommandLine) -> None:
-    tune(eqfuse, 8)
     assert "Conv" in eqfuse.run("profile", "list").out
     outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--cost", "profile", "--partition", "joint")
     assert outcome.code == 0, outcome.err
+
+    before = records()
+    tune(eqfuse, 12)
+    assert records() == before
 
 
 @pytest.mark.usefixtures("pair")
