@@ -28,6 +28,15 @@ from .tiles import LATENCY, Tile, largest_divisor, register_tiles
 
 MOST_ROWS = 6
 MOST_VECTORS = 2
+SPARE_REGISTERS = 4
+SPILLED = 1.5
+"""What a window takes longer whose values do not fit the registers; measured on the device `host`."""
+COPY_CYCLES = 1.5
+"""For a vector that is copied to a slab with a border."""
+SLAB_SHARE = 0.5
+"""Of the first cache, for what a slab reads."""
+TAIL = 1.5
+"""What a window takes longer whose tiles do not divide the channels: its last one begins where vectors do not."""
 
 
 def channels(function: Any, device: Device, threads: int = 1) -> Scheduled | None:
@@ -85,12 +94,12 @@ def pack_channels(schedule: s_tir.Schedule, anchor: Stage) -> tuple[Repack, ...]
 
 def choose_window(anchor: Stage, device: Device) -> Tile:
     """The tile of the fewest cycles, if nothing else is decided: rows of pixels by vectors of channels."""
-    return decide("tile", window_tiles(anchor, device), lambda tile: window_cycles(anchor, tile, device))
+    return decide("tile", window_tiles(anchor, device), lambda tile: _all_cycles(anchor, tile, device))
 
 
 def best_window(anchor: Stage, device: Device) -> Tile:
     """The tile of the fewest cycles, whatever is decided."""
-    return min(window_tiles(anchor, device), key=lambda tile: window_cycles(anchor, tile, device))
+    return min(window_tiles(anchor, device), key=lambda tile: _all_cycles(anchor, tile, device))
 
 
 def window_tiles(anchor: Stage, device: Device) -> list[Tile]:
@@ -99,11 +108,37 @@ def window_tiles(anchor: Stage, device: Device) -> list[Tile]:
     return [t for t in found if t.rows <= MOST_ROWS and t.vectors <= MOST_VECTORS]
 
 
+def _all_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
+    """Of a row of the output: the reduction, and copying what it reads with a border, slab by slab.
+
+    Where accumulators, what neighbouring rows share and a row of the window do not fit the registers, LLVM spills.
+    """
+    across = _across(anchor)
+    held = tile.vectors * (tile.rows + tile.rows + across - 1 + across)
+    spills = SPILLED if held > device.vector_registers - SPARE_REGISTERS else 1.0
+    tail = TAIL if anchor.extents[axes(anchor)[-1]] % tile.columns else 1.0
+    return tail * (spills * window_cycles(anchor, tile, device) + _copy_cycles(anchor, tile, device))
+
+
+def _copy_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
+    if len(anchor.spatial) < 3:
+        return 0.0
+    height, _, column = axes(anchor)[-3:]
+    (source, *_) = [r for r in anchor.reads if column in r.used() and height in r.used()] or [None]
+    if source is None or len(source.shape) < 3:
+        return 0.0
+    slab, (rows, width) = fitting_rows(anchor, tile, device), source.shape[-3:-1]
+    down = max((anchor.extents[i] for i in anchor.reduced if _shares(anchor, height, i)), default=1)
+    copied = slab * rows / _height(anchor) + down - 1
+    vectors = tile.vectors * -(-anchor.extents[column] // tile.columns)
+    return COPY_CYCLES * copied / slab * width * vectors
+
+
 def window_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
     """Of the whole reduction: products, loads, which neighbouring rows share, or latency, whichever is most."""
-    *_, row, column = (-1, *axes(anchor))
+    column = axes(anchor)[-1]
     window = prod(anchor.extents[i] for i in anchor.reduced)
-    across = max((anchor.extents[i] for i in anchor.reduced if _shares(anchor, row, i)), default=1)
+    across = _across(anchor)
     count = -(-_rows(anchor) // tile.rows) * -(-anchor.extents[column] // tile.columns)
     products = tile.rows * tile.vectors * window
     loads = tile.vectors * window // across * (tile.rows + across - 1 + across)
@@ -113,6 +148,12 @@ def window_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
 
 def _rows(anchor: Stage) -> int:
     return anchor.extents[axes(anchor)[-2]] if len(anchor.spatial) > 1 else 1
+
+
+def _across(anchor: Stage) -> int:
+    """Steps of the reduction along which neighbouring pixels of a row share what they read."""
+    row = axes(anchor)[-2] if len(anchor.spatial) > 1 else -1
+    return max((anchor.extents[i] for i in anchor.reduced if _shares(anchor, row, i)), default=1)
 
 
 def _shares(anchor: Stage, row: int, reduced: int) -> bool:
@@ -170,13 +211,13 @@ def _height(anchor: Stage) -> int:
 
 
 def fitting_rows(anchor: Stage, tile: Tile, device: Device) -> int:
-    """Rows of the output whose inputs, of the tile's channels, fit half of the first cache; a divisor of all rows."""
+    """Rows of the output whose inputs, of the tile's channels, fit a share of the first cache; a divisor of all rows."""
     if len(anchor.spatial) < 3:
         return 1
     height, _, column = axes(anchor)[-3:]
     reads = [r for r in anchor.reads if column in r.used() and height in r.used()]
     size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
-    fitting = max(1, _height(anchor) * device.caches[0].size // 2 // max(size, 1))
+    fitting = max(1, int(_height(anchor) * SLAB_SHARE * device.caches[0].size) // max(size, 1))
     return largest_divisor(_height(anchor), fitting)
 
 
