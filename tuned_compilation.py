@@ -15,6 +15,7 @@ from .costmodels.profile import ProfileDatabase
 from .errors import VerificationError
 from .lowering import bundle
 from .lowering.emulated_model import opened
+from .lowering.errors import WrongKernelsError
 from .lowering.interface import random_inputs
 from .lowering.kernel_functions import Fitting, KernelFunctions
 from .lowering.runner import CompiledModel
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .lowering.manifest import Manifest
     from .lowering.tuning.tuner import Tuned
 
+NOTICEABLE = 1.01
+"""How many times as fast a tuned bundle has to be at least: equal ones differ by noise."""
 ROUNDS = 31
 """Pairs of runs, the untuned bundle and the tuned one, that decide which is kept."""
 
@@ -75,15 +78,25 @@ def _search(work: Work, made: Compiled, settings: Settings) -> Tuned:
 
 def _compiled(work: Work, made: Compiled, found: Tuned, untuned: Path, folder: Path) -> tuple[Manifest | None, float]:
     """The manifest of the tuned bundle where that is faster, and how many times as fast it is."""
-    assert made.result is not None
     try:
-        _, manifest = work.bundle(made.result, folder, cut=Cut(found.kernels, found.decisions))
+        manifest = _bundled(work, made, folder, Cut(found.kernels, found.decisions))
     except VerificationError as wrong:
         work.clock.tell("verify", f"the tuned model is not kept: {wrong}")
         return None, 0.0
     with work.clock.phase("confirm"):
         ratio = _speed_up(work, untuned, folder)
-    return (manifest if ratio > 1.0 else None), ratio
+    return (manifest if ratio > NOTICEABLE else None), ratio
+
+
+def _bundled(work: Work, made: Compiled, folder: Path, cut: Cut) -> Manifest:
+    """The manifest of a bundle of these kernels. Those that are wrong are compiled again, plainly."""
+    assert made.result is not None
+    try:
+        return work.bundle(made.result, folder, cut=cut)[1]
+    except WrongKernelsError as wrong:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return work.bundle(made.result, folder, wrong.kernels, cut)[1]
 
 
 def _speed_up(work: Work, untuned: Path, candidate: Path) -> float:

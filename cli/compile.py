@@ -43,21 +43,28 @@ def compile_(arguments: argparse.Namespace) -> int:
 
 
 def tune(arguments: argparse.Namespace) -> int:
-    """Compile with a search for schedules."""
+    """Compile with a search for schedules. Raises UsageError for accelerators, which have none."""
+    from ..lowering.target import is_accelerator
+
+    if is_accelerator(arguments.target):
+        raise UsageError(f"--target {arguments.target}: schedules are searched for processors; use `eqfuse compile`")
     return compile_(arguments)
 
 
 def _tuning(arguments: argparse.Namespace) -> Settings | None:
     """The search that is asked for, if one is. Raises UsageError for options that say nothing without one."""
+    from ..lowering.target import HOST
     from ..lowering.tuning.settings import Settings
 
     if arguments.trials is None:
         _refuse(arguments, FOR_TUNING, "a search for schedules; say how many candidates to measure by --trials")
         return None
-    return Settings(
+    settings = Settings(
         arguments.trials, arguments.tuning_limit, reformer=arguments.reformer, runner=arguments.runner,
         tracker=arguments.tracker, device_key=arguments.device_key, cluster=arguments.cluster, seed=arguments.seed,
     )  # fmt: skip
+    settings.runner_for(is_host=arguments.target == HOST)  # raises for what does not fit, before the work
+    return settings
 
 
 def _for_processor(arguments: argparse.Namespace, options: Options) -> Compiled:
@@ -124,12 +131,12 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
 
 
 def tuning_line(content: Mapping[str, Any]) -> str:
-    """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed, 4 joined otherwise; 1.12x as fast as untuned``."""
+    """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
     from ..lowering.tuning.settings import summary_of
 
     found = summary_of(content)
     failed = f" ({found.failed} failed)" if found.failed else ""
-    outcome = f"{found.ratio:.2f}x as fast as untuned"
+    outcome = f"{found.ratio:.2f}x as fast as untuned" if found.ratio else "the tuned model failed verification"
     if found.kept == "untuned":
         outcome += ", so the untuned one is kept"
     return f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"

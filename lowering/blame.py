@@ -60,7 +60,8 @@ def _difference(prepared: Prepared, call: Call, kernel: Any, generator: np.rando
     kernel(*map(tvm.runtime.tensor, arguments), *results)
     original = fallback(graph, call.members, prepared.weights, "compared")
     session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
-    expected = session.run(None, {graph.values[value].name: given[value] for value in original.inputs})
+    names = (info.name for info in original.model.graph.input)
+    expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
     for value, wanted in zip(original.outputs, expected, strict=True):
         made = results[call.outputs.index(value)].numpy()
         found = compare(wanted, from_last(made) if value in prepared.channels_last else made, _KERNEL_TOLERANCE)

@@ -22,6 +22,11 @@ _FEWEST_CHANNELS = 8
 """Of an input that is copied."""
 _AXIS = 1
 
+_COPY = "eqfuse.copy"
+"""The attribute of an operator that no model has."""
+_COPIED = " (channels last)"
+"""What is behind the name of a value that no model has."""
+
 Members = tuple[int, ...]
 
 
@@ -32,9 +37,10 @@ def with_copied_maps(
     found = [tuple(kernel) for kernel in kernels]
     maps = FeatureMaps(graph).values
     windows = [k for k in found if any(graph.operators[member].op in _WINDOWS for member in k)]
-    outputs = [v for k in windows for v in _made(graph, k) if v in maps and graph.values[v].is_output]
+    made = [v for k in windows for v in _made(graph, k) if v in maps and graph.values[v].is_output]
     read = dict.fromkeys(v for k in windows for v in _read(graph, k) if v in maps)
-    inputs = [v for v in read if _is_given(graph.values[v])]
+    outputs = [v for v in made if _is_compiled(graph, found, v)]
+    inputs = [v for v in read if _is_given(graph.values[v]) and _is_compiled(graph, found, v)]
     for value in inputs:
         if _has_pixels(graph, value, _FEWEST_CHANNELS):
             graph = _with_copied_input(graph, value)
@@ -44,6 +50,16 @@ def with_copied_maps(
             graph = _with_copied_output(graph, value)
             found.append((len(graph) - 1,))
     return graph, tuple(found)
+
+
+def is_copy(operator: Operator) -> bool:
+    """Whether the operator was put in here."""
+    return _COPY in operator.attributes
+
+
+def name_in_model(value: Value) -> str:
+    """What the model calls a value of the graph; a copy and what it is of have one name there."""
+    return value.name.removesuffix(_COPIED)
 
 
 def _made(graph: OperatorGraph, kernel: Members) -> Iterable[int]:
@@ -61,6 +77,16 @@ def _is_given(value: Value) -> bool:
     return value.producer is None and not value.is_constant and not value.is_output
 
 
+def _is_compiled(graph: OperatorGraph, kernels: Iterable[Members], number: int) -> bool:
+    """Whether all kernels that make or read a value have a lowering: ONNX Runtime knows values by their names."""
+    from .compute import lowerable  # which imports TVM
+
+    producer = graph.values[number].producer
+    touching = {*graph.consumers[number], *(() if producer is None else (producer,))}
+    members = (member for kernel in kernels if not touching.isdisjoint(kernel) for member in kernel)
+    return all(lowerable(graph.operators[member], graph) is None for member in members)
+
+
 def _has_pixels(graph: OperatorGraph, number: int, channels: int) -> bool:
     type_ = graph.values[number].type
     shape = type_.shape if type_ is not None and type_.is_static else None
@@ -71,13 +97,13 @@ def _has_pixels(graph: OperatorGraph, number: int, channels: int) -> bool:
 
 def _copy(value: Value, source: int, result: int) -> Operator:
     """An operator of one operand that changes nothing."""
-    return Operator(f"copy of {value.name}", "Concat", {"axis": _AXIS}, (source,), (result,))
+    return Operator(f"copy of {value.name}", "Concat", {"axis": _AXIS, _COPY: 1}, (source,), (result,))
 
 
 def _with_copied_output(graph: OperatorGraph, number: int) -> OperatorGraph:
     """The graph in which an operator behind all others makes the output, from what was the output before."""
     value, inside = graph.values[number], len(graph.values)
-    made = replace(value, name=f"{value.name} (channels last)", is_output=False)
+    made = replace(value, name=value.name + _COPIED, is_output=False)
     values = [*graph.values, made]
     values[number] = replace(value, producer=len(graph.operators))
     operators = (_renamed(operator, number, inside) for operator in graph.operators)
@@ -88,7 +114,7 @@ def _with_copied_input(graph: OperatorGraph, number: int) -> OperatorGraph:
     """The graph in which an operator in front of all others reads the input, and all others read what it makes."""
     value, inside = graph.values[number], len(graph.values)
     later = (replace(v, producer=None if v.producer is None else v.producer + 1) for v in graph.values)
-    made = replace(value, name=f"{value.name} (channels last)", producer=0)
+    made = replace(value, name=value.name + _COPIED, producer=0)
     operators = (_renamed(operator, number, inside) for operator in graph.operators)
     return OperatorGraph((_copy(value, number, inside), *operators), (*later, made))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -16,6 +17,7 @@ from ..engine.model import Model
 from ..engine.nodes import has_body, outer_values
 from ..engine.typing import dtype_of
 from ..extract.partition.graph import OperatorGraph
+from .copied_maps import is_copy, name_in_model
 from .errors import LoweringError
 from .interface import shape_text
 from .weights import Weights
@@ -45,14 +47,18 @@ def fallback(
     Raises LoweringError where ONNX Runtime cannot run it either.
     """
     inside = tuple(sorted(members))
+    if any(is_copy(graph.operators[member]) for member in inside):
+        return _copied(graph, inside, reason, last)
+    touched = {v for m in inside for v in (*graph.operators[m].inputs, *graph.operators[m].outputs) if v is not None}
     numbers = {value.name: number for number, value in enumerate(graph.values)}
+    numbers |= {name_in_model(graph.values[number]): number for number in touched}
     nodes = _nodes(graph, inside, weights.model)
     made = {output.name for node in nodes for output in node.outputs if output.name}
     read = dict.fromkeys(name for node in nodes for name in _read(node, weights.model) if name not in made)
     inputs = tuple(numbers[n] for n in read if n in numbers and not is_constant(graph, numbers[n], weights.model))
     outputs = tuple(_outputs(graph, inside))
     operators = tuple(graph.operators[index].op for index in inside)
-    fed = {graph.values[value].name for value in inputs}
+    fed = {name_in_model(graph.values[value]) for value in inputs}
     proto = onnx.ModelProto(ir_version=max(8, weights.model.ir.ir_version))
     proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in weights.model.ir.opset_imports.items())
     proto.graph.name = "fallback"
@@ -60,9 +66,22 @@ def fallback(
     proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
     proto.graph.input.extend(_info(graph, value) for value in inputs)
     proto.graph.output.extend(_info(graph, value) for value in outputs)
-    _store_last(proto.graph, {graph.values[value].name for value in last})
+    _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
     _require_runnable(proto, operators, reason)
     return Fallback(operators, inputs, outputs, reason, proto)
+
+
+def _copied(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Collection[int]) -> Fallback:
+    """The model of one operator that copies a map: both of its ends have one name in the model."""
+    (operator,) = (graph.operators[member] for member in inside)
+    (source,), (result,) = operator.inputs, operator.outputs
+    assert source is not None
+    ends = [onnx.helper.make_tensor_value_info(name, *_element_and_shape(graph, result)) for name in ("from", "to")]
+    copy = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["from"], ["to"])], "copy", ends[:1], ends[1:])
+    stored = zip(("from", "to"), (source, result), strict=True)
+    _store_last(copy, {name for name, value in stored if value in last})
+    proto = onnx.helper.make_model(copy, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return Fallback((operator.op,), (source,), (result,), reason, proto)
 
 
 def is_constant(graph: OperatorGraph, value: int, model: Model) -> bool:
@@ -86,7 +105,7 @@ def static_type(graph: OperatorGraph, value: int) -> TensorType:
 
 def _nodes(graph: OperatorGraph, inside: tuple[int, ...], model: Model) -> list[ir.Node]:
     producers = {output.name: node for node in model.graph for output in node.outputs if output.name}
-    return [producers[graph.values[graph.operators[index].outputs[0]].name] for index in inside]
+    return [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
 
 
 def _read(node: ir.Node, model: Model) -> Iterator[str]:
@@ -102,8 +121,12 @@ def _outputs(graph: OperatorGraph, inside: tuple[int, ...]) -> Iterator[int]:
 
 
 def _info(graph: OperatorGraph, value: int) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name_in_model(graph.values[value]), *_element_and_shape(graph, value))
+
+
+def _element_and_shape(graph: OperatorGraph, value: int) -> tuple[int, Any]:
     type_ = static_type(graph, value)
-    return onnx.helper.make_tensor_value_info(graph.values[value].name, int(dtype_of(type_.dtype)), type_.shape)
+    return int(dtype_of(type_.dtype)), type_.shape
 
 
 def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:

@@ -44,11 +44,15 @@ def _compile(request: Request) -> tuple[Scheduled, Trace]:
     prim_func = tvm.ir.load_json(request.prim_func)
     *better, last = candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
     for candidate in better:
-        with suppress(Exception), following(request.decisions) as trace:  # of many kinds; the next one is simpler
-            scheduled = candidate()
-            if scheduled is not None:
-                _build(scheduled, request)
-                return scheduled, trace
+        with following(request.decisions) as trace:
+            try:
+                scheduled = candidate()
+                if scheduled is not None:
+                    _build(scheduled, request)
+                    return scheduled, trace
+            except Exception:  # of many kinds; the next candidate is simpler
+                if any(site.chosen for site in trace.sites):
+                    raise  # what was decided is wrong, not the rule: the next one says nothing about it
     scheduled = last()
     assert scheduled is not None
     _build(scheduled, request)

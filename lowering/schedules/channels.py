@@ -124,7 +124,7 @@ def _copy_cycles(anchor: Stage, tile: Tile, device: Device) -> float:
     if len(anchor.spatial) < 3:
         return 0.0
     height, _, column = axes(anchor)[-3:]
-    (source, *_) = [r for r in anchor.reads if column in r.used() and height in r.used()] or [None]
+    source = next((r for r in anchor.reads if column in r.used() and height in r.used()), None)
     if source is None or len(source.shape) < 3:
         return 0.0
     slab, (rows, width) = fitting_rows(anchor, tile, device), source.shape[-3:-1]
@@ -211,7 +211,7 @@ def _height(anchor: Stage) -> int:
 
 
 def fitting_rows(anchor: Stage, tile: Tile, device: Device) -> int:
-    """Rows of the output whose inputs, of the tile's channels, fit a share of the first cache; a divisor of all rows."""
+    """Rows of the output whose inputs, of the tile's channels, fit part of the first cache; a divisor of all."""
     if len(anchor.spatial) < 3:
         return 1
     height, _, column = axes(anchor)[-3:]

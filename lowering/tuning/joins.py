@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ..decisions import Decisions, Site
 from ..intensive import candidates, joined
@@ -35,8 +36,9 @@ class Join:
         return (self.whole, *self.rest)
 
     def saving(self, seconds: Callable[[Members], float]) -> float:
-        """Seconds that are saved, by those of each kernel."""
-        return sum(map(seconds, self.apart)) - sum(map(seconds, self.together))
+        """Seconds that are saved, by those of each kernel; minus infinity where one of the joined never ran."""
+        together = sum(map(seconds, self.together))
+        return sum(map(seconds, self.apart)) - together if together < inf else -inf
 
 
 def possible_joins(fits: Fitting, apart: Sequence[Members]) -> tuple[Join, ...]:
@@ -97,9 +99,10 @@ def composed(sites: Sequence[Site], parts: Sequence[Decisions]) -> dict[str, str
     """The schedule of a joined kernel that is composed of those of its parts: where their decisions are options.
 
     `sites` are those of the joined kernel, named by scopes (``first.tile``); `parts` are what was decided for the
-    products and windows of the parts, in their order. A tile is the same whatever its axes are called.
+    products and windows of the parts, in their order: that of the scopes' names, whichever a rule asks first. A tile is
+    the same whatever its axes are called.
     """
-    scopes = list(dict.fromkeys(site.name.rpartition(".")[0] for site in sites if "." in site.name))
+    scopes = sorted({site.name.rpartition(".")[0] for site in sites if "." in site.name})
     of_scope = dict(zip(scopes, parts, strict=False))
     found: dict[str, str] = {}
     for site in sites:

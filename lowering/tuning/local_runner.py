@@ -10,6 +10,8 @@ from .linking import Linker
 from .measure_protocol import COMPARISON, Kernels, Rounds, ask, problem_of
 from .measuring import KernelObject, Timing
 
+LOCAL = "local"
+
 
 class LocalRunner:
     """Runs kernels one after the other in a process of its own, on so many threads; each may take `timeout` seconds.
@@ -26,7 +28,7 @@ class LocalRunner:
     @property
     def name(self) -> str:
         """What tells its times from others'."""
-        return "local"
+        return LOCAL
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
         """A timing of each, in their order. A kernel that crashes or hangs costs itself alone."""

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator
 
 from ...costmodels.measurement import Measurement, canonical_json
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
+from .local_runner import LOCAL
 from .tasks import Members, TaskTable
 from .trials import Laboratory
 
 
 def measurements(kernels: Iterable[Members], table: TaskTable, laboratory: Laboratory) -> Iterator[Measurement]:
-    """One for each distinct kernel that ran. None of a search for several threads: prices are those of one.
+    """One for each distinct kernel that ran. None of a search for several threads: prices are those of one; and none of
+    another machine that this one's code ran on.
 
     A launch is added, for a latency in the profile database has one, and a kernel that is called in a loop has none.
     """
-    if laboratory.target.threads != 1:
+    target = laboratory.target
+    if target.threads != 1 or (target.is_host and laboratory.runner.name != LOCAL):
         return
     graph, device = table.fits.table.graph, laboratory.target.device
     for kernel in {table.key(kernel): kernel for kernel in kernels}.values():

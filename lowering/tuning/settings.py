@@ -41,8 +41,15 @@ class Settings:
             raise UsageError("--runner rpc: say where the devices are by --tracker HOST:PORT and --device-key KEY")
 
     def runner_for(self, *, is_host: bool) -> RunnerName:
-        """The runner that was chosen, or the one that a target has: this machine, or the emulated board."""
-        return "rpc" if self.tracker is not None else self.runner or ("local" if is_host else "emulate")
+        """The runner that was chosen, or the one that a target has: this machine, or the emulated board.
+
+        Raises UsageError where the chosen one cannot run what is compiled for the target.
+        """
+        own: RunnerName = "local" if is_host else "emulate"
+        if self.runner not in (None, "rpc", own):
+            meant = "this machine (--target host)" if is_host else "a board"
+            raise UsageError(f"--runner {self.runner}: does not run kernels for {meant}; use --runner {own}, or rpc")
+        return "rpc" if self.tracker is not None else own
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,8 @@ class Summary:
     """What a search did, as the manifest of a bundle says it.
 
     `trials` were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct kernels;
-    `joined` kernels run as one that the untuned model has apart, or the other way round. `ratio` is the run time of the
-    untuned model over the tuned one's, end to end; `kept` says which of the two the bundle is.
+    `joined` of them are several kernels of one anchor op that run as one. `ratio` is the run time of the
+    untuned model over the tuned one's, end to end, 0 where that is wrong; `kept` says which of the two the bundle is.
     """
 
     trials: int

@@ -24,6 +24,8 @@ from .records import Record, RecordDatabase
 from .space import decisions_of
 from .task import Task
 
+NOTICEABLE = 0.99
+"""What a schedule takes at most, as a share of the analytic one's time, to be faster."""
 _SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
 """The packages that decide which code decisions give."""
 
@@ -78,7 +80,8 @@ class Laboratory:
     @property
     def software(self) -> dict[str, str]:
         """What decides which code decisions give, and what runs it."""
-        return {**versions(), "schedules": own_digest(*_SCHEDULES)[:12]}
+        device = sha256(repr((self.target.device, self.target.cpu)).encode()).hexdigest()
+        return {**versions(), "schedules": own_digest(*_SCHEDULES)[:12], "device": device[:12]}
 
     @property
     def versions(self) -> str:
@@ -120,7 +123,7 @@ class Laboratory:
         compared = self.runner.compare(incumbent.kernel, [kernel for _, kernel in able])
         ratios = [median(new / old for old, new in pairs) if pairs else inf for pairs in compared]
         best = min(range(len(able)), key=ratios.__getitem__)
-        return able[best][0] if ratios[best] < 1.0 else {}
+        return able[best][0] if ratios[best] < NOTICEABLE else {}
 
     def _request(self, name: str, task: Task, decisions: Decisions) -> Request:
         target = self.target

@@ -78,17 +78,24 @@ class Tuner:
     traces: dict[str, dict[tuple[tuple[str, str], ...], tuple[Site, ...]]] = field(default_factory=dict)
     joins: tuple[Join, ...] = ()
     curve: list[Point] = field(default_factory=list)
+    _random: Random = field(init=False)
+    _learner: Learner = field(init=False)
+    _base: tuple[Members, ...] = field(init=False)
+    _waiting: list[Join] = field(init=False)
+
+    def __post_init__(self) -> None:
+        laboratory = self.laboratory
+        self._random = Random(self.settings.seed)
+        self._learner = Learner.open(laboratory.database, laboratory.device, laboratory.runner.name)
+        self._base, self._waiting = self._cut()
+        laboratory.between = self.table.constant_bytes(self._base)
 
     def run(self) -> Tuned:
         """Search until the trials or the time are used up, or nothing is left to try."""
         started = time.monotonic()
-        self._random = Random(self.settings.seed)
-        self._learner = Learner.open(self.laboratory.database, self.laboratory.device, self.laboratory.runner.name)
-        base, self._waiting = self._cut()
-        self._base = base
-        self.laboratory.between = self.table.constant_bytes(base)
-        self._begin(self.table.calls(base))
-        self._before = self._used()
+        self._begin(self.table.calls(self._base))
+        self._release([join for join in self._waiting if self._was_begun(join)])
+        before = self._used()
         while not self._is_over(started):
             self._begin_joined()
             wanted = self._next()
@@ -98,7 +105,7 @@ class Tuner:
                 self._release(self._waiting)
                 continue
             self._observe(self.laboratory.try_out(wanted))
-            self._report(started)
+            self._report(started, before)
         return self._result()
 
     # --- tasks
@@ -153,6 +160,11 @@ class Tuner:
         ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
         if ready:
             self._release(ready)
+
+    def _was_begun(self, join: Join) -> bool:
+        """Whether an earlier run had joined it: its trials count, and what they found holds."""
+        key = self.table.key(join.whole)
+        return key is not None and bool(self.laboratory.records(self.table.tasks[key]))
 
     def _is_stable(self, kernel: Members) -> bool:
         key = self.table.key(kernel)
@@ -254,12 +266,12 @@ class Tuner:
         known = [count * best[1] for count, best in found if best is not None]
         return sum(known) if len(known) == len(found) else None
 
-    def _report(self, started: float) -> None:
-        """Say how far the search is, and note it where all kernels have run."""
+    def _report(self, started: float, before: int) -> None:
+        """Say how far the search is after the trials `before` it, and note it where all kernels have run."""
         trials, seconds, latency = self._used(), time.monotonic() - started, self._latency()
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
-        left = (self.settings.trials - trials) * seconds / max(trials - self._before, 1)
+        left = (self.settings.trials - trials) * seconds / max(trials - before, 1)
         said = "first" if latency is None else f"kernels take {1e3 * latency:.3f} ms"
         self.observer(f"{trials} of {self.settings.trials} trials: {said}, {left:.0f} s to go")
 

@@ -16,12 +16,19 @@ from eqfuse.engine.inference import infer
 from eqfuse.engine.model import read
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering.blame import suspects
 from eqfuse.lowering.copied_maps import with_copied_maps
+from eqfuse.lowering.fallback import fallback
+from eqfuse.lowering.kernels import prepare
+from eqfuse.lowering.module import link
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
 from eqfuse.pipeline import Options
 
 from .small_models import model, weights
 
 SHAPE = (1, 16, 6, 5)
+WINDOW = weights(16, 1, 3, 3)
 
 
 def depthwise(reads: str, gives: str) -> onnx.NodeProto:
@@ -84,6 +91,13 @@ def test_an_output_that_is_also_read_inside_is_read_before_the_copy() -> None:
     assert all(outputs.isdisjoint(operator.inputs) for operator in readers)
 
 
+def test_what_onnx_runtime_reads_keeps_its_name() -> None:
+    graph = graph_of(depthwise("x", "y"), helper.make_node("SequenceConstruct", ["y"], ["s"]), y=SHAPE)
+    after, _ = copied(graph)
+    reader = next(operator for operator in after.operators if operator.op == "SequenceConstruct")
+    assert [after.values[v].name for v in reader.inputs if v is not None] == ["y"]
+
+
 @pytest.mark.parametrize("nodes", [(depthwise("x", "y"),), (depthwise("x", "a"), pointwise("a", "y"))])
 def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], tmp_path: Path) -> None:
     stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1)}
@@ -94,3 +108,29 @@ def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], t
     compile_model(made, tmp_path / "build", Options(partition="joint"), threads=1)
     result = eqfuse.load(tmp_path / "build").run({"x": x})["y"]
     np.testing.assert_allclose(result, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path) -> None:
+    graph, kernels = with_copied_maps(*_kernels(graph_of(depthwise("x", "a"), depthwise("a", "y"))))
+    stored = Weights(read(model([depthwise("x", "a"), depthwise("a", "y")], {"x": SHAPE}, {"y": SHAPE}, w=WINDOW)))
+    target = target_of("host", 1)
+    prepared = prepare(graph, kernels, stored, target, tmp_path, 1)
+    link(prepared, target, tmp_path / "model.so")
+    assert [call.members for call in prepared.calls] == [(0,), (1,), (2,), (3,)]
+    assert list(suspects(prepared, tmp_path / "model.so")) == []
+
+
+def test_a_copy_that_cannot_be_compiled_runs_elsewhere() -> None:
+    graph, kernels = with_copied_maps(*_kernels(graph_of(depthwise("x", "y"))))
+    stored = Weights(read(model([depthwise("x", "y")], {"x": SHAPE}, {"y": SHAPE}, w=WINDOW)))
+    made, copy = graph.operators[1].outputs[0], kernels[2]
+    entry = fallback(graph, copy, stored, "test", {made})
+    session = onnxruntime.InferenceSession(entry.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+    (given,) = (value.name for value in session.get_inputs())
+    (result,) = session.run(None, {given: np.ascontiguousarray(x.transpose(0, 2, 3, 1))})
+    np.testing.assert_array_equal(result, x)
+
+
+def _kernels(graph: OperatorGraph) -> tuple[OperatorGraph, list[tuple[int, ...]]]:
+    return graph, [(member,) for member in range(len(graph))]

@@ -69,5 +69,12 @@ def test_a_joined_kernel_begins_with_the_tiles_of_its_parts() -> None:
     assert composed(sites, parts) == {"first.tile": "c3 r2 2x2x16", "second.tile": "4x1x16"}
 
 
+def test_parts_are_told_apart_by_names_not_by_the_order_of_questions() -> None:
+    sites = [site("second.tile", "2x2x16", "4x1x16"), site("first.tile", "4x1x16", "2x2x16")]
+    assert composed(sites, [{"tile": "2x2x16"}, {"tile": "4x1x16"}]) == {
+        "first.tile": "2x2x16", "second.tile": "4x1x16"
+    }  # fmt: skip
+
+
 def test_what_a_joined_kernel_cannot_do_is_left_to_the_estimate() -> None:
     assert composed([site("first.tile", "c3 r2 4x2x16")], [{"tile": "c2 r1 9x9x16"}]) == {}
