@@ -43,7 +43,7 @@ lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
-conformance: $(VENV)/.stamp-test ## What takes minutes: every ONNX backend node test, hundreds of random graphs, Table 4
+conformance: $(VENV)/.stamp-test ## What takes minutes: every ONNX backend node test, hundreds of random graphs, searches that are killed
 	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance
 
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)

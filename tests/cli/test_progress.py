@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pytest
 
@@ -70,6 +71,7 @@ def saturating(eqfuse: CommandLine) -> Iterator[subprocess.Popen[str]]:
         eqfuse.command("optimize", "in.onnx", "out.onnx", "-v", "--node-limit", 10**9),
         cwd=eqfuse.folder, env=eqfuse.environment() | {"TMPDIR": str(eqfuse.folder / "temporary")},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # in the background shells ignore it
     )  # fmt: skip
     assert process.stderr is not None
     with closing(process.stderr):

@@ -73,6 +73,7 @@ def test_a_search_from_the_first_trial_to_prices(eqfuse: CommandLine, pair: Path
     assert "of 3 kernels" in tune(eqfuse, 4)  # the joined one is known again
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("pair")
 def test_a_search_that_is_killed_goes_on(eqfuse: CommandLine) -> None:
     command = eqfuse.command("tune", "in.onnx", "-o", "build", "--threads", 1, "--trials", 48)
@@ -87,6 +88,7 @@ def test_a_search_that_is_killed_goes_on(eqfuse: CommandLine) -> None:
     assert records() <= 48
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("pair")
 @pytest.mark.parametrize("variant", ["--no-intensive", "--no-reformer"])
 def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None:
