@@ -16,6 +16,7 @@ from onnx import helper
 import eqfuse as package
 from eqfuse.lowering.bundle import read_manifest
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
+from eqfuse.tuned_compilation import NOTICEABLE
 
 from .command_line import CommandLine
 
@@ -61,7 +62,7 @@ def test_a_search_from_the_first_trial_to_prices(eqfuse: CommandLine, pair: Path
     found = read_manifest(eqfuse.folder / "build").tuning
     assert found is not None
     assert found["trials"] == 12
-    assert found["kept"] == ("tuned" if found["ratio"] > 1.0 else "untuned")
+    assert found["kept"] == ("tuned" if found["ratio"] > NOTICEABLE else "untuned")
 
     assert "Conv" in eqfuse.run("profile", "list").out
     outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--cost", "profile", "--partition", "joint")
