@@ -92,6 +92,10 @@ def compile_model(
         ports = inputs_of(model)  # raises for what cannot be compiled, before the work
     runtime(threads or os.cpu_count() or 1)
     work = Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
+    if tuning is not None:
+        from .lowering.tuning.equipment import check
+
+        check(work.target, tuning)  # before the work
     with bundle.staged(output) as folder:
         if tuning is None and cache.fetch(work.key, folder):
             manifest = work.labelled(bundle.read_manifest(folder))
@@ -151,26 +155,29 @@ class Work:
         return str(self.model.path.absolute()) if self.model.path else self.model.label
 
     def fill(self, folder: Path, output: Path) -> Compiled:
-        """Compile into a folder, and verify what is in it. Kernels that are wrong are compiled again, plainly."""
+        """Compile into a folder, and verify what is in it."""
         result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
         self.clock.phases.update(result.phases)
-        try:
-            prepared, manifest = self.bundle(result, folder)
-        except WrongKernelsError as wrong:
-            shutil.rmtree(folder)
-            folder.mkdir()
-            prepared, manifest = self.bundle(result, folder, wrong.kernels)
+        prepared, manifest = self.bundle(result, folder)
         seconds = {name: answer.seconds for name, answer in prepared.answers.items()}
         return Compiled(output, manifest, self.clock.phases, result, seconds)
 
-    def bundle(
-        self, result: Result, folder: Path, wrong: Mapping[str, str] | None = None, cut: Cut | None = None
-    ) -> tuple[Prepared, Manifest]:
-        """A whole bundle in an empty folder; the kernels that were `wrong` get the plainest schedule.
+    def bundle(self, result: Result, folder: Path, cut: Cut | None = None) -> tuple[Prepared, Manifest]:
+        """A whole bundle in an empty folder. Kernels that are wrong are compiled again, by the plainest schedule.
 
         It has the kernels and decisions of the `cut`, by default those of the device model.
         """
-        wrong = wrong or {}
+        try:
+            return self._bundle(result, folder, {}, cut)
+        except WrongKernelsError as wrong:
+            shutil.rmtree(folder)
+            folder.mkdir()
+            return self._bundle(result, folder, wrong.kernels, cut)
+
+    def _bundle(
+        self, result: Result, folder: Path, wrong: Mapping[str, str], cut: Cut | None
+    ) -> tuple[Prepared, Manifest]:
+        """The same, the kernels that were `wrong` plain from the start."""
         with self.clock.phase("compile"):
             prepared = self._compile(result, folder, wrong, cut)
         manifest = self._manifest(result, prepared, folder, wrong)

@@ -1,4 +1,4 @@
-"""Text files that appear whole or not at all."""
+"""Text files that appear whole or not at all, and the user's cache folder."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def check_destination(path: Path) -> None:
         raise UsageError(f"{path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def cache_folder() -> Path:
+    """Where everything is kept between runs: ``$XDG_CACHE_HOME/eqfuse``, by default under ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eqfuse"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,10 +15,10 @@ from .costmodels.profile import ProfileDatabase
 from .errors import VerificationError
 from .lowering import bundle
 from .lowering.emulated_model import opened
-from .lowering.errors import WrongKernelsError
 from .lowering.interface import random_inputs
 from .lowering.kernel_functions import Fitting, KernelFunctions
 from .lowering.runner import CompiledModel
+from .lowering.tuning.cost_model import can_learn
 from .lowering.tuning.settings import Settings, Summary
 from .lowering.turns import interleaved, ratios
 from .lowering.weights import Weights
@@ -51,7 +51,7 @@ def tuned(work: Work, made: Compiled, folder: Path, settings: Settings) -> Compi
     summary = Summary(
         trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
         seconds=time.monotonic() - started, runner=settings.runner_for(is_host=work.target.is_host), ratio=ratio,
-        kept="untuned" if better is None else "tuned",
+        kept="untuned" if better is None else "tuned", learned=can_learn(),
     )  # fmt: skip
     manifest = replace(better or made.manifest, tuning=summary.as_dict())
     bundle.write_manifest(folder, manifest)
@@ -78,25 +78,15 @@ def _search(work: Work, made: Compiled, settings: Settings) -> Tuned:
 
 def _compiled(work: Work, made: Compiled, found: Tuned, untuned: Path, folder: Path) -> tuple[Manifest | None, float]:
     """The manifest of the tuned bundle where that is faster, and how many times as fast it is."""
+    assert made.result is not None
     try:
-        manifest = _bundled(work, made, folder, Cut(found.kernels, found.decisions))
+        _, manifest = work.bundle(made.result, folder, Cut(found.kernels, found.decisions))
     except VerificationError as wrong:
         work.clock.tell("verify", f"the tuned model is not kept: {wrong}")
         return None, 0.0
     with work.clock.phase("confirm"):
         ratio = _speed_up(work, untuned, folder)
     return (manifest if ratio > NOTICEABLE else None), ratio
-
-
-def _bundled(work: Work, made: Compiled, folder: Path, cut: Cut) -> Manifest:
-    """The manifest of a bundle of these kernels. Those that are wrong are compiled again, plainly."""
-    assert made.result is not None
-    try:
-        return work.bundle(made.result, folder, cut=cut)[1]
-    except WrongKernelsError as wrong:
-        shutil.rmtree(folder)
-        folder.mkdir()
-        return work.bundle(made.result, folder, wrong.kernels, cut)[1]
 
 
 def _speed_up(work: Work, untuned: Path, candidate: Path) -> float:

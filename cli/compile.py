@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ..lowering.manifest import Manifest
     from ..lowering.tuning.settings import Settings
 
-FOR_TUNING = ("trials", "tuning_limit", "runner", "tracker", "device_key", "cluster")
+FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
 """What is said about a search for schedules alone."""
+_BY_ESTIMATES = "the search went by estimates alone; pip install 'eqfuse[tune]' lets it learn from what it measures"
 
 
 def compile_(arguments: argparse.Namespace) -> int:
@@ -60,7 +61,7 @@ def _tuning(arguments: argparse.Namespace) -> Settings | None:
         _refuse(arguments, FOR_TUNING, "a search for schedules; say how many candidates to measure by --trials")
         return None
     settings = Settings(
-        arguments.trials, arguments.tuning_limit, reformer=arguments.reformer, runner=arguments.runner,
+        arguments.trials, arguments.tuning_limit, reformer=not arguments.no_reformer, runner=arguments.runner,
         tracker=arguments.tracker, device_key=arguments.device_key, cluster=arguments.cluster, seed=arguments.seed,
     )  # fmt: skip
     settings.runner_for(is_host=arguments.target == HOST)  # raises for what does not fit, before the work
@@ -102,6 +103,7 @@ def _as_dict(made: Compiled) -> dict[str, Any]:
         "phases": dict(made.phases),
         "kernel_seconds": dict(made.kernel_seconds),
         "manifest": asdict(made.manifest),
+        "curve": [asdict(point) for point in made.curve],
     }
 
 
@@ -139,7 +141,8 @@ def tuning_line(content: Mapping[str, Any]) -> str:
     outcome = f"{found.ratio:.2f}x as fast as untuned" if found.ratio else "the tuned model failed verification"
     if found.kept == "untuned":
         outcome += ", so the untuned one is kept"
-    return f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"
+    line = f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"
+    return line if found.learned else f"{line}\nnote: {_BY_ESTIMATES}"
 
 
 def _processor(manifest: Manifest) -> list[tuple[str, ...]]:

@@ -76,7 +76,7 @@ def _verification(parser: argparse.ArgumentParser) -> None:
 
 def _search(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--no-reformer", dest="reformer", action="store_false", help="tune joined kernels from the start, as a whole"
+        "--no-reformer", action="store_true", default=None, help="tune joined kernels from the start, as a whole"
     )
     parser.add_argument(
         "--runner", choices=("local", "emulate", "rpc"),

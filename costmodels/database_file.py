@@ -50,6 +50,7 @@ class _NoAccessError(ProfileError):
 class DatabaseFile:
     """The file at `path`, of a program's own kind (`application`) and `version`, its tables made by `schema`.
 
+    Messages call it a `kind` database, and say how to have it `elsewhere`.
     `timeout`: seconds to wait for other processes. Everything raises ProfileError where the file cannot be used.
     """
 
@@ -58,6 +59,8 @@ class DatabaseFile:
     version: int
     schema: Sequence[str]
     timeout: float
+    kind: str
+    elsewhere: str
 
     def read(self, work: Work[Result], nothing: Result) -> Result:
         """What `work` reads; `nothing` where there is no file. Makes no file; a damaged one is moved aside."""
@@ -69,7 +72,7 @@ class DatabaseFile:
 
     def _exists(self) -> bool:
         if self.path.exists() and not self.path.is_file():
-            raise ProfileError(f"{self.path}: is not a file; name the file of a profile database")
+            raise ProfileError(f"{self.path}: is not a file; name the file of a {self.kind} database")
         return self.path.exists() and self.path.stat().st_size > 0
 
     def _read(self, work: Work[Result], nothing: Result) -> Result:
@@ -178,7 +181,7 @@ class DatabaseFile:
                 if os.path.exists(f"{self.path}{end}"):
                     os.rename(f"{self.path}{end}", f"{aside}{end}")
         print(
-            f"eqfuse: warning: {self.path}: the profile database cannot be used ({' '.join(reason.split())}); "
+            f"eqfuse: warning: {self.path}: the {self.kind} database cannot be used ({' '.join(reason.split())}); "
             f"moved aside to {aside}, a new one takes its place",
             file=sys.stderr,
         )
@@ -193,12 +196,11 @@ class DatabaseFile:
         if is_database and header[_APPLICATION_ID] != self.application.to_bytes(4):
             raise self._foreign()
         if not is_database and self.path.suffix != ".db":
-            raise ProfileError(f"{self.path}: not a database ({reason}); name the file of a profile database")
+            raise ProfileError(f"{self.path}: not a database ({reason}); name the file of a {self.kind} database")
 
     def _foreign(self) -> ProfileError:
         return ProfileError(
-            f"{self.path}: is a database of another program, or its header is damaged; "
-            "remove it, or name another file with --database"
+            f"{self.path}: is a database of another program, or its header is damaged; remove it, or {self.elsewhere}"
         )
 
     def _name_aside(self) -> Path:
@@ -218,7 +220,7 @@ class DatabaseFile:
         except sqlite3.Error as error:
             raise self._meaning(error) from None
         except OSError as error:
-            raise ProfileError(f"{error.filename or self.path}: {error.strerror or error}{_ELSEWHERE}") from None
+            raise ProfileError(f"{error.filename or self.path}: {error.strerror or error}; {self.elsewhere}") from None
 
     def _meaning(self, error: sqlite3.Error) -> Exception:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
@@ -228,18 +230,15 @@ class DatabaseFile:
             return DamagedError(str(error))
         if code in _NO_ACCESS:
             return _NoAccessError(
-                f"{self.path}: the profile database cannot be opened or written ({error}){_ELSEWHERE}"
+                f"{self.path}: the {self.kind} database cannot be opened or written ({error}); {self.elsewhere}"
             )
-        return ProfileError(f"{self.path}: the profile database cannot be used ({error}){_ELSEWHERE}")
+        return ProfileError(f"{self.path}: the {self.kind} database cannot be used ({error}); {self.elsewhere}")
 
     def _busy(self) -> ProfileError:
         return ProfileError(
-            f"{self.path}: the profile database has been locked by another process for {self.timeout:g} s; "
+            f"{self.path}: the {self.kind} database has been locked by another process for {self.timeout:g} s; "
             "wait until that process is done, or end it"
         )
-
-
-_ELSEWHERE = "; set XDG_CACHE_HOME, or name another file with --database"
 
 
 def _locked(descriptor: int) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..files import cache_folder
 from .database_file import DamagedError, DatabaseFile
 from .measurement import (
     FIELDS,
@@ -62,13 +63,14 @@ _NEWEST = f"""SELECT {_COLUMNS}, max(measured_at) FROM measurement
     WHERE device = :device AND (:versions IS NULL OR versions = :versions) GROUP BY key, schedule"""
 _BEST = f"SELECT {_COLUMNS}, min(latency) FROM ({_NEWEST}) GROUP BY key"
 
+_ELSEWHERE = "set XDG_CACHE_HOME, or name another file with --database"
+
 _Best = dict[str, Measurement]
 
 
 def default_path() -> Path:
     """The user's database: ``$XDG_CACHE_HOME/eqfuse/profile.db``, by default under ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "eqfuse" / "profile.db"
+    return cache_folder() / "profile.db"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class ProfileDatabase:
     def open(cls, path: Path | str | None = None, *, timeout: float | None = None) -> ProfileDatabase:
         """The database in that file, or the user's. `timeout`: seconds to wait for others, `WAIT` by default."""
         chosen = default_path() if path is None else Path(path)
-        return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, WAIT if timeout is None else timeout))
+        wait = WAIT if timeout is None else timeout
+        return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, wait, "profile", _ELSEWHERE))
 
     @property
     def path(self) -> Path:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ..files import cache_folder
 from .bundle import MANIFEST, copy, whole
 from .errors import BundleError
 
@@ -23,8 +24,7 @@ _SOURCES = (".py", ".toml", ".egg")
 
 def directory() -> Path:
     """Where bundles are kept: ``$XDG_CACHE_HOME/eqfuse/compiled``, by default under ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "eqfuse" / "compiled"
+    return cache_folder() / "compiled"
 
 
 def key_of(content: Mapping[str, Any], files: Iterable[Path] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 
 from ...costmodels.device import Device
@@ -68,12 +69,10 @@ class ProfileCost:
         estimate = self._roofline.price(operator.op, operator.attributes, operands, output, constant=constant)
         return measured / estimate if measured is not None and estimate > 0.0 else None
 
-    @property
+    @cached_property
     def is_used(self) -> bool:
         """Whether anything was measured on the device."""
-        if "" not in self._known:
-            self._known[""] = float(bool(self.database.all(device=self.device.name)))
-        return bool(self._known[""])
+        return bool(self.database.all(device=self.device.name))
 
     def _measured(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Cache, Device
+from ...files import cache_folder
 from .counts import Counts, ModelCounts, by_call, parse_report
 from .plan import Plan
 from .project import EXAMPLE
@@ -100,7 +101,7 @@ def build_plugin() -> Path:
     """The counting plugin in the user's cache folder, compiled on first use. Raises ToolError without a compiler."""
     sources = sorted(PLUGIN.glob("*.[ch]"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    built = _cache_folder() / f"eqfuse_counts-{digest}.so"
+    built = cache_folder() / f"eqfuse_counts-{digest}.so"
     if built.exists():
         return built
     try:
@@ -122,10 +123,6 @@ def processor_of(emulator: Path, device: Device) -> str:
     # The list comes with exit code 1.
     answer = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True)
     return device.mcpu if device.mcpu in answer.stdout.split() else NEWEST_PROCESSOR
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eqfuse"
 
 
 def _prepare(

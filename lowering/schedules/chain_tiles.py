@@ -10,9 +10,10 @@ from tvm import s_tir
 from ...costmodels.device import Device
 from ..decisions import decide, scope
 from .chain_stages import Chain, Link
-from .contraction import FLOAT_BYTES, cheapest, plans
+from .contraction import cheapest, plans
 from .register_tile import Plan
 from .stages import FUNCTION
+from .tiles import FLOAT_BYTES
 
 SINGLE_ROWS, ROW_STEP = 64, 8
 """Numbers of rows that are tried: all up to the first, then only every so many."""

@@ -34,13 +34,12 @@ from .preparation import prepare
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages
 from .tails import PACKED, overlap_tails
-from .tiles import register_tiles, tile_cycles
+from .tiles import FLOAT_BYTES, register_tiles, tile_cycles
 from .winograd import winograd
 from .winograd_match import find_convolution
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""
-FLOAT_BYTES = 4
 BLOCKS = (2, 4, 8, 16, 32)
 """Tiles of a block, of the numbers that a search tries."""
 

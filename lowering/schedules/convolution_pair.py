@@ -36,7 +36,7 @@ from .channels import (
     window_tile,
     window_tiles,
 )
-from .contraction import FLOAT_BYTES, cheapest, pack, plans, tile_order
+from .contraction import cheapest, pack, plans, tile_order
 from .packing import Scheduled
 from .pixels import flatten_pixels
 from .pointwise import schedule_before, vectorise_last
@@ -44,7 +44,7 @@ from .preparation import can_decompose, is_cheap
 from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages
 from .tails import overlap_tails
-from .tiles import largest_divisor
+from .tiles import FLOAT_BYTES, largest_divisor
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ...costmodels.device import Device
 from .packing import Scheduled
 from .pointwise import contiguous_axes, inline_all, is_selective, schedule_pointwise, vector_width
 from .preparation import PARALLEL_ELEMENTS
-from .rewriting import with_body
+from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, Stage, is_unit_stride, stages, walk
 from .tails import overlap_tails
 
@@ -170,8 +170,7 @@ def _cut(node: Any, found: Mapping[str, _Join]) -> Any:
         return node
     if node.loop_var.same_as(leaf.iter_values[join.iterator]):
         return tirx.SeqStmt([_part(loops, leaf, join.iterator, *bounds) for bounds in pairwise(join.bounds)])
-    body = _cut(node.body, found)
-    return tirx.For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations)
+    return with_loop_body(node, _cut(node.body, found))
 
 
 def _nest(node: Any) -> list[Any]:

@@ -21,11 +21,11 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import CACHE_LINE, Device
 from ..decisions import decide_number
-from .rewriting import with_body
+from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, walk
 from .tails import PACKED
+from .tiles import FLOAT_BYTES
 
-FLOAT_BYTES = 4
 FEWEST_BYTES = 1 << 16
 """Weights that are smaller stay near by themselves."""
 MOST_LINES = 64
@@ -105,9 +105,7 @@ class _Rewriting:
         realize = _product(node) if _is_serial(node) else None
         fetches = [] if realize is None else self._fetches(realize, (*loops, node))
         body = tirx.SeqStmt([*fetches, node.body]) if fetches else self.statement(node.body, (*loops, node))
-        return tirx.For(
-            node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations
-        )  # fmt: skip
+        return with_loop_body(node, body)
 
     def _fetches(self, realize: Any, loops: Sequence[Any]) -> list[Any]:
         """What a step of the innermost loop over the reduction fetches of the next tile of weights."""

@@ -22,7 +22,7 @@ from ..decisions import Named, decide, scope
 from .apart import APART, split_off
 from .chain_stages import Chain, Link, find_chain
 from .chain_tiles import ChainPlan, choose_tile
-from .contraction import FLOAT_BYTES, pack
+from .contraction import pack
 from .packing import Scheduled
 from .pointwise import schedule_pointwise
 from .preparation import is_cheap
@@ -31,6 +31,7 @@ from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .rows import partial_results, vectorise_partial
 from .stages import Stage, stage, stages
 from .tails import overlap_tails
+from .tiles import FLOAT_BYTES
 
 UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""

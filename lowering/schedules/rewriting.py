@@ -19,11 +19,15 @@ def with_body(block: Any, body: Any, **changed: Any) -> Any:
     )  # fmt: skip
 
 
+def with_loop_body(loop: Any, body: Any) -> Any:
+    """The loop around another body."""
+    return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
+
+
 def map_blocks(node: Any, change: Callable[[Any], Any]) -> Any:
     """The statement with every innermost block changed, loops as they are."""
     if isinstance(node, tirx.For):
-        body = map_blocks(node.body, change)
-        return tirx.For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations)
+        return with_loop_body(node, map_blocks(node.body, change))
     if isinstance(node, tirx.SeqStmt):
         return tirx.SeqStmt([map_blocks(part, change) for part in node.seq])
     if not isinstance(node, s_stmt.SBlockRealize):

@@ -17,7 +17,7 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from .rewriting import with_body
+from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, REDUCTION, Stage, is_parameter, stages
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
@@ -97,9 +97,7 @@ class _Rewriter:
         """The statement with its tails moved."""
         if isinstance(node, tirx.For):
             self.extents[node.loop_var] = int(node.extent)
-            body = self.rewrite(node.body)
-            kind, binding = node.kind, node.thread_binding
-            return tirx.For(node.loop_var, node.min, node.extent, kind, body, binding, node.annotations)
+            return with_loop_body(node, self.rewrite(node.body))
         if isinstance(node, tirx.SeqStmt):
             return tirx.SeqStmt([self.rewrite(part) for part in node.seq])
         if isinstance(node, s_stmt.SBlockRealize):

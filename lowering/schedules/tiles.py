@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...costmodels.device import Device
 
+FLOAT_BYTES = 4
 LATENCY = 4
 """Cycles of a fused multiply-add until its accumulator can be used again."""
 MISS = 0.2

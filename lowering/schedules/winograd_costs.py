@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ...costmodels.device import Device
 from .register_tile import UNROLLED_PRODUCTS, Plan
-from .tiles import Tile, register_tiles, tile_cycles
+from .tiles import FLOAT_BYTES, Tile, register_tiles, tile_cycles
 from .winograd_filters import Filter
 from .winograd_function import Tiling
 from .winograd_match import Convolution
 
-FLOAT_BYTES = 4
 ROW, COLUMN = 3, 4
 """Iterators of the product: tiles are its rows, output channels its columns."""
 TRANSFORM = 1.3

@@ -125,10 +125,10 @@ class LearnedModel:
 
 @cache
 def can_learn() -> bool:
-    """Whether xgboost is installed: without it, AnalyticModel is all there is."""
+    """Whether xgboost is installed, and its library loads: without it, AnalyticModel is all there is."""
     try:
         import xgboost  # noqa: F401
-    except ImportError:
+    except (ImportError, OSError, ValueError):  # its own error is a ValueError
         return False
     return True
 

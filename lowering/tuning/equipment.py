@@ -26,6 +26,12 @@ def laboratory(target: Target, settings: Settings, processes: int) -> Iterator[L
         yield Laboratory(target, builder, runner, RecordDatabase.open(), Path(scratch))
 
 
+def check(target: Target, settings: Settings) -> None:
+    """Raise EqfuseError where a part is missing that a search will need, or its database cannot be used."""
+    with laboratory(target, settings, processes=1) as found:
+        found.database.all(limit=1)
+
+
 def _builder(settings: Settings, processes: int) -> Builder:
     return PoolBuilder(processes) if settings.cluster is None else ClusterBuilder(settings.cluster)
 

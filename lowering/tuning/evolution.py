@@ -73,18 +73,9 @@ class TaskSearch:
         return sum(not math.isfinite(latency) for latency in self._history)
 
     @property
-    def analytic(self) -> float | None:
-        """The latency of the analytic schedule."""
-        return self._latencies.get(())
-
-    @property
     def history(self) -> tuple[float, ...]:
         """The best latency after each trial, infinite before one ran."""
         return tuple(accumulate(self._history, min))
-
-    def latency_of(self, decisions: Decisions) -> float | None:
-        """What is known of exactly these decisions; give `decisions_of(trace)` to see that a build is nothing new."""
-        return self._latencies.get(key_of(decisions))
 
     @property
     def wanted_trace(self) -> Decisions | None:
@@ -105,14 +96,14 @@ class TaskSearch:
             return False
         return all(key_of(decisions) in self._seen for decisions in self._rest())
 
-    def is_stable(self, rounds: int = 1) -> bool:
+    def is_stable(self) -> bool:
         """Whether the search "tends to stabilise" (AGO, section V), so that its result can be joined with others.
 
-        So it does when none of the last `rounds` x N measured candidates improved the best latency by more than 1 %,
-        where N is twice the number of the schedule's sites, at least 8; and when the search is exhausted.
+        So it does when none of the last N measured candidates improved the best latency by more than 1 %, where N is
+        twice the number of the schedule's sites, at least 8; and when the search is exhausted.
         """
         sites = max((len(space.sites) for space in self._spaces.values()), default=0)
-        window = rounds * max(8, 2 * sites)
+        window = max(8, 2 * sites)
         history = list(accumulate((seconds for seconds in self._history if math.isfinite(seconds)), min))
         if len(history) > window and history[-1] >= history[-1 - window] * (1.0 - NOTICEABLE):
             return True

@@ -8,7 +8,6 @@ than what it had not added.
 from __future__ import annotations
 
 import math
-import os
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,6 +17,7 @@ from typing import Any
 
 from ...costmodels.database_file import DamagedError, DatabaseFile
 from ...costmodels.measurement import canonical_json, parse_json, timestamp
+from ...files import cache_folder
 
 __all__ = ["Record", "RecordDatabase", "default_path"]
 
@@ -97,8 +97,7 @@ _CLEAR = f"DELETE FROM record WHERE {_CHOSEN}"
 
 def default_path() -> Path:
     """The user's database: ``$XDG_CACHE_HOME/eqfuse/tuning.db``, by default under ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "eqfuse" / "tuning.db"
+    return cache_folder() / "tuning.db"
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,8 @@ class RecordDatabase:
     def open(cls, path: Path | str | None = None, *, timeout: float | None = None) -> RecordDatabase:
         """The database in that file, or the user's. `timeout`: seconds to wait for others, `WAIT` by default."""
         chosen = default_path() if path is None else Path(path)
-        return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, WAIT if timeout is None else timeout))
+        wait = WAIT if timeout is None else timeout
+        return cls(DatabaseFile(chosen, _APPLICATION, SCHEMA_VERSION, _SCHEMA, wait, "tuning", "set XDG_CACHE_HOME"))
 
     @property
     def path(self) -> Path:

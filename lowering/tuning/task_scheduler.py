@@ -16,8 +16,6 @@ WARM_UP = 4
 """Trials of a task before it is compared with others by what they gained."""
 PAST = 0.2
 """How much of the gradient is what the last trials gained; the rest is what the next ones may (Ansor's alpha)."""
-CAUTION = 2.0
-"""A task may come so many times nearer to its bound than the best of its group has (Ansor's beta)."""
 WINDOW = 16
 """The last trials, for what they gained; and after as many without any, half as much is hoped for."""
 NOTICEABLE = 0.01
@@ -29,15 +27,14 @@ class Progress:
     """A task so far. `calls`: how often a run of the model calls it.
 
     `history`: the best latency in seconds after each trial, earlier runs' included; infinite before one ran. `bound`: a
-    latency that cannot be beaten, such as a roofline; 0 where none is known. Tasks of one `group` (kernels of a kind)
-    can be expected to come about as close to their bounds as each other. `is_finished`: it takes no more trials.
+    latency that cannot be beaten, such as a roofline; 0 where none is known. `is_finished`: it
+    takes no more trials.
     """
 
     key: str
     calls: float
     history: tuple[float, ...] = ()
     bound: float = 0.0
-    group: str = ""
     is_finished: bool = False
 
     @property
@@ -76,23 +73,20 @@ def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, war
     cold = _coldest(tasks, by_share, remaining, warm_up)
     if cold is not None:
         return Turn(cold.key, min(warm_up - len(cold.history), batch, remaining))
-    efficiencies = _best_efficiencies(tasks)
-    steepest = max(by_share, key=lambda task: gain(task, efficiencies.get(task.group, 0.0)))
-    return Turn(steepest.key, min(batch, remaining))
+    return Turn(max(by_share, key=gain).key, min(batch, remaining))
 
 
-def gain(task: Progress, efficiency: float = 0.0) -> float:
+def gain(task: Progress) -> float:
     """The seconds of a run of the model that a trial of the task is expected to save.
 
-    `efficiency`: the best bound / latency of its group, 0 where there is none. What may still be gained is taken to
-    shrink with the trials made, as the best of t samples does, and with those since the last improvement: Ansor's
-    estimate lacks the latter, and spends most trials on heavy tasks that have long reached their best.
+    What may still be gained is taken to shrink with the trials made, as the best of t samples does, and with those
+    since the last improvement: Ansor's estimate lacks the latter, and spends most trials on heavy tasks that have long
+    reached their best. Its comparison with tasks of the same kind is left out: here each has a roofline of its own.
     """
     trials = len(task.history)
     if not trials or not math.isfinite(task.latency):
         return 0.0
-    reachable = task.bound if efficiency <= 0 else max(task.bound, task.bound / (CAUTION * efficiency))
-    possible = max(task.latency - reachable, 0.0) / trials / (1.0 + _idle(task.history) / WINDOW)
+    possible = max(task.latency - task.bound, 0.0) / trials / (1.0 + _idle(task.history) / WINDOW)
     return task.calls * (PAST * _past_gain(task.history) + (1.0 - PAST) * possible)
 
 
@@ -115,12 +109,3 @@ def _coldest(tasks: Sequence[Progress], by_share: Sequence[Progress], remaining:
         return None
     worthy = (task for task in by_share if math.isfinite(task.latency) and task.share * (used + remaining) >= total)
     return next((task for task in worthy if len(task.history) < warm_up), None)
-
-
-def _best_efficiencies(tasks: Sequence[Progress]) -> dict[str, float]:
-    """The best bound / latency of each group of more than one task."""
-    reached: dict[str, list[float]] = {}
-    for task in tasks:
-        if task.group and math.isfinite(task.latency):
-            reached.setdefault(task.group, []).append(task.bound / task.latency)
-    return {group: max(ratios) for group, ratios in reached.items() if len(ratios) > 1}

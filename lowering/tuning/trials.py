@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 from ...costmodels.measurement import canonical_json
 from ...costmodels.types import TensorType
@@ -17,6 +17,7 @@ from ..cache import own_digest
 from ..decisions import Decisions, Site
 from ..kernel_messages import Answer, Request
 from ..target import Target
+from ..turns import Middle
 from .builders import Builder
 from .cost_model import features_of
 from .measuring import KernelObject, Runner, Timing
@@ -145,7 +146,7 @@ class Laboratory:
     def _record(self, built: Built) -> Record:
         timing = self._measured.get((built.task.key, built.digest)) if built.kernel is not None else None
         seconds = timing.seconds if timing is not None and timing.problem is None else ()
-        lower, _, upper = quantiles(seconds, method="inclusive") if len(seconds) > 1 else (0.0, 0.0, 0.0)
+        middle = Middle.of(seconds) if seconds else None
         problem = built.problem or (timing.problem if timing is not None else None)
         return Record(
             built.task.key,
@@ -153,8 +154,8 @@ class Laboratory:
             self.runner.name,
             self.versions,
             built.decisions,
-            median(seconds) if seconds else None,
-            upper - lower,
+            middle.median if middle is not None else None,
+            middle.upper - middle.lower if middle is not None else 0.0,
             len(seconds),
             features_of(built.task.features, built.trace),
             problem or "",

@@ -272,7 +272,9 @@ class Tuner:
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
         left = (self.settings.trials - trials) * seconds / max(trials - before, 1)
-        said = "first" if latency is None else f"kernels take {1e3 * latency:.3f} ms"
+        ran = sum(search.best is not None for search in self.searches.values())
+        missing = f"{ran} of {len(self.searches)} kernels ran"
+        said = missing if latency is None else f"kernels take {1e3 * latency:.3f} ms"
         self.observer(f"{trials} of {self.settings.trials} trials: {said}, {left:.0f} s to go")
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
+from ...files import cache_folder
 from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from .verdict import Verdict
@@ -18,8 +19,7 @@ from .verdict import Verdict
 
 def folder() -> Path:
     """Where verdicts are kept: ``$XDG_CACHE_HOME/eqfuse/rules``, by default under ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "eqfuse" / "rules"
+    return cache_folder() / "rules"
 
 
 @cache

@@ -14,8 +14,12 @@ import pytest
 from onnx import helper
 
 import eqfuse as package
+from eqfuse.cli.compile import tuning_line
+from eqfuse.compilation import Work
 from eqfuse.lowering.bundle import read_manifest
+from eqfuse.lowering.tuning import builders
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
+from eqfuse.lowering.tuning.settings import Summary
 from eqfuse.tuned_compilation import NOTICEABLE
 
 from .command_line import CommandLine
@@ -110,6 +114,7 @@ def test_a_limit_of_time_ends_the_search(eqfuse: CommandLine) -> None:
         (("--trials", "4", "--runner", "emulate"), "--runner emulate: does not run kernels for this machine"),
         (("--trials", "4", "--runner", "local", "--target", "arm-cortex-a76"), "--runner local: does not run kernels"),
         (("--runner", "local"), "--runner: is for a search for schedules; say how many"),
+        (("--no-reformer",), "--no-reformer: is for a search for schedules; say how many"),
         (("--trials", "4", "--target", "dsa-stcp920"), "--trials: is for processors"),
     ],
 )
@@ -133,6 +138,27 @@ def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
     assert outcome.code == 1
     assert "127.0.0.1:1" in outcome.error
     assert "build" not in eqfuse.files()
+
+
+@pytest.mark.parametrize("option", ["--tracker", "--cluster"])
+def test_what_a_search_lacks_is_said_before_the_work(
+    eqfuse: CommandLine, pair: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Work, "fill")
+    monkeypatch.setattr(builders, "_CONNECT_SECONDS", 0.2)
+    key = ("--device-key", "board") if option == "--tracker" else ()
+    outcome = eqfuse.run("tune", pair, "-o", "build", option, "127.0.0.1:1", *key)
+    assert outcome.code == 1
+    assert outcome.error.startswith("127.0.0.1:1: no ")
+
+
+@pytest.mark.parametrize(("learned", "lines"), [(True, 1), (False, 2)])
+def test_a_search_without_a_learned_model_says_so(learned: bool, lines: int) -> None:
+    summary = Summary(
+        trials=4, failed=0, tasks=1, changed=0, joined=0, seconds=1.0, runner="local", ratio=1.0, kept="untuned",
+        learned=learned,
+    )  # fmt: skip
+    assert len(tuning_line(summary.as_dict()).splitlines()) == lines
 
 
 def test_a_model_that_needs_no_kernel_is_tuned_too(eqfuse: CommandLine) -> None:

@@ -78,11 +78,6 @@ def test_the_bound_says_what_cannot_be_gained() -> None:
     assert next_turn([near, far], 8, warm_up=0) == Turn("far", 8)
 
 
-def test_a_kind_that_is_far_from_its_bounds_is_not_expected_to_reach_them() -> None:
-    alone = Progress("alone", 1, (1.0,) * 9, bound=0.1)
-    assert gain(alone, efficiency=0.125) == pytest.approx((1.0 - 0.4) / (1.0 - 0.1) * gain(alone))
-
-
 def test_what_gained_lately_is_expected_to_gain() -> None:
     flat, falling = Progress("flat", 1, (1.0,) * 9), Progress("falling", 1, (2.0,) * 5 + (1.0,) * 4)
     assert gain(falling) > gain(flat)
