@@ -166,15 +166,15 @@ def _of_maps(neighbours: Neighbours) -> bool:
 
 def _plane_of_channels(neighbours: Neighbours, device: Device) -> int | None:
     """Downstream depthwise: all pixels of as many channels as a vector has."""
-    if not _of_maps(neighbours) or _is_depthwise(neighbours, neighbours.producer):
-        return None
-    if not _is_depthwise(neighbours, neighbours.consumer):
+    if not _of_maps(neighbours) or not _is_depthwise(neighbours, neighbours.consumer):
         return None
     return neighbours.bytes(neighbours.between) * device.lanes // max(1, neighbours.shape(neighbours.between)[1])
 
 
 def _source_for_each_tile(neighbours: Neighbours, device: Device) -> int:
-    """What the first convolution reads is read for every tile of channels."""
+    """What the first convolution reads is read for every tile of channels, if that is no depthwise one."""
+    if _is_depthwise(neighbours, neighbours.producer):
+        return 0
     tiles = -(-neighbours.shape(neighbours.between)[1] // device.lanes)
     return (tiles - 1) * neighbours.bytes(neighbours.producer.inputs[0] or 0)
 

@@ -63,13 +63,18 @@ def _runs_along(function: Any, anchor: Stage) -> bool:
 
 def matches(function: Any, anchor: Stage, epilogue: Stage) -> bool:
     """Whether all operands of the reduction run along its last axis, and so does the block after it."""
-    column = axes(anchor)[-1]
     alike = epilogue.extents == tuple(anchor.extents[i] for i in anchor.spatial)
-    runs = _runs_along(function, anchor)
+    column = anchor.spatial.index(axes(anchor)[-1])
+    return alike and is_window(function, anchor) and is_unit_stride(epilogue.write, column)
+
+
+def is_window(function: Any, anchor: Stage) -> bool:
+    """Whether all operands of the reduction run along its last axis."""
+    column = axes(anchor)[-1]
     some = any(column in read.used() and read.used() & anchor.reduced for read in anchor.reads)
     alone = all(not used & anchor.reduced for r in anchor.reads for used in r.iterators if column in used)
-    whole = is_unit_stride(anchor.write, column) and is_unit_stride(epilogue.write, anchor.spatial.index(column))
-    return alike and alone and runs and some and whole and anchor.extents[column] > 1
+    whole = is_unit_stride(anchor.write, column)
+    return alone and _runs_along(function, anchor) and some and whole and anchor.extents[column] > 1
 
 
 def axes(anchor: Stage) -> tuple[int, ...]:

@@ -10,19 +10,19 @@ The second is pointwise: rows of pixels are tiled, its output channels are not (
     for h, w, c..: A += ...; for p, o, c: B += f(A) * W2; Y = g(B)
  => parallel h tile: { for w, c tile: A (registers); F[h tile] = f(A); for o, w tile: B (registers); Y = g(B) }
 
-No tile of one overlaps another, so nothing is computed twice.
+The first may be a product or depthwise itself. No tile of one overlaps another, so nothing is computed twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import log2, prod
 from typing import Any
 
 from tvm import s_tir
 
 from ...costmodels.device import Device
-from ..decisions import decide, scope
+from ..decisions import decide, decide_number, scope
 from .apart import APART, split_off
 from .channels import (
     best_window,
@@ -30,6 +30,7 @@ from .channels import (
     compute_before,
     decide_slab,
     fitting_rows,
+    is_window,
     matches,
     pack_channels,
     window_cycles,
@@ -84,15 +85,15 @@ def find_pair(schedule: s_tir.Schedule) -> Pair | None:
         return None
     names = [s.write.name for s in reductions]
     _inline(schedule, names)
-    between = _between(schedule, names)
-    after = consumers(stages(schedule), _named(schedule, names[1]))
+    first, second = (_named(schedule, name).block for name in names)
+    between = _between(schedule, first, second)
+    after = consumers(stages(schedule), stage(schedule, second))
     if not after:
-        schedule.cache_write(_named(schedule, names[1]).block, 0, "global")
-        after = consumers(stages(schedule), _named(schedule, names[1]))
+        schedule.cache_write(second, 0, "global")
+        after = consumers(stages(schedule), stage(schedule, second))
     if between is None or len(after) != 1 or after[0].reduced:
         return None
-    first, second = (_named(schedule, name) for name in names)
-    return Pair(first, _named(schedule, between.write.name), second, after[0])
+    return Pair(*(stage(schedule, block) for block in (first, between, second, after[0].block)))
 
 
 def _named(schedule: s_tir.Schedule, name: str) -> Stage:
@@ -111,16 +112,17 @@ def _inline(schedule: s_tir.Schedule, names: list[str]) -> None:
             schedule.compute_inline(current.block)
 
 
-def _between(schedule: s_tir.Schedule, names: list[str]) -> Stage | None:
+def _between(schedule: s_tir.Schedule, first: Any, second: Any) -> Any | None:
     """The only block that reads the first reduction, and that the second reads; a copy where there is none."""
-    users = consumers(stages(schedule), _named(schedule, names[0]))
-    if [user.write.name for user in users] == [names[1]]:
-        schedule.cache_write(_named(schedule, names[0]).block, 0, "global")
-        users = consumers(stages(schedule), _named(schedule, names[0]))
+    result = stage(schedule, second).write.name
+    users = consumers(stages(schedule), stage(schedule, first))
+    if [user.write.name for user in users] == [result]:
+        schedule.cache_write(first, 0, "global")
+        users = consumers(stages(schedule), stage(schedule, first))
     if len(users) != 1 or is_parameter(schedule.mod[FUNCTION], users[0].write.buffer):
         return None
     readers = consumers(stages(schedule), users[0])
-    return users[0] if [reader.write.name for reader in readers] == [names[1]] else None
+    return users[0].block if [reader.write.name for reader in readers] == [result] else None
 
 
 # --- downstream depthwise: channels are tiled
@@ -128,25 +130,31 @@ def _between(schedule: s_tir.Schedule, names: list[str]) -> Stage | None:
 
 def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
     plan = _plan_of_channels(schedule, pair, device)
-    if plan is None:
+    columns = plan.tile.columns if plan is not None else _columns_of_windows(schedule, pair, device)
+    if columns is None:
         return None
-    repacked = (*pack(schedule, pair.first, plan), *pack_channels(schedule, pair.second))
-    second = stage(schedule, pair.second.block)
+    packed = pack(schedule, pair.first, plan) if plan is not None else pack_channels(schedule, pair.first)
+    repacked = (*packed, *pack_channels(schedule, pair.second))
     *outer, height, width, channel = schedule.get_loops(pair.epilogue.block)
-    tiles, channel = schedule.split(channel, [None, plan.tile.columns])
+    tiles, channel = schedule.split(channel, [None, columns])
     schedule.reorder(*outer, tiles, height, width, channel)
-    loop = share(schedule, [*outer, tiles], threads, plan.cycles)[-1]
+    loop = share(schedule, [*outer, tiles], threads, _cycles_of_channels(pair, plan, device))[-1]
     depth = len(schedule.get_loops(pair.epilogue.block)) - 3
-    narrow = [t for t in window_tiles(second, device) if plan.tile.columns % t.columns == 0]
     with scope("second"):
-        tile = decide("tile", narrow, lambda t: window_cycles(second, t, device))
-    window_tile(schedule, second, tile, (height, width, channel))
+        _window(schedule, pair.second.block, (height, width, channel), columns, device)
     schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
     if can_decompose(schedule, pair.between, schedule.get_loops(pair.between.block)[depth]):
         border = schedule.decompose_padding(pair.between.block, schedule.get_loops(pair.between.block)[depth])
         vectorise_last(schedule, border, device)
-    _first_product(schedule, pair, plan, depth, device)
-    schedule_before(schedule, pair.epilogue, device, threads)
+    if plan is None and stage(schedule, pair.between.block).extents != pair.first.extents[: len(pair.first.spatial)]:
+        return None  # a border that could not be taken apart
+    if plan is not None:
+        _first_product(schedule, pair, plan, depth, device)
+        schedule_before(schedule, pair.epilogue, device, threads)
+    else:
+        with scope("first"):
+            _, *plane = schedule.get_loops(pair.between.block)[depth:]
+            compute_before(schedule, _window(schedule, pair.first.block, tuple(plane), columns, device), device)
     schedule.annotate(schedule.get_loops(pair.between.block)[depth], APART, 1)
     return Scheduled(split_off(overlap_tails(schedule)), repacked, "convolution_pair")
 
@@ -162,6 +170,31 @@ def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> P
     whole = [p for p in fitting if p.column == column and first.extents[column] % p.tile.columns == 0]
     with scope("first"):
         return cheapest(whole)
+
+
+def _columns_of_windows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int | None:
+    """Of two windows: vectors of channels that divide them all, whose plane fits half of the second cache."""
+    if not is_window(schedule.mod[FUNCTION], pair.first):
+        return None
+    channels = pair.between.extents[-1]
+    plane = FLOAT_BYTES * prod(pair.between.extents) // channels
+    most = device.second_cache // 2 // plane
+    found = [n for n in range(device.lanes, min(channels, most) + 1, device.lanes) if channels % n == 0]
+    return decide_number("columns", found, lambda number: 1.0 + log2(number)) if found else None
+
+
+def _cycles_of_channels(pair: Pair, plan: Plan | None, device: Device) -> float:
+    windows = [pair.second] if plan is not None else [pair.first, pair.second]
+    own = sum(window_cycles(stage, best_window(stage, device), device) for stage in windows)
+    return own + (plan.cycles if plan is not None else 0.0)
+
+
+def _window(schedule: s_tir.Schedule, block: Any, plane: tuple[Any, Any, Any], columns: int, device: Device) -> Any:
+    """Register tiles of a window that divide so many channels; the loop over tiles of channels."""
+    anchor = stage(schedule, block)
+    narrow = [tile for tile in window_tiles(anchor, device) if columns % tile.columns == 0]
+    tile = decide("tile", narrow, lambda tile: window_cycles(anchor, tile, device))
+    return window_tile(schedule, anchor, tile, plane)
 
 
 # --- downstream pointwise: rows of pixels are tiled

@@ -112,8 +112,15 @@ class TaskSearch:
     # --- what is learned
 
     def observe(self, decisions: Decisions, trace: Sequence[Site] | None, latency: float | None) -> None:
-        """A candidate was built and measured: its trace, if it has one, and its seconds; None where it failed."""
-        self._note(key_of(decisions), latency)
+        """A candidate was built and measured: its trace, if it has one, and its seconds; None where it failed.
+
+        One that turns out to be another that is known was not measured again, and is no trial.
+        """
+        asked = key_of(decisions)
+        if trace is not None and key_of(decisions_of(trace)) in self._latencies:
+            self._seen.add(asked)
+        else:
+            self._note(asked, latency)
         self.observe_trace(decisions, trace)
 
     def observe_trace(self, decisions: Decisions, trace: Sequence[Site] | None) -> None:
@@ -140,7 +147,8 @@ class TaskSearch:
 
     def suggest(self, decisions: Decisions) -> None:
         """Propose these soon, unless they were tried: what other searches found for parts of the kernel."""
-        self._first.append(decisions)
+        if decisions not in self._first:
+            self._first.append(decisions)
 
     def _note(self, key: _Key, latency: float | None) -> None:
         self._seen.add(key)

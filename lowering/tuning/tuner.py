@@ -82,6 +82,7 @@ class Tuner:
     _learner: Learner = field(init=False)
     _base: tuple[Members, ...] = field(init=False)
     _waiting: list[Join] = field(init=False)
+    _begun_whole: dict[str, tuple[Join, tuple[Site, ...]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         laboratory = self.laboratory
@@ -160,6 +161,8 @@ class Tuner:
         ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
         if ready:
             self._release(ready)
+        for key in self._begun_whole:
+            self._compose(key)
 
     def _was_begun(self, join: Join) -> bool:
         """Whether an earlier run had joined it: its trials count, and what they found holds."""
@@ -180,9 +183,14 @@ class Tuner:
         for built in self.laboratory.build([(self.table.tasks[key], {}) for key in whole]):
             key = built.task.key
             self.searches[key].observe_trace({}, built.trace if built.kernel is not None else None)
-            start = composed(built.trace, self._parts(whole[key]))
-            if start:
-                self.searches[key].suggest(start)
+            self._begun_whole[key] = (whole[key], built.trace)
+
+    def _compose(self, key: str) -> None:
+        """Suggest what the parts of a joined kernel decide by now: they may get better after it was begun."""
+        join, trace = self._begun_whole[key]
+        start = composed(trace, self._parts(join))
+        if start:
+            self.searches[key].suggest(start)
 
     def _parts(self, join: Join) -> list[Decisions]:
         """What the products and windows of the parts decided, each site of them."""

@@ -56,6 +56,8 @@ PAIRS = {
     "pointwise, depthwise": ((16, 12, 12), Layer(64, 1), Layer(64, 3, 1, True)),
     "pointwise, depthwise with stride": ((16, 12, 12), Layer(32, 1), Layer(32, 5, 2, True)),
     "convolution, depthwise": ((8, 10, 10), Layer(32, 3), Layer(32, 3, 1, True)),
+    "depthwise, depthwise": ((32, 12, 12), Layer(32, 3, 1, True), Layer(32, 3, 1, True)),
+    "depthwise with stride, depthwise": ((48, 15, 15), Layer(48, 5, 2, True), Layer(48, 3, 1, True)),
     "depthwise, pointwise": ((32, 12, 12), Layer(32, 3, 1, True), Layer(48, 1)),
     "depthwise with stride, pointwise": ((32, 15, 15), Layer(32, 3, 2, True), Layer(16, 1)),
     "pointwise, pointwise": ((16, 8, 14), Layer(32, 1), Layer(32, 1)),

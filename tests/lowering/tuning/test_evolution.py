@@ -217,9 +217,15 @@ def test_the_best_is_what_was_measured() -> None:
 
 def test_decisions_that_the_rule_could_not_follow_are_known_by_what_it_took() -> None:
     search = started(SITES)
-    search.observe({"s1": "none such"}, SITES.trace({}), 1e-3)
-    assert search.best == ({}, 1e-3)
-    assert search.leaders(9) == [{}]
+    search.observe({"s1": "none such", "s2": "1"}, SITES.trace({"s2": "1"}), 1e-9)
+    assert search.best == ({"s2": "1"}, 1e-9)
+
+
+def test_what_turns_out_to_be_known_is_no_trial() -> None:
+    search = started(SITES)
+    search.observe({"s1": "none such"}, SITES.trace({}), 1e-9)
+    assert search.best == ({}, ANALYTIC)
+    assert search.history == (ANALYTIC,)
 
 
 def improving(latencies: list[float]) -> TaskSearch:

@@ -1,0 +1,201 @@
+"""The search as a whole, on a real model whose kernels take made-up times: they are scheduled, and never compiled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import tvm
+from onnx import helper
+
+from eqfuse.api import Options, run
+from eqfuse.compilation import kernels_of
+from eqfuse.lowering.decisions import following
+from eqfuse.lowering.kernel_functions import Fitting, KernelFunctions
+from eqfuse.lowering.kernel_messages import Answer, Request
+from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.tuning.measuring import KernelObject, Timing
+from eqfuse.lowering.tuning.records import RecordDatabase
+from eqfuse.lowering.tuning.settings import Settings
+from eqfuse.lowering.tuning.space import decisions_of
+from eqfuse.lowering.tuning.tasks import TaskTable
+from eqfuse.lowering.tuning.trials import Laboratory
+from eqfuse.lowering.tuning.tuner import BATCH, FIRST_TRIALS, SPLIT_SHARE, Tuned, Tuner
+from eqfuse.lowering.weights import Weights
+
+from ..small_models import model, weights
+
+TARGET = target_of("host", 1)
+TRIALS, FEW = 48, 24
+GAIN = 0.9
+"""What every decision that is not the analytic one makes of the seconds of a kernel."""
+
+
+class Schedules:
+    """A builder: the object file says what was decided, by site."""
+
+    def build(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        for request in requests:
+            with following(request.decisions) as trace:
+                scheduled = schedule(tvm.ir.load_json(request.prim_func), request.device, request.threads)
+            taken = {site.name: site.option.label for site in trace.sites}
+            Path(request.object_file).write_text(json.dumps([taken, decisions_of(trace.sites)]), encoding="utf-8")
+            yield Answer(request.name, 0.0, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@dataclass
+class MadeUp:
+    """A runner: a kernel of one anchor op takes a second, a joined one `joined` seconds; `seen` are all, in turn."""
+
+    joined: float
+    seen: list[tuple[bool, dict[str, str]]] = field(default_factory=list)
+    name: str = "made up"
+
+    def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
+        self.seen += [_content(kernel) for kernel in kernels]
+        return [Timing((self._seconds(kernel),)) for kernel in kernels]
+
+    def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
+        return [[(self._seconds(incumbent), self._seconds(kernel))] for kernel in challengers]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def _seconds(self, kernel: KernelObject) -> float:
+        _, decisions = json.loads(kernel.object_file.read_text(encoding="utf-8"))
+        return (self.joined if _content(kernel)[0] else 1.0) * GAIN ** len(decisions)
+
+
+def _content(kernel: KernelObject) -> tuple[bool, dict[str, str]]:
+    """Whether it is a joined one, and what was decided."""
+    taken, _ = json.loads(kernel.object_file.read_text(encoding="utf-8"))
+    return any("." in name for name in taken), taken
+
+
+@dataclass
+class Bench:
+    """Searches that share a database in `folder`."""
+
+    table: TaskTable
+    kernels: tuple[tuple[int, ...], ...]
+    folder: Path
+
+    def search(self, runner: MadeUp, settings: Settings) -> Tuned:
+        database = RecordDatabase.open(self.folder / "tuning.db")
+        laboratory = Laboratory(TARGET, Schedules(), runner, database, self.folder)
+        return Tuner(self.table, self.kernels, laboratory, settings).run()
+
+    def elsewhere(self, folder: Path) -> Bench:
+        return replace(self, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A pointwise convolution and a depthwise one, which can be joined."""
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w"], ["y"], group=64, pads=[1, 1, 1, 1]),
+    ]
+    stored = {"v": weights(64, 32, 1, 1), "w": weights(64, 1, 3, 3)}
+    proto = model(nodes, {"x": (1, 32, 28, 28)}, {"y": (1, 64, 28, 28)}, **stored)
+    result = run(proto, None, Options(partition="joint", verify=False), None)
+    graph, kernels = kernels_of(result)
+    functions = KernelFunctions.of(graph, kernels, Weights(result.rewritten.model))
+    return Bench(TaskTable(Fitting(functions, TARGET)), kernels, tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="module")
+def saving(bench: Bench) -> tuple[Tuned, MadeUp]:
+    """A search where the joined kernel is the faster one."""
+    runner = MadeUp(joined=0.5)
+    return bench.search(runner, Settings(TRIALS)), runner
+
+
+@pytest.fixture(scope="module")
+def costing(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, MadeUp]:
+    """One where it is much slower."""
+    runner = MadeUp(joined=20.0)
+    return bench.elsewhere(tmp_path_factory.mktemp("costing")).search(runner, Settings(TRIALS)), runner
+
+
+def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tuple[Tuned, MadeUp]) -> None:
+    found, _ = saving
+    assert found.joined == 1
+    assert len(found.kernels) == len(bench.kernels) - 1
+
+
+def test_one_that_costs_time_is_not(bench: Bench, costing: tuple[Tuned, MadeUp]) -> None:
+    found, _ = costing
+    assert (found.joined, found.kernels) == (0, bench.kernels)
+
+
+def test_one_that_costs_time_gets_few_trials(costing: tuple[Tuned, MadeUp]) -> None:
+    _, runner = costing
+    assert sum(joined for joined, _ in runner.seen) <= FIRST_TRIALS + BATCH
+
+
+def test_parts_come_first(saving: tuple[Tuned, MadeUp]) -> None:
+    _, runner = saving
+    first = [joined for joined, _ in runner.seen].index(True)
+    assert 8 <= first <= SPLIT_SHARE * TRIALS + BATCH
+
+
+def test_a_joined_kernel_is_tried_with_the_tiles_of_its_parts(saving: tuple[Tuned, MadeUp]) -> None:
+    _, runner = saving
+    begun = [joined for joined, _ in runner.seen].index(True)
+    apart = {decided["tile"].split()[-1] for _, decided in runner.seen[:begun] if "tile" in decided}
+    whole = [(d["first.tile"].split()[-1], d["second.tile"].split()[-1]) for joined, d in runner.seen if joined]
+    assert any({first, second} <= apart for first, second in whole[:3])
+
+
+def test_all_trials_are_used(saving: tuple[Tuned, MadeUp]) -> None:
+    found, runner = saving
+    assert (found.trials, found.failed) == (TRIALS, 0)
+    assert len(runner.seen) <= TRIALS
+
+
+def test_no_candidate_is_measured_twice(saving: tuple[Tuned, MadeUp]) -> None:
+    _, runner = saving
+    assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
+
+
+def test_decisions_that_are_faster_are_kept(costing: tuple[Tuned, MadeUp]) -> None:
+    found, _ = costing
+    assert len(found.decisions) == 2
+    assert all(found.decisions.values())
+
+
+def test_the_same_search_again_measures_nothing(bench: Bench, saving: tuple[Tuned, MadeUp]) -> None:
+    before, _ = saving
+    runner = MadeUp(joined=0.5)
+    again = bench.search(runner, Settings(TRIALS))
+    assert runner.seen == []
+    assert (again.kernels, again.trials) == (before.kernels, before.trials)
+
+
+def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path: Path) -> None:
+    runner, own = MadeUp(joined=0.5), bench.elsewhere(tmp_path)
+    own.search(runner, Settings(FEW))
+    assert own.search(runner, Settings(TRIALS)).trials == TRIALS
+    assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
+
+
+def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
+    runner = MadeUp(joined=0.1)
+    found = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
+    assert found.kernels == bench.kernels
+    assert not any(joined for joined, _ in runner.seen)
+
+
+def test_without_the_reformer_what_the_device_model_joins_is_tuned_from_the_start(bench: Bench, tmp_path: Path) -> None:
+    runner = MadeUp(joined=0.1)
+    bench.elsewhere(tmp_path).search(runner, Settings(FEW, reformer=False))
+    assert len({joined for joined, decided in runner.seen if decided}) == 1
