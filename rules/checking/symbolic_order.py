@@ -125,7 +125,13 @@ class Order:
         signs = self.signs(x)
         if not signs & NEGATIVE:
             return x
-        return -x if not signs & POSITIVE else product(x, self.sign(x))
+        if not signs & POSITIVE:
+            return -x
+        numerator, denominators = cleared(canonical(x))
+        rest, common, coefficient = primitive(numerator)
+        if common and len(rest.terms) > 1 and not denominators and not self.signs(rest) & NEGATIVE:
+            return product(rest, self.absolute(Polynomial({common: coefficient})))  # a factor like (1 + b)^2
+        return product(x, self.sign(x))
 
     def positive(self, x: Polynomial) -> Polynomial:
         """1 where a number is above zero, 0 elsewhere."""

@@ -7,7 +7,7 @@ from math import isfinite, isnan
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from eqfuse.rules.checking.symbolic import Real, Reals, exact, leaf
@@ -144,6 +144,7 @@ def test_quotients_cancel(x: Polynomial, y: Polynomial) -> None:
     assert canonical(product(product(x, y), algebra.reciprocal(y))) == x
 
 
+@example(polynomial([(1, 0, 1), (1, 1, 2), (1, 2, 1)]))  # a (1 + b)^2
 @given(POLYNOMIALS)
 def test_square_root_of_square_is_absolute_value(x: Polynomial) -> None:
     algebra = Algebra()
