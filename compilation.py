@@ -155,24 +155,24 @@ class Work:
         return str(self.model.path.absolute()) if self.model.path else self.model.label
 
     def fill(self, folder: Path, output: Path) -> Compiled:
-        """Compile into a folder, and verify what is in it."""
+        """Compile into a folder, for `output`, and verify what is in it."""
         result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
         self.clock.phases.update(result.phases)
-        prepared, manifest = self.bundle(result, folder)
-        seconds = {name: answer.seconds for name, answer in prepared.answers.items()}
-        return Compiled(output, manifest, self.clock.phases, result, seconds)
+        return self.bundle(result, folder, output)
 
-    def bundle(self, result: Result, folder: Path, cut: Cut | None = None) -> tuple[Prepared, Manifest]:
+    def bundle(self, result: Result, folder: Path, output: Path, cut: Cut | None = None) -> Compiled:
         """A whole bundle in an empty folder. Kernels that are wrong are compiled again, by the plainest schedule.
 
         It has the kernels and decisions of the `cut`, by default those of the device model.
         """
         try:
-            return self._bundle(result, folder, {}, cut)
+            prepared, manifest = self._bundle(result, folder, {}, cut)
         except WrongKernelsError as wrong:
             shutil.rmtree(folder)
             folder.mkdir()
-            return self._bundle(result, folder, wrong.kernels, cut)
+            prepared, manifest = self._bundle(result, folder, wrong.kernels, cut)
+        seconds = {name: answer.seconds for name, answer in prepared.answers.items()}
+        return Compiled(output, manifest, self.clock.phases, result, seconds)
 
     def _bundle(
         self, result: Result, folder: Path, wrong: Mapping[str, str], cut: Cut | None

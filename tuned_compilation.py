@@ -6,13 +6,15 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled, Cut, Work, kernels_of
+from .costmodels.measurement import ProfileError
 from .costmodels.profile import ProfileDatabase
-from .errors import VerificationError
+from .errors import EqfuseError, VerificationError
 from .lowering import bundle
 from .lowering.emulated_model import opened
 from .lowering.interface import random_inputs
@@ -24,7 +26,7 @@ from .lowering.turns import interleaved, ratios
 from .lowering.weights import Weights
 
 if TYPE_CHECKING:
-    from .lowering.manifest import Manifest
+    from .costmodels.measurement import Measurement
     from .lowering.tuning.tuner import Tuned
 
 NOTICEABLE = 1.01
@@ -44,18 +46,33 @@ def tuned(work: Work, made: Compiled, folder: Path, settings: Settings) -> Compi
     with tempfile.TemporaryDirectory(prefix="eqfuse-tuned-") as scratch:
         candidate = Path(scratch) / "bundle"
         candidate.mkdir()
-        better, ratio = _compiled(work, made, found, folder, candidate)
-        if better is not None:
+        other = _compared(work, made, found, folder, candidate, settings)
+        if other.is_faster:
             shutil.rmtree(folder)
             shutil.copytree(candidate, folder)
     summary = Summary(
         trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
-        seconds=time.monotonic() - started, runner=settings.runner_for(is_host=work.target.is_host), ratio=ratio,
-        kept="untuned" if better is None else "tuned", learned=can_learn(),
+        seconds=time.monotonic() - started, runner=settings.runner_for(is_host=work.target.is_host), ratio=other.ratio,
+        kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
-    manifest = replace(better or made.manifest, tuning=summary.as_dict())
-    bundle.write_manifest(folder, manifest)
-    return replace(made, manifest=manifest, phases=work.clock.phases, curve=found.curve)
+    kept = other.made if other.is_faster and other.made is not None else made
+    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary.as_dict()), curve=found.curve)
+    bundle.write_manifest(folder, kept.manifest)
+    return kept
+
+
+@dataclass(frozen=True)
+class Contender:
+    """The tuned bundle, which is `ratio` times as fast as the untuned one; or the `problem` with it."""
+
+    made: Compiled | None = None
+    ratio: float = 0.0
+    problem: str = ""
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is kept."""
+        return self.ratio > NOTICEABLE
 
 
 def _search(work: Work, made: Compiled, settings: Settings) -> Tuned:
@@ -72,28 +89,46 @@ def _search(work: Work, made: Compiled, settings: Settings) -> Tuned:
     with laboratory(work.target, settings, os.cpu_count() or 1) as equipment:
         tuner = Tuner(table, kernels, equipment, settings, lambda line: work.clock.tell("tune", line))
         found = tuner.run()
-        ProfileDatabase.open().add(*measurements(tuner.kernels, table, equipment))
+        _keep_prices(work, measurements(tuner.kernels, table, equipment))
     return found
 
 
-def _compiled(work: Work, made: Compiled, found: Tuned, untuned: Path, folder: Path) -> tuple[Manifest | None, float]:
-    """The manifest of the tuned bundle where that is faster, and how many times as fast it is."""
+def _keep_prices(work: Work, found: Iterable[Measurement]) -> None:
+    """For `--cost profile`. What was searched for is worth more than these."""
+    try:
+        ProfileDatabase.open().add(*found)
+    except ProfileError as error:
+        work.clock.tell("tune", f"latencies are not kept: {error}")
+
+
+def _compared(work: Work, made: Compiled, found: Tuned, untuned: Path, folder: Path, settings: Settings) -> Contender:
+    """Compile the tuned bundle to the folder, and see how it runs. Whatever fails, there is the untuned one."""
     assert made.result is not None
     try:
-        _, manifest = work.bundle(made.result, folder, Cut(found.kernels, found.decisions))
+        better = work.bundle(made.result, folder, made.path, Cut(found.kernels, found.decisions))
+        with work.clock.phase("confirm"):
+            return Contender(better, _speed_up(work, untuned, folder, settings))
     except VerificationError as wrong:
-        work.clock.tell("verify", f"the tuned model is not kept: {wrong}")
-        return None, 0.0
-    with work.clock.phase("confirm"):
-        ratio = _speed_up(work, untuned, folder)
-    return (manifest if ratio > NOTICEABLE else None), ratio
+        work.clock.tell("verify", str(wrong))
+        return Contender(problem="the tuned model failed verification")
+    except EqfuseError as error:
+        return Contender(problem=f"the tuned model was not compared: {error}")
 
 
-def _speed_up(work: Work, untuned: Path, candidate: Path) -> float:
-    """How many times as fast the candidate is: both in turns on this machine, or by the emulated board's counts."""
-    if not work.target.is_host:
-        before, after = (_cycles(folder) for folder in (untuned, candidate))
-        return before / after
+def _speed_up(work: Work, untuned: Path, candidate: Path, settings: Settings) -> float:
+    """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by the
+    emulated board's counts."""
+    if work.target.is_host:
+        return _speed_up_here(work, untuned, candidate)
+    if settings.tracker is not None and settings.device_key is not None:
+        from .lowering.tuning.whole_model import speed_up
+
+        return speed_up(settings.tracker, settings.device_key, work.target, untuned, candidate)
+    before, after = (_cycles(folder) for folder in (untuned, candidate))
+    return before / after
+
+
+def _speed_up_here(work: Work, untuned: Path, candidate: Path) -> float:
     inputs, threads = random_inputs(work.ports, 0), work.target.threads
     folders = {"untuned": untuned, "tuned": candidate}
     runs = interleaved({n: CompiledModel(folder, threads).prepared(inputs) for n, folder in folders.items()}, ROUNDS)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from eqfuse.engine.model import read
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.turns import settle
 
 Array = NDArray[Any]
 MOST_CALLS = 1000
@@ -202,7 +203,9 @@ def _serve(setup: Setup, connection: Connection) -> None:
     try:
         begun = time.perf_counter()
         server = _Server(setup, TOOLS[setup.tool](setup))
-        connection.send(time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        settle()
+        connection.send(seconds)
         while (request := connection.recv()) is not None:
             name, argument = request
             connection.send(getattr(server, name)(argument))

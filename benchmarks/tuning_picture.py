@@ -34,7 +34,7 @@ COLOURS = {
 _WIDTH, _HEIGHT = 1000, 380
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 62, 16, 44
 _BETWEEN = 64
-_LEGEND = 130
+_LEGEND = 150
 """Pixels of an entry."""
 _TICKS = 6
 _STEPS = (1.0, 2.0, 3.0, 5.0, 7.0)

@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EqfuseError as error:
         return _complain(str(error), error.exit_code, arguments.verbose)
     except KeyboardInterrupt:
-        print("eqfuse: interrupted; nothing was written", file=sys.stderr)
+        kept = "; what was measured is kept: the same command goes on" if vars(arguments).get("trials") else ""
+        print(f"eqfuse: interrupted; nothing was written{kept}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()

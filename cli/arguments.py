@@ -66,7 +66,7 @@ def pricing(parser: argparse.ArgumentParser) -> None:
         "--cost",
         choices=("roofline", "flops", "profile"),
         default="roofline",
-        help="what to minimise; profile: measured times, and the roofline's where there are none (default roofline)",
+        help="what to minimise; profile: measured times, and elsewhere the roofline, scaled to them (default roofline)",
     )
     parser.add_argument("--device", default="host", help="device file for the roofline, by name or path (default host)")
 
@@ -94,7 +94,7 @@ def tolerances(parser: argparse.ArgumentParser) -> None:
     """How outputs are compared."""
     parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
     parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
-    parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of the random inputs (default 0)")
+    parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of inputs and of a search (default 0)")
 
 
 Number = TypeVar("Number", int, float)

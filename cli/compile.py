@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
 """What is said about a search for schedules alone."""
-_BY_ESTIMATES = "the search went by estimates alone; pip install 'eqfuse[tune]' lets it learn from what it measures"
+_BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
 
 
 def compile_(arguments: argparse.Namespace) -> int:
@@ -138,7 +138,7 @@ def tuning_line(content: Mapping[str, Any]) -> str:
 
     found = summary_of(content)
     failed = f" ({found.failed} failed)" if found.failed else ""
-    outcome = f"{found.ratio:.2f}x as fast as untuned" if found.ratio else "the tuned model failed verification"
+    outcome = found.problem or f"{found.ratio:.2f}x as fast as untuned"
     if found.kept == "untuned":
         outcome += ", so the untuned one is kept"
     line = f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"

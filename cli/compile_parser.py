@@ -21,7 +21,10 @@ def add_compile(commands: Commands) -> None:  # type: ignore[type-arg]
     _bundle(parser)
     _accelerator(parser)
     group = parser.add_argument_group("for a search for schedules (see `eqfuse tune`)")
-    group.add_argument("--trials", type=positive(int), metavar="N", help="measure so many candidates (default: none)")
+    group.add_argument(
+        "--trials", type=positive(int), metavar="N",
+        help="measure so many candidates, those of earlier runs counted (default: none)",
+    )  # fmt: skip
     group.add_argument(
         "--tuning-limit", type=positive(float), metavar="S", help="begin no more of them after so many seconds"
     )

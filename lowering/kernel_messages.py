@@ -33,7 +33,8 @@ class Answer:
     """One kernel compiled, or why it is not: the `problem`.
 
     `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule, and took the
-    decisions of `trace`. `recovered` is what the compiler stumbled over before it got a plain one.
+    decisions of `trace`. `recovered` is what the compiler stumbled over before it got a plain one. `lost`: the problem
+    says nothing about the kernel.
     """
 
     name: str
@@ -43,3 +44,4 @@ class Answer:
     problem: str | None = None
     recovered: str | None = None
     trace: tuple[Site, ...] = ()
+    lost: bool = False

@@ -119,6 +119,5 @@ class _Worker:
         try:
             answer: Answer = self._process.ask(request, self._seconds)
         except WorkerDiedError as error:
-            reason = "took too long" if error.timed_out else f"crashed (exit code {error.code})"
-            return Answer(request.name, 0.0, problem=f"the compiler {reason}")
+            return Answer(request.name, 0.0, problem=f"the compiler {error}", lost=not error.started)
         return answer

@@ -18,6 +18,7 @@ from ..errors import UsageError
 from .fallback import FUNCTION
 from .kernel_table import KernelFacts, read_kernel_table
 from .runner import CompiledModel
+from .turns import settle
 from .tvm_runtime import load_library
 
 _WARM_UP = 3
@@ -80,6 +81,7 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
     clock = time.process_time if model.threads == 1 else time.perf_counter
     spent: dict[str, list[float]] = {symbol: [] for symbol in functions}
     whole: list[float] = []
+    settle()
     for number in range(repeat + _WARM_UP):
         started = clock()
         run()

@@ -9,6 +9,10 @@ from statistics import median, quantiles
 from typing import Any
 
 _WARM_UP = 3
+_LOOK, _LOOKS = 0.02, 50
+"""Seconds between two looks at whether the process is idle, and how many there are at most."""
+_IDLE = 0.1
+"""Of a processor, what an idle process uses at most."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,23 @@ class Middle:
         return {"median": self.median, "lower": self.lower, "upper": self.upper}
 
 
+def settle() -> None:
+    """Wait until the process is idle: threads of a new pool, TVM's among them, spin before they sleep, and CPU time
+    counts that."""
+    for _ in range(_LOOKS):
+        before = time.process_time()
+        time.sleep(_LOOK)
+        if time.process_time() - before < _IDLE * _LOOK:
+            return
+
+
 def interleaved(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
     """Let them take turns, in the opposite order every other time, so that what else the machine does hits all."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for _ in range(_WARM_UP):
         for call in contestants.values():
             call()
+    settle()
     for turn in range(repeat):
         order = list(contestants.items())
         for name, call in order if turn % 2 == 0 else reversed(order):

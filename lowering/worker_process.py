@@ -7,16 +7,20 @@ import pickle
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 
 class WorkerDiedError(Exception):
-    """The process ended before it answered. `timed_out`: since it took too long; `code` is its exit code."""
+    """The process ended before it answered, or could not be started; the text says why.
 
-    def __init__(self, code: int | None, timed_out: bool) -> None:
-        super().__init__("took too long" if timed_out else f"exit code {code}")
-        self.code = code
+    `timed_out`: it took too long; `started` is false where there never was a process.
+    """
+
+    def __init__(self, text: str, timed_out: bool = False, started: bool = True) -> None:
+        super().__init__(text)
         self.timed_out = timed_out
+        self.started = started
 
 
 class WorkerProcess:
@@ -32,7 +36,7 @@ class WorkerProcess:
     @property
     def is_running(self) -> bool:
         """Whether a process waits for requests: then the next one need not wait for its start."""
-        return self._process is not None
+        return self._process is not None and self._process.poll() is None
 
     def ask(self, request: object, seconds: float) -> Any:
         """The answer to a request. Raises WorkerDiedError where there is none within so many seconds."""
@@ -46,7 +50,8 @@ class WorkerProcess:
             return pickle.load(process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             code = self.end()
-            raise WorkerDiedError(code, alarm.rang) from None
+            text = "took too long" if alarm.rang else f"crashed (exit code {code})"
+            raise WorkerDiedError(text, alarm.rang) from None
         finally:
             alarm.cancel()
 
@@ -59,19 +64,26 @@ class WorkerProcess:
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(OSError):  # what the process did not read any more
+                    pipe.close()
         return code
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            )
+        """The process that waits; a new one where there is none, or it was killed while it waited."""
+        if not self.is_running:
+            self.end()
+            try:
+                self._process = self._start()
+            except OSError as error:
+                raise WorkerDiedError(f"cannot be started: {error.strerror or error}", started=False) from None
+        assert self._process is not None
         return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        return subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
 
 
 class _Alarm:

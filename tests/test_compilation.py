@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,7 +33,7 @@ class Unlucky(Work):
         still = {name: "is off" for name in self.bad if len(self.attempts) == 1 or name not in wrong}
         if still:
             raise WrongKernelsError("wrong", still)
-        return None, cast(Manifest, "manifest")
+        return SimpleNamespace(answers={}), cast(Manifest, "manifest")
 
 
 def unlucky(*bad: str) -> Unlucky:
@@ -43,12 +44,12 @@ def unlucky(*bad: str) -> Unlucky:
 @pytest.mark.parametrize("cut", [None, CUT])
 def test_wrong_kernels_are_compiled_again_plainly(tmp_path: Path, cut: Cut | None) -> None:
     work = unlucky("k")
-    _, found = work.bundle(cast(Result, None), tmp_path, cut)
-    assert str(found) == "manifest"
+    found = work.bundle(cast(Result, None), tmp_path, Path("build"), cut)
+    assert (str(found.manifest), found.path) == ("manifest", Path("build"))
     assert work.attempts == [({}, cut), ({"k": "is off"}, cut)]
 
 
 def test_right_ones_are_compiled_once(tmp_path: Path) -> None:
     work = unlucky()
-    work.bundle(cast(Result, None), tmp_path)
+    work.bundle(cast(Result, None), tmp_path, Path("build"))
     assert work.attempts == [({}, None)]

@@ -17,13 +17,14 @@ from .packing import Repack, Scheduled
 from .pointwise import pointwise
 from .product_chain import product_chain
 from .rows import rows
+from .transposition import transposition
 from .window import window
 
 Rule = Callable[[tirx.PrimFunc, Device, int], Scheduled | None]
 """Schedules a function for a device and a number of threads, or None if it is not of the rule's kind."""
 INTENSIVE: tuple[Rule, ...] = (convolution_pair, product_chain)
 """Those for functions with several anchor ops."""
-RULES: tuple[Rule, ...] = (joins, pointwise, *INTENSIVE, contraction, channels, window, rows)
+RULES: tuple[Rule, ...] = (joins, transposition, pointwise, *INTENSIVE, contraction, channels, window, rows)
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
 __all__ = [

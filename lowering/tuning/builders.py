@@ -82,15 +82,23 @@ class ClusterBuilder:
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting = {}
         for request in requests:
-            future = self._client.submit(compile_on_worker, request, self._seconds, pure=False)
+            future = self._submitted(request)
             waiting[future] = request
             future.add_done_callback(done.put)
         return self._answers(waiting, done)
+
+    def _submitted(self, request: Request) -> Any:
+        try:
+            return self._client.submit(compile_on_worker, request, self._seconds, pure=False)
+        except RuntimeError:  # distributed's ClosedClientError
+            raise TuningError(self._gone()) from None
 
     def _answers(self, waiting: dict[Any, Request], done: queue.SimpleQueue[Any]) -> Iterator[Answer]:
         try:
             while waiting:
                 future = self._next(done)
+                if future.status not in ("finished", "error"):  # the scheduler went away
+                    raise TuningError(self._gone())
                 yield _received(future, waiting.pop(future))
         finally:
             self._client.cancel(list(waiting))
@@ -128,6 +136,9 @@ class ClusterBuilder:
     def _has_workers(self) -> bool:
         return bool(self._client.scheduler_info(n_workers=1)["workers"])
 
+    def _gone(self) -> str:
+        return f"{self._address}: the Dask scheduler is gone; start it again, and the same command goes on"
+
     def _no_workers(self) -> str:
         return f"{self._address}: the Dask cluster has no workers; start some: dask worker {self._address}"
 
@@ -163,5 +174,5 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise TuningError("distributed: not installed; pip install 'eqfuse[cluster]'") from None
+        raise TuningError("distributed: not installed; pip install distributed") from None
     return distributed

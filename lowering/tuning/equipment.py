@@ -27,9 +27,9 @@ def laboratory(target: Target, settings: Settings, processes: int) -> Iterator[L
 
 
 def check(target: Target, settings: Settings) -> None:
-    """Raise EqfuseError where a part is missing that a search will need, or its database cannot be used."""
+    """Raise EqfuseError where a part is missing that a search will need, or nothing can be written to its database."""
     with laboratory(target, settings, processes=1) as found:
-        found.database.all(limit=1)
+        found.database.check()
 
 
 def _builder(settings: Settings, processes: int) -> Builder:

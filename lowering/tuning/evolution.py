@@ -35,17 +35,18 @@ _Candidate = tuple[Space, Genome]
 class TaskSearch:
     """What is known of one task's candidates, and which to try next.
 
-    It starts with `records` of earlier runs, in the order in which they were measured. `initial` decisions are proposed
-    right after the analytic ones. Options are learned from the traces of what is built, so nothing else is proposed
-    before one is known: of a resumed task, build `wanted_trace` without measuring it and hand in its trace.
+    It starts with `records` of earlier runs, in the order in which they were measured. Options are learned from the
+    traces of what is built, so nothing else than the analytic schedule is proposed before one is known: of a resumed
+    task, build `wanted_trace` without measuring it and hand in its trace.
     """
 
-    def __init__(self, task_features: Row, records: Iterable[Record] = (), initial: Sequence[Decisions] = ()) -> None:
+    def __init__(self, task_features: Row, records: Iterable[Record] = ()) -> None:
         self._task_row = task_row(task_features)
         self._latencies: dict[_Key, float] = {}
         self._seen: set[_Key] = set()
         self._history: list[float] = []
-        self._first: list[Decisions] = [{}, *initial]
+        self._tried: set[_Key] = set()
+        self._first: list[Decisions] = [{}]
         self._parents: dict[_Key, Space] = {}
         self._spaces: dict[object, Space] = {}
         self._untraceable: set[_Key] = set()
@@ -116,11 +117,10 @@ class TaskSearch:
 
         One that turns out to be another that is known was not measured again, and is no trial.
         """
-        asked = key_of(decisions)
-        if trace is not None and key_of(decisions_of(trace)) in self._latencies:
-            self._seen.add(asked)
-        else:
-            self._note(asked, latency)
+        taken = key_of(decisions if trace is None else decisions_of(trace))
+        self._seen.add(key_of(decisions))
+        if taken not in self._tried:
+            self._note(taken, latency)
         self.observe_trace(decisions, trace)
 
     def observe_trace(self, decisions: Decisions, trace: Sequence[Site] | None) -> None:
@@ -152,6 +152,7 @@ class TaskSearch:
 
     def _note(self, key: _Key, latency: float | None) -> None:
         self._seen.add(key)
+        self._tried.add(key)
         self._history.append(math.inf if latency is None else latency)
         if latency is not None:
             self._latencies[key] = latency

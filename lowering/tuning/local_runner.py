@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from ..worker_process import WorkerDiedError, WorkerProcess
+from ..worker_process import WorkerProcess
 from .linking import Linker
-from .measure_protocol import COMPARISON, Kernels, Rounds, ask, problem_of
+from .measure_protocol import COMPARISON, ask
 from .measuring import KernelObject, Timing
 
 LOCAL = "local"
@@ -32,19 +32,13 @@ class LocalRunner:
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
         """A timing of each, in their order. A kernel that crashes or hangs costs itself alone."""
-        return [self._ask((kernel,), self._timeout).timing for kernel in kernels]
+        return [ask(self._process, (kernel,), self._timeout).timing for kernel in kernels]
 
     def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
         """For each challenger, seconds of (incumbent, challenger) in interleaved pairs; none where one fails."""
         limit = COMPARISON * self._timeout
-        return [self._ask((incumbent, challenger), limit).pairs for challenger in challengers]
+        return [ask(self._process, (incumbent, challenger), limit).pairs for challenger in challengers]
 
     def close(self) -> None:
         """End the process."""
         self._process.end()
-
-    def _ask(self, kernels: Kernels, seconds: float) -> Rounds:
-        try:
-            return ask(self._process, kernels, seconds)
-        except WorkerDiedError as error:
-            return Rounds(problem=problem_of(error, seconds))

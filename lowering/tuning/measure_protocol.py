@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from ..errors import LoweringError
 from ..worker_process import WorkerDiedError, WorkerProcess
 from .measuring import KernelObject, Timing
 from .sampling import Run, compared, sampled
@@ -39,7 +40,7 @@ class Rounds:
     @property
     def timing(self) -> Timing:
         """The rounds of one kernel."""
-        return Timing(tuple(seconds for (seconds,) in self.seconds), self.problem)
+        return Timing(tuple(seconds for (seconds,) in self.seconds), self.problem, self.lost)
 
     @property
     def pairs(self) -> list[tuple[float, float]]:
@@ -55,10 +56,16 @@ class Rounds:
 
 
 def ask(process: WorkerProcess, kernels: Kernels, seconds: float) -> Rounds:
-    """What such a process says of the kernels. Raises WorkerDiedError where it crashed or took longer than that."""
-    if not process.is_running:
-        process.ask((), START_SECONDS)
-    rounds: Rounds = process.ask(kernels, seconds)
+    """What such a process says of the kernels, or why it says nothing: it crashed, or took longer than that."""
+    try:
+        if not process.is_running:
+            process.ask((), START_SECONDS)
+    except WorkerDiedError as error:
+        return Rounds(problem=f"the process that runs kernels {error}", lost=True)
+    try:
+        rounds: Rounds = process.ask(kernels, seconds)
+    except WorkerDiedError as error:
+        return Rounds(problem=f"took longer than {seconds:g} s" if error.timed_out else str(error))
     return rounds
 
 
@@ -82,6 +89,8 @@ def serve(answer: Callable[[Kernels], Rounds], seconds: float) -> None:
 def _answered(answer: Callable[[Kernels], Rounds], kernels: Kernels) -> Rounds:
     try:
         return answer(kernels) if kernels else Rounds()
+    except (OSError, LoweringError) as error:  # a disk that is full, a linker that is gone
+        return Rounds(problem=one_line(error), lost=True)
     except Exception as error:  # TVM raises many kinds; each of them is about these kernels alone
         return Rounds(problem=one_line(error))
 
@@ -89,8 +98,3 @@ def _answered(answer: Callable[[Kernels], Rounds], kernels: Kernels) -> Rounds:
 def one_line(error: Exception) -> str:
     """The end of a message of TVM's, where it says what was wrong."""
     return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
-
-
-def problem_of(error: WorkerDiedError, seconds: float) -> str:
-    """Why a kernel has no timing whose process died."""
-    return f"took longer than {seconds:g} s" if error.timed_out else f"crashed (exit code {error.code})"

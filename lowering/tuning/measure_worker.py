@@ -17,12 +17,10 @@ from ...costmodels.types import TensorType
 from ..tvm_runtime import runtime
 from .linking import Linker, scratch_folder
 from .measure_protocol import Kernels, Rounds, serve
-from .measuring import KernelObject
+from .measuring import MOST_BETWEEN, KernelObject
 from .sampling import Run
 from .tensors import example_tensors
 
-MOST_BETWEEN = 96 << 20
-"""Bytes of constants that are enough to push others out of the caches of one processor."""
 MOST_COPIES = 512
 
 

@@ -34,7 +34,7 @@ def measurements(kernels: Iterable[Members], table: TaskTable, laboratory: Labor
             latency=(best.latency or 0.0) + device.launch_overhead,
             spread=best.spread,
             runs=best.runs,
-            versions=laboratory.software,
+            versions={**laboratory.software, "runner": laboratory.runner.name},
             schedule=canonical_json(dict(best.decisions)),
             subgraph=subgraph_text(graph, kernel),
         )

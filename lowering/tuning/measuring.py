@@ -10,6 +10,9 @@ from typing import Protocol
 
 from ...costmodels.types import TensorType
 
+MOST_BETWEEN = 96 << 20
+"""Bytes of constants that are enough to push others out of the caches of one processor."""
+
 
 @dataclass(frozen=True)
 class KernelObject:
@@ -30,10 +33,14 @@ class KernelObject:
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of each run of a kernel, or why there are none: the `problem`, in one line."""
+    """The seconds of each run of a kernel, or why there are none: the `problem`, in one line.
+
+    `lost`: the problem may be the device's, or on the way to it.
+    """
 
     seconds: tuple[float, ...] = ()
     problem: str | None = None
+    lost: bool = False
 
     @property
     def latency(self) -> float:

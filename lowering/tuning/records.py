@@ -90,9 +90,8 @@ _ADD = f"""INSERT INTO record ({_COLUMNS}) VALUES ({", ".join(f":{name}" for nam
 _OF = f"""SELECT {_COLUMNS} FROM record
     WHERE task = :task AND device = :device AND runner = :runner AND versions = :versions
     ORDER BY measured_at, decisions"""
-_CHOSEN = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in ("task", "device", "runner"))
+_CHOSEN = " AND ".join(f"(:{name} IS NULL OR {name} = :{name})" for name in ("device", "runner"))
 _ALL = f"SELECT {_COLUMNS} FROM record WHERE {_CHOSEN} ORDER BY measured_at DESC, task, decisions LIMIT :limit"
-_CLEAR = f"DELETE FROM record WHERE {_CHOSEN}"
 
 
 def default_path() -> Path:
@@ -127,6 +126,10 @@ class RecordDatabase:
         rows = [_row(record) for record in records]
         return self.file.write(lambda c: sum(c.execute(_ADD, row).rowcount for row in rows)) if rows else 0
 
+    def check(self) -> None:
+        """Raise ProfileError where nothing can be kept."""
+        self.file.write(lambda _: None)
+
     def of(self, task: str, device: str, runner: str, versions: str) -> tuple[Record, ...]:
         """Every candidate of a task there, once, in the order in which they were measured."""
         chosen = {"task": task, "device": device, "runner": runner, "versions": versions}
@@ -134,15 +137,8 @@ class RecordDatabase:
 
     def all(self, device: str | None = None, runner: str | None = None, limit: int = 20000) -> tuple[Record, ...]:
         """Records of all tasks and versions, the newest first: at most `limit`."""
-        chosen = {"task": None, "device": device, "runner": runner, "limit": limit}
+        chosen = {"device": device, "runner": runner, "limit": limit}
         return self.file.read(lambda c: tuple(map(_record, c.execute(_ALL, chosen))), ())
-
-    def clear(self, *, task: str | None = None, device: str | None = None, runner: str | None = None) -> int:
-        """Remove every record, or those of a task, a device and a runner; how many these were."""
-        chosen = {"task": task, "device": device, "runner": runner}
-        if not self.file.read(lambda _: True, False):
-            return 0
-        return self.file.write(lambda c: c.execute(_CLEAR, chosen).rowcount)
 
 
 def _storable(text: str) -> str:

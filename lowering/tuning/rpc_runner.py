@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..worker_process import WorkerDiedError, WorkerProcess
+from ..worker_process import WorkerProcess
 from .errors import TuningError
 from .linking import Linker, scratch_folder
-from .measure_protocol import Kernels, Rounds, ask, problem_of
+from .measure_protocol import Kernels, Rounds, ask
 from .measuring import KernelObject, Timing
 from .rpc_worker import Device
 from .tracker import Tracker
@@ -151,7 +151,6 @@ class _Batch:
 
 
 def _asked(process: WorkerProcess, kernels: Kernels) -> Rounds:
-    try:
-        return ask(process, kernels, _LONGEST)
-    except WorkerDiedError as error:
-        return Rounds(problem=problem_of(error, _LONGEST), lost=True)
+    """Kernels run elsewhere: a process that dies here is not their fault."""
+    rounds = ask(process, kernels, _LONGEST)
+    return rounds if rounds.seconds else replace(rounds, lost=rounds.lost or not process.is_running)

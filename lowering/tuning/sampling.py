@@ -17,6 +17,8 @@ MOST = 0.3
 """Seconds after which a kernel that is slow has shown it."""
 PAIRS = 15
 """Rounds of a comparison, at least; it goes on until `ENOUGH` for each kernel."""
+FEWEST, LONG = 4, 2.0
+"""Rounds of a comparison of kernels that take `LONG` seconds each in these."""
 
 _GROWTH = 16
 """A first guess from one call may be far too high, never by more than this."""
@@ -35,14 +37,17 @@ def sampled(run: Run) -> list[float]:
 
 
 def compared(runs: Sequence[Run]) -> list[list[float]]:
-    """The seconds of a call of each, in rounds. What is first in one round is last in the next."""
+    """The seconds of a call of each, in rounds. What is first in one round is last in the next.
+
+    Slow ones need fewer rounds than `PAIRS`: a call of theirs is longer than what disturbs it.
+    """
     for run in runs:
         run(1)
     numbers = [calls_per_sample(run) for run in runs]
     order = list(range(len(runs)))
     rounds: list[list[float]] = []
     spent = 0.0
-    while len(rounds) < PAIRS or spent < ENOUGH * len(runs):
+    while len(rounds) < FEWEST or (spent < LONG * len(runs) and (len(rounds) < PAIRS or spent < ENOUGH * len(runs))):
         taken = {place: runs[place](numbers[place]) for place in order}
         rounds.append([taken[place] / numbers[place] for place in range(len(runs))])
         spent += sum(taken.values())

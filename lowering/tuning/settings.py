@@ -58,7 +58,8 @@ class Summary:
 
     `trials` were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct kernels;
     `joined` of them are several kernels of one anchor op that run as one. `ratio` is the run time of the
-    untuned model over the tuned one's, end to end, 0 where that is wrong; `kept` says which of the two the bundle is.
+    untuned model over the tuned one's, end to end, 0 where `problem` says why there is none; `kept` says which of the
+    two the bundle is.
     `learned` is false where candidates were chosen by estimates alone, for lack of xgboost.
     """
 
@@ -72,6 +73,7 @@ class Summary:
     ratio: float
     kept: Literal["tuned", "untuned"]
     learned: bool
+    problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import UsageError
 from .errors import TuningError
 
+_LAST_PORT = 65535
 _SECONDS = 5.0
 """How long the tracker may take to answer; TVM's own client would wait for a minute or for ever."""
 
@@ -26,7 +27,7 @@ class Tracker:
     def at(address: str, key: str) -> Tracker:
         """The one at HOST:PORT. Raises UsageError where that is no address."""
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal() or int(port) > _LAST_PORT:
             raise UsageError(f"{address}: is no address of an RPC tracker; write HOST:PORT, like 127.0.0.1:9190")
         return Tracker(host, int(port), key)
 

@@ -20,7 +20,8 @@ from ..target import Target
 from ..turns import Middle
 from .builders import Builder
 from .cost_model import features_of
-from .measuring import KernelObject, Runner, Timing
+from .local_runner import LOCAL
+from .measuring import MOST_BETWEEN, KernelObject, Runner, Timing
 from .records import Record, RecordDatabase
 from .space import decisions_of
 from .task import Task
@@ -41,15 +42,20 @@ class Built:
     kernel: KernelObject | None
     digest: str = ""
     problem: str | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate that was `wanted`, what it was built as, and the record that was kept of it."""
+    """A candidate that was `wanted`, what it was built as, and the record of it.
+
+    `lost`: it failed, maybe through no fault of its own; such a record is not kept, so that a later run tries again.
+    """
 
     wanted: Decisions
     built: Built
     record: Record
+    lost: bool = False
 
     @property
     def latency(self) -> float | None:
@@ -91,7 +97,13 @@ class Laboratory:
 
     def records(self, task: Task) -> tuple[Record, ...]:
         """What was measured of a task before."""
-        return self.database.of(task.key, self.device, self.runner.name, self.versions)
+        return self.database.of(self._name(task), self.device, self.runner.name, self.versions)
+
+    def _name(self, task: Task) -> str:
+        """What records of the task are kept under: one whose constants come from nearer is another one."""
+        if self.runner.name != LOCAL or not task.constants:
+            return task.key
+        return f"{task.key}/{(min(self.between, MOST_BETWEEN) >> 20).bit_length()}"
 
     def build(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Built]:
         """Compile candidates, in their order."""
@@ -108,8 +120,8 @@ class Laboratory:
         kernels = [b.kernel for b in fresh.values() if b.kernel is not None]
         self._measured.update(zip(fresh, self.runner.measure(kernels), strict=True))
         pairs = zip(wanted, built, strict=True)
-        trials = [Trial(decisions, each, self._record(each)) for (_, decisions), each in pairs]
-        self.database.add(*(trial.record for trial in trials))
+        trials = [self._trial(decisions, each) for (_, decisions), each in pairs]
+        self.database.add(*(trial.record for trial in trials if not trial.lost))
         for each in built:
             if each.kernel is not None:
                 each.kernel.object_file.unlink(missing_ok=True)
@@ -135,7 +147,7 @@ class Laboratory:
 
     def _built(self, task: Task, wanted: Decisions, answer: Answer) -> Built:
         if answer.problem is not None:
-            return Built(task, wanted, (), None, problem=answer.problem)
+            return Built(task, wanted, (), None, problem=answer.problem, lost=answer.lost)
         file = self.folder / f"{answer.name}.o"
         digest = sha256(file.read_bytes().replace(answer.name.encode(), b"")).hexdigest()
         kernel = KernelObject(
@@ -143,13 +155,17 @@ class Laboratory:
         )
         return Built(task, decisions_of(answer.trace), answer.trace, kernel, digest)
 
-    def _record(self, built: Built) -> Record:
+    def _trial(self, wanted: Decisions, built: Built) -> Trial:
         timing = self._measured.get((built.task.key, built.digest)) if built.kernel is not None else None
+        lost = built.lost or (timing is not None and timing.lost)
+        return Trial(wanted, built, self._record(built, timing), lost)
+
+    def _record(self, built: Built, timing: Timing | None) -> Record:
         seconds = timing.seconds if timing is not None and timing.problem is None else ()
         middle = Middle.of(seconds) if seconds else None
         problem = built.problem or (timing.problem if timing is not None else None)
         return Record(
-            built.task.key,
+            self._name(built.task),
             self.device,
             self.runner.name,
             self.versions,

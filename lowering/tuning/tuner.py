@@ -1,8 +1,8 @@
 """The search for the schedules of a model: trials for the task that promises most, and the reformer around it.
 
 The reformer (AGO, section V) tunes mini-sub-graphs first: kernels of one anchor op, the SPLIT. When all parts of a join
-are stable, or half of the trials are used, the joined kernel becomes a task too, which begins with the schedules of its
-parts, composed (JOIN). What is faster as measured, joined or apart, is what the model gets.
+are stable, or half of the trials or of the time is used, the joined kernel becomes a task too, which begins with the
+schedules of its parts, composed (JOIN). What is faster as measured, joined or apart, is what the model gets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Observer = Callable[[str], None]
 BATCH = 16
 """Candidates that are built at once."""
 SPLIT_SHARE = 0.5
-"""Of the trials, after which kernels are joined even if their parts still get better."""
+"""Of the trials, or of the time, after which kernels are joined even if their parts still get better."""
 LEADERS = 3
 """The fastest candidates of a task, which are measured again beside the analytic one."""
 HOPELESS, FIRST_TRIALS = 1.15, 3
@@ -98,7 +98,7 @@ class Tuner:
         self._release([join for join in self._waiting if self._was_begun(join)])
         before = self._used()
         while not self._is_over(started):
-            self._begin_joined()
+            self._begin_joined(started)
             wanted = self._next()
             if not wanted:
                 if not self._waiting:
@@ -155,9 +155,10 @@ class Tuner:
 
     # --- the reformer
 
-    def _begin_joined(self) -> None:
-        """JOIN those whose parts are stable, or all when half of the trials are used."""
-        late = self._used() >= SPLIT_SHARE * self.settings.trials
+    def _begin_joined(self, started: float) -> None:
+        """JOIN those whose parts are stable, or all when half of the trials or of the time are used."""
+        limit, seconds = self.settings.time_limit or inf, time.monotonic() - started
+        late = self._used() >= SPLIT_SHARE * self.settings.trials or seconds >= SPLIT_SHARE * limit
         ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
         if ready:
             self._release(ready)
@@ -198,10 +199,10 @@ class Tuner:
         for kernel in join.apart:
             key = self.table.key(kernel)
             best = self.searches[key].best if key is not None else None
-            if key is None or best is None:
+            if key is None:
                 continue
-            trace = self.traces[key].get(tuple(sorted(best[0].items())), ())
-            if any(site.name == SCHEDULED_APART for site in trace):
+            trace = self.traces[key].get(tuple(sorted(best[0].items())), ()) if best is not None else ()
+            if best is None or any(site.name == SCHEDULED_APART for site in trace):
                 found.append({site.name: site.option.label for site in trace})
         return found
 
@@ -280,6 +281,7 @@ class Tuner:
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
         left = (self.settings.trials - trials) * seconds / max(trials - before, 1)
+        left = min(left, max(0.0, (self.settings.time_limit or inf) - seconds))
         ran = sum(search.best is not None for search in self.searches.values())
         missing = f"{ran} of {len(self.searches)} kernels ran"
         said = missing if latency is None else f"kernels take {1e3 * latency:.3f} ms"
@@ -301,4 +303,5 @@ class Tuner:
                 decided[key] = self.laboratory.confirmed(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
         decided = {key: decisions for key, decisions in decided.items() if decisions}
-        return Tuned(kernels, decided, tuple(self.curve), self._used(), failed, len(self.searches), len(chosen))
+        joined = {self.table.key(join.whole) for join in chosen}
+        return Tuned(kernels, decided, tuple(self.curve), self._used(), failed, len(self.searches), len(joined))

@@ -16,6 +16,7 @@ from onnx import helper
 import eqfuse as package
 from eqfuse.cli.compile import tuning_line
 from eqfuse.compilation import Work
+from eqfuse.lowering.arm.toolchain import ToolError
 from eqfuse.lowering.bundle import read_manifest
 from eqfuse.lowering.tuning import builders
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
@@ -104,6 +105,17 @@ def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None
 def test_a_limit_of_time_ends_the_search(eqfuse: CommandLine) -> None:
     tune(eqfuse, 100_000, "--time-limit", 0.001)
     assert records() == 0
+
+
+@pytest.mark.usefixtures("pair")
+def test_what_cannot_be_compared_is_not_kept(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> float:
+        raise ToolError("the device is gone")
+
+    monkeypatch.setattr("eqfuse.tuned_compilation._speed_up", fails)
+    out = tune(eqfuse, 4, "--time-limit", 0.001)
+    assert "the tuned model was not compared: the device is gone, so the untuned one is kept" in out
+    assert package.load(eqfuse.folder / "build").manifest.tuning is not None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.arm.counts import ModelCounts
 from eqfuse.lowering.arm.emulate import count_example, run_example
-from eqfuse.lowering.arm.project import build_example, write_project
+from eqfuse.lowering.arm.project import RUNTIME, build_example, build_object, write_project
 from eqfuse.lowering.arm.toolchain import Tool, ToolError, find, missing
 
 from .models import CONV_MULTIPLY_ADDS, MATMUL_MULTIPLY_ADDS, TwoKernels, compile_kernels, two_kernels
@@ -21,6 +21,24 @@ from .models import CONV_MULTIPLY_ADDS, MATMUL_MULTIPLY_ADDS, TwoKernels, compil
 ABSENT = missing(Tool.CROSS_COMPILER, Tool.EMULATOR, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=ABSENT)
 DEVICE = load_device("arm-cortex-a76")
+
+CALLER = """\
+#include "eqfuse_runtime.h"
+#include <stdio.h>
+#include <stdlib.h>
+int __tvm_ffi_whole(void *, const eqfuse_argument *, int32_t, eqfuse_argument *);
+static char x[1 << 20] __attribute__((aligned(64))), y[1 << 20] __attribute__((aligned(64)));
+int main(int count, char **sizes) {
+    eqfuse_tensor tensors[2] = {{.data = x}, {.data = y}};
+    eqfuse_argument result, arguments[2];
+    for (int i = 0; i < 2; i++) arguments[i] = (eqfuse_argument){EQFUSE_TENSOR_ARGUMENT, 0, tensors + i};
+    fread(x, 1, atoi(sizes[1]), fopen("x", "rb"));
+    if (!__tvm_ffi_whole(NULL, arguments, 1, &result)) return 1; /* too few */
+    if (__tvm_ffi_whole(NULL, arguments, 2, &result)) return 2;
+    fwrite(y, 1, atoi(sizes[2]), fopen("y", "wb"));
+    return 0;
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,18 @@ def counted(built: Built) -> ModelCounts:
 
 def test_outputs_equal_numpy(built: Built) -> None:
     (y,) = run_example(built.example, built.model.plan, [built.model.x], DEVICE)
+    np.testing.assert_allclose(y, built.model.expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_is_one_function_of_tvms_interface(built: Built, tmp_path: Path) -> None:
+    build_object(built.folder, tmp_path / "whole.o", DEVICE, "whole")
+    (tmp_path / "caller.c").write_text(CALLER, encoding="utf-8")
+    files = ["caller.c", "whole.o", str(RUNTIME / "eqfuse_runtime.c"), "-I", str(RUNTIME)]
+    subprocess.run([find(Tool.CROSS_COMPILER), "-static", *files, "-lm", "-o", "caller"], cwd=tmp_path, check=True)
+    (tmp_path / "x").write_bytes(built.model.x.tobytes())
+    sizes = [str(array.nbytes) for array in (built.model.x, built.model.expected)]
+    subprocess.run([find(Tool.EMULATOR), "./caller", *sizes], cwd=tmp_path, check=True)
+    y = np.frombuffer((tmp_path / "y").read_bytes(), np.float32).reshape(built.model.expected.shape)
     np.testing.assert_allclose(y, built.model.expected, rtol=1e-4, atol=1e-4)
 
 

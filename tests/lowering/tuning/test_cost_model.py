@@ -187,10 +187,10 @@ def test_a_damaged_model_is_learned_anew(database: RecordDatabase, damage: objec
     assert file.read_bytes() == whole
 
 
-def test_a_cleared_database_has_no_model(database: RecordDatabase) -> None:
+def test_without_its_database_there_is_no_model(database: RecordDatabase) -> None:
     database.add(*drawn(landscape(0), 30, 0))
     Learner.open(database, DEVICE, RUNNER)
-    database.clear()
+    database.path.unlink()
     assert isinstance(Learner.open(database, DEVICE, RUNNER).model, AnalyticModel)
 
 

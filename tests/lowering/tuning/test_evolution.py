@@ -123,9 +123,16 @@ def test_mutations_prefer_what_is_estimated_to_be_cheap() -> None:
 # --- proposals
 
 
-def test_the_analytic_schedule_and_the_given_ones_come_first() -> None:
-    search = TaskSearch(FEATURES, initial=[{"s1": "3"}, {}])
-    assert search.propose(4, MODEL, Random(0)) == [{}, {"s1": "3"}]
+def test_the_analytic_schedule_comes_first() -> None:
+    assert TaskSearch(FEATURES).propose(4, MODEL, Random(0)) == [{}]
+
+
+def test_what_failed_under_another_name_is_no_trial_again() -> None:
+    search = started(SITES)
+    before, taken = len(search.history), SITES.trace({"s1": "3"})
+    for asked in ({"s1": "3", "gone": "1"}, {"s1": "3", "gone": "2"}):
+        search.observe(asked, taken, None)
+    assert (len(search.history) - before, search.failed) == (1, 1)
 
 
 def test_a_suggestion_comes_next_unless_it_was_tried() -> None:

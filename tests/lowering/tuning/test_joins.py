@@ -76,5 +76,10 @@ def test_parts_are_told_apart_by_names_not_by_the_order_of_questions() -> None:
     }  # fmt: skip
 
 
+def test_a_part_that_never_ran_keeps_its_place() -> None:
+    sites = [site("first.tile", "2x2x16", "4x1x16"), site("second.tile", "2x2x16", "4x1x16")]
+    assert composed(sites, [{}, {"tile": "4x1x16"}]) == {"second.tile": "4x1x16"}
+
+
 def test_what_a_joined_kernel_cannot_do_is_left_to_the_estimate() -> None:
     assert composed([site("first.tile", "c3 r2 4x2x16")], [{"tile": "c2 r1 9x9x16"}]) == {}

@@ -49,8 +49,14 @@ def test_the_users_database_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPat
     assert RecordDatabase.open().path == default_path() == tmp_path / "eqfuse" / "tuning.db"
 
 
+def test_where_nothing_can_be_kept_is_said_before(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ProfileError, match="file: File exists; set XDG_CACHE_HOME"):
+        RecordDatabase.open(tmp_path / "file" / "tuning.db").check()
+
+
 def test_reading_makes_no_file(database: RecordDatabase) -> None:
-    assert (database.all(), database.of("t", "host/2", "local", "{}"), database.clear()) == ((), (), 0)
+    assert (database.all(), database.of("t", "host/2", "local", "{}")) == ((), ())
     assert not database.path.parent.exists()
 
 
@@ -87,12 +93,6 @@ def test_records_of_others_are_not_those_of_a_task(database: RecordDatabase, oth
 def test_all_gives_the_newest_of_a_device(database: RecordDatabase) -> None:
     database.add(*(made(str(day), days=day) for day in range(5)), made(device="arm", days=9))
     assert database.all("host/2", "local", limit=2) == (made("4", days=4), made("3", days=3))
-
-
-def test_clear_removes_what_is_chosen(database: RecordDatabase) -> None:
-    database.add(made(), made(task="u"))
-    assert database.clear(task="t") == 1
-    assert database.all() == (made(task="u"),)
 
 
 def test_a_batch_is_kept_whole_or_not_at_all(database: RecordDatabase) -> None:

@@ -34,7 +34,7 @@ pytestmark = [
         not ROOT or not PYTHON.exists(),
         reason="EQFUSE_ARM64_ROOT names no folder that benchmarks/arm64_root.sh --tvm made",
     ),
-    pytest.mark.skipif(NO_TRACKER, reason="tornado: not found; pip install 'eqfuse[tune]'"),
+    pytest.mark.skipif(NO_TRACKER, reason="tornado: not found; pip install tornado"),
     pytest.mark.skipif(bool(ABSENT), reason=ABSENT),
 ]
 KEY = "board"

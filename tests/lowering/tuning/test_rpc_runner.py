@@ -28,7 +28,7 @@ from eqfuse.lowering.tuning.tracker import Tracker
 from .compiled import CRASH, HANG, in_c
 
 NO_TRACKER = importlib.util.find_spec("tornado") is None
-pytestmark = pytest.mark.skipif(NO_TRACKER, reason="tornado: not found; pip install 'eqfuse[tune]'")
+pytestmark = pytest.mark.skipif(NO_TRACKER, reason="tornado: not found; pip install tornado")
 KEY = "loopback"
 TRIPLE = f"{platform.machine()}-linux-gnu"
 

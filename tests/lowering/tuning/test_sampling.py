@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.tuning.sampling import ENOUGH, MOST, PAIRS, SAMPLE, SAMPLES, Run, compared, sampled
+from eqfuse.lowering.tuning.sampling import ENOUGH, FEWEST, LONG, MOST, PAIRS, SAMPLE, SAMPLES, Run, compared, sampled
 
 
 def taking(seconds: float, calls: list[int] | None = None) -> Run:
@@ -44,6 +44,13 @@ def test_a_very_slow_kernel_is_run_once() -> None:
     calls: list[int] = []
     assert sampled(taking(2 * MOST, calls)) == [2 * MOST]
     assert calls == [1]
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 10.0])
+def test_slow_kernels_are_compared_for_no_longer_than_they_have_to(seconds: float) -> None:
+    calls: list[int] = []
+    rounds = compared([taking(seconds, calls), taking(seconds)])
+    assert FEWEST <= len(rounds) <= max(FEWEST, LONG / seconds + 1)
 
 
 def test_what_is_compared_takes_turns_in_being_first() -> None:

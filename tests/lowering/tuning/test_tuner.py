@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from eqfuse.lowering.kernel_functions import Fitting, KernelFunctions
 from eqfuse.lowering.kernel_messages import Answer, Request
 from eqfuse.lowering.schedules import schedule
 from eqfuse.lowering.target import target_of
+from eqfuse.lowering.tuning.local_runner import LOCAL
 from eqfuse.lowering.tuning.measuring import KernelObject, Timing
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.settings import Settings
@@ -57,10 +59,13 @@ class MadeUp:
     joined: float
     seen: list[tuple[bool, dict[str, str]]] = field(default_factory=list)
     name: str = "made up"
+    problem: Timing | None = None
+    takes: float = 0.0
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
+        time.sleep(self.takes)
         self.seen += [_content(kernel) for kernel in kernels]
-        return [Timing((self._seconds(kernel),)) for kernel in kernels]
+        return [self.problem or Timing((self._seconds(kernel),)) for kernel in kernels]
 
     def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
         return [[(self._seconds(incumbent), self._seconds(kernel))] for kernel in challengers]
@@ -199,3 +204,30 @@ def test_without_the_reformer_what_the_device_model_joins_is_tuned_from_the_star
     runner = MadeUp(joined=0.1)
     bench.elsewhere(tmp_path).search(runner, Settings(FEW, reformer=False))
     assert len({joined for joined, decided in runner.seen if decided}) == 1
+
+
+@pytest.mark.parametrize(("lost", "kept"), [(True, 0), (False, FEW)])
+def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
+    bench: Bench, tmp_path: Path, lost: bool, kept: int
+) -> None:
+    bench.elsewhere(tmp_path).search(MadeUp(1.0, problem=Timing(problem="no answer", lost=lost)), Settings(FEW))
+    assert len(RecordDatabase.open(tmp_path / "tuning.db").all()) == kept
+
+
+def test_kernels_are_joined_when_half_of_the_time_is_used(bench: Bench, tmp_path: Path) -> None:
+    """Of so many trials the first half would never be used."""
+    runner = MadeUp(joined=0.5, takes=0.2)
+    bench.elsewhere(tmp_path).search(runner, Settings(100_000, time_limit=4.0))
+    assert any(joined for joined, _ in runner.seen)
+
+
+def test_a_kernel_whose_constants_come_from_farther_is_another_task(bench: Bench, tmp_path: Path) -> None:
+    """On this machine, where they are as far away as in the model."""
+    database = RecordDatabase.open(tmp_path / "tuning.db")
+    near, far = (
+        Laboratory(TARGET, Schedules(), MadeUp(1.0, name=LOCAL), database, tmp_path, between=size)
+        for size in (100_000, 50_000_000)
+    )
+    (task, *_) = bench.table.tasks.values()
+    near.try_out([(task, {})])
+    assert (len(near.records(task)), len(far.records(task))) == (1, 0)

@@ -1,0 +1,107 @@
+"""Transpositions by shuffles: of any sizes, in any order of axes, and what they leave to other rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tvm import s_tir, te, topi
+
+from eqfuse.costmodels.device import Device
+from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.schedules.stages import stages
+from eqfuse.lowering.schedules.transposition import Axis, movement
+
+from .functions import ARM, HOST, Shape, check, of_one, run
+
+pytestmark = pytest.mark.usefixtures("shared_by_threads")
+Axes = tuple[int, ...]
+
+
+def transposed(shape: Shape, axes: Axes) -> Any:
+    return of_one(shape, lambda x: topi.transpose(x, axes))
+
+
+@pytest.mark.parametrize("device", [HOST, ARM])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((16, 16), (1, 0)),
+        ((17, 23), (1, 0)),
+        ((4, 64), (1, 0)),
+        ((1, 24, 14, 14), (0, 2, 3, 1)),
+        ((2, 7, 7, 20), (0, 3, 1, 2)),
+        ((2, 5, 6, 16), (0, 2, 3, 1)),
+        ((5, 17, 4, 19), (1, 3, 0, 2)),
+    ],
+)
+def test_every_element_gets_to_its_place(shape: Shape, axes: Axes, device: Device) -> None:
+    check(transposed(shape, axes), "transposition", device)
+
+
+def test_with_threads() -> None:
+    check(transposed((3, 40, 50), (0, 2, 1)), "transposition", threads=2)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(st.integers(4, 20), min_size=2, max_size=4).flatmap(
+        lambda shape: st.tuples(st.just(tuple(shape)), st.permutations(range(len(shape))).map(tuple))
+    )
+)
+@example(((4, 4), (1, 0)))
+def test_any_order_of_axes(drawn: tuple[Shape, Axes]) -> None:
+    shape, axes = drawn
+    function = transposed(shape, axes)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    moved = x.transpose(axes)
+    found = run(schedule(function, HOST).schedule.mod["main"], [x, np.full(moved.shape, np.nan, np.float32)])
+    np.testing.assert_array_equal(found, moved)
+
+
+def test_a_part_that_is_cut_out() -> None:
+    check(of_one((20, 40), lambda x: te.compute((32, 16), lambda i, j: x[j + 3, i + 5], name="y")), "transposition")
+
+
+def test_what_is_repeated() -> None:
+    check(of_one((16, 20), lambda x: te.compute((20, 3, 16), lambda i, _, j: x[j, i], name="y")), "transposition")
+
+
+def test_whole_numbers_move_too() -> None:
+    x = te.placeholder((24, 18), "int32", name="x")
+    scheduled = schedule(te.create_prim_func([x, topi.transpose(x, (1, 0))]), HOST)
+    assert scheduled.rule == "transposition"
+    numbers = np.arange(24 * 18, dtype=np.int32).reshape(24, 18)
+    found = run(scheduled.schedule.mod["main"], [numbers, np.zeros((18, 24), np.int32)])
+    np.testing.assert_array_equal(found, numbers.T)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        of_one((16, 16), lambda x: topi.transpose(x, (1, 0)), topi.negative),  # computes something
+        transposed((3, 64), (1, 0)),  # too few of one axis
+        transposed((8, 16, 32), (1, 0, 2)),  # rows stay as they are
+        of_one((16, 16), lambda x: topi.nn.pad(topi.transpose(x, (1, 0)), [1, 1], [1, 1])),
+        te.create_prim_func([x := te.placeholder((16, 16), "int64", name="x"), topi.transpose(x, (1, 0))]),
+    ],
+)
+def test_what_others_do(function: Any) -> None:
+    assert schedule(function, HOST).rule != "transposition"
+
+
+def test_axes_that_follow_each_other_in_both_memories_are_one() -> None:
+    made = s_tir.Schedule(transposed((2, 24, 14, 7), (0, 2, 3, 1)))
+    (stage,) = stages(made)
+    found = movement(made, stage)
+    assert found is not None
+    assert found.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
+
+
+@pytest.mark.parametrize(("device", "shuffles"), [(HOST, 64), (ARM, 8)])
+def test_a_tile_takes_a_round_of_shuffles_for_each_doubling(device: Device, shuffles: int) -> None:
+    text = str(schedule(transposed((64, 64), (1, 0)), device).schedule.mod)
+    assert text.lower().count("shuffle") == shuffles
