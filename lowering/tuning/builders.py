@@ -90,7 +90,7 @@ class ClusterBuilder:
     def _submitted(self, request: Request) -> Any:
         try:
             return self._client.submit(compile_on_worker, request, self._seconds, pure=False)
-        except RuntimeError:  # distributed's ClosedClientError
+        except _distributed().client.ClosedClientError:
             raise TuningError(self._gone()) from None
 
     def _answers(self, waiting: dict[Any, Request], done: queue.SimpleQueue[Any]) -> Iterator[Answer]:

@@ -63,7 +63,7 @@ class EmulatedRunner:
             if code not in self._known:
                 self._known[code] = self._seconds(kernel)
             return Timing((self._known[code],))
-        except (EqfuseError, ValueError) as error:
+        except (EqfuseError, OSError, ValueError) as error:
             return Timing(problem=str(error))
 
     def _seconds(self, kernel: KernelObject) -> float:

@@ -22,6 +22,7 @@ WANTED = 12
 _ENOUGH = 4
 """As many will do where they are hard to find."""
 _BATCH = 48
+"""Samples of a round, at most; a first round has a few for each that is wanted."""
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -50,10 +51,10 @@ def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, w
     found: list[Hit] = []
     ways = patterns(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
-        samples = _candidates(ways, random)
+        samples = _candidates(ways, random, min(_BATCH, (4 * wanted) << attempt))
         outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
         found += [Hit(s, o) for s, o in zip(samples, outcomes, strict=True) if o is not None]
-        enough = wanted if attempt < 1 else _ENOUGH if attempt < 6 else 1
+        enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(found) >= enough:
             break
     return _various(found)[:wanted]
@@ -68,13 +69,13 @@ def _various(found: Sequence[Hit]) -> list[Hit]:
     return [hit for turn in zip_longest(*kinds.values()) for hit in turn if hit is not None]
 
 
-def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random) -> list[Sample]:
+def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random, most: int) -> list[Sample]:
     found: dict[object, Sample] = {}
     for attempt in range(_ATTEMPTS):
         made = sample(*ways[attempt % len(ways)], random, floating=attempt % 4 != 0)
         if made is not None:
             found.setdefault(made.roots, made)
-            if len(found) >= _BATCH:
+            if len(found) >= most:
                 break
     return list(found.values())
 

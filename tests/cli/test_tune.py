@@ -56,9 +56,9 @@ def records() -> int:
     return len(RecordDatabase.open().all())
 
 
-def test_a_search_from_the_first_trial_to_prices(eqfuse: CommandLine, pair: Path) -> None:
-    """One search for all of it: it takes seconds."""
-    assert "tuning: 12 trials of" in tune(eqfuse, 12)
+def test_a_search_from_the_first_trial_to_a_bundle(eqfuse: CommandLine, pair: Path) -> None:
+    """Each search compiles two bundles and compares them, so there is one for all of it."""
+    assert "tuning: 8 trials of" in tune(eqfuse, 8)
     x = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
     session = onnxruntime.InferenceSession(pair, providers=["CPUExecutionProvider"])
     result = package.load(eqfuse.folder / "build").run({"x": x})["y"]
@@ -66,10 +66,15 @@ def test_a_search_from_the_first_trial_to_prices(eqfuse: CommandLine, pair: Path
 
     found = read_manifest(eqfuse.folder / "build").tuning
     assert found is not None
-    assert found["trials"] == 12
+    assert found["trials"] == 8
     assert found["kept"] == ("tuned" if found["ratio"] > NOTICEABLE else "untuned")
-
     assert "Conv" in eqfuse.run("profile", "list").out
+
+
+@pytest.mark.conformance
+@pytest.mark.usefixtures("pair")
+def test_a_search_that_is_over_and_its_prices(eqfuse: CommandLine) -> None:
+    tune(eqfuse, 12)
     outcome = eqfuse.run("optimize", "in.onnx", "-o", "out.onnx", "--cost", "profile", "--partition", "joint")
     assert outcome.code == 0, outcome.err
 
@@ -102,18 +107,15 @@ def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None
 
 
 @pytest.mark.usefixtures("pair")
-def test_a_limit_of_time_ends_the_search(eqfuse: CommandLine) -> None:
-    tune(eqfuse, 100_000, "--time-limit", 0.001)
-    assert records() == 0
-
-
-@pytest.mark.usefixtures("pair")
-def test_what_cannot_be_compared_is_not_kept(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> float:
         raise ToolError("the device is gone")
 
     monkeypatch.setattr("eqfuse.tuned_compilation._speed_up", fails)
-    out = tune(eqfuse, 4, "--time-limit", 0.001)
+    out = tune(eqfuse, 100_000, "--time-limit", 0.001)
+    assert records() == 0
     assert "the tuned model was not compared: the device is gone, so the untuned one is kept" in out
     assert package.load(eqfuse.folder / "build").manifest.tuning is not None
 

@@ -72,7 +72,13 @@ def outputs(
     return plain_array(axes[value], simulate_function(made.generated.program, kernels, {**constants, **given})[name])
 
 
-@pytest.mark.parametrize("variant", [*ALTERNATIVES, TVM], ids=["full", "roomy", "abreast", "for_gb", "tvm"])
+SLOW = [
+    pytest.param(variant, marks=pytest.mark.conformance, id=name)
+    for variant, name in zip(ALTERNATIVES[1:], ["roomy", "abreast", "for_gb"], strict=True)
+]
+
+
+@pytest.mark.parametrize("variant", [pytest.param(ALTERNATIVES[0], id="full"), *SLOW, pytest.param(TVM, id="tvm")])
 def test_a_cnn_with_little_room(variant: Variant) -> None:
     images = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
     (expected,) = by_sample(cnn(1), {"x": images}, 1)

@@ -115,7 +115,7 @@ def test_the_work_of_a_worker_that_dies_is_done_elsewhere(
 def test_a_scheduler_that_goes_away_is_an_error(tmp_path: Path) -> None:
     """What it was to compile failed through no fault of its own."""
     distributed = pytest.importorskip("distributed")
-    options = {"processes": False, "dashboard_address": None, "silence_logs": "CRITICAL"}
+    options = {"processes": False, "dashboard_address": ":0", "silence_logs": "CRITICAL"}
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as gone:
         builder = ClusterBuilder(gone.scheduler_address)
         builder._client.close()

@@ -44,9 +44,20 @@ def test_seconds_are_cycles_at_the_clock_of_the_device(runner: EmulatedRunner, f
 
 
 @needs_tools
-def test_the_same_kernel_takes_the_same(runner: EmulatedRunner, for_arm: KernelObject) -> None:
-    ((pair,),) = runner.compare(for_arm, [for_arm])
-    assert pair[0] == pair[1]
+def test_the_same_kernel_takes_the_same(runner: EmulatedRunner, for_arm: KernelObject, tmp_path: Path) -> None:
+    another = EmulatedRunner(TARGET, tmp_path)
+    assert runner.measure([for_arm]) == another.measure([for_arm])
+    another.close()
+
+
+@needs_tools
+def test_what_was_measured_is_not_measured_again(
+    runner: EmulatedRunner, for_arm: KernelObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = runner.measure([for_arm])
+    copy = replace(for_arm, object_file=Path(shutil.copy(for_arm.object_file, tmp_path / "copy.o")))
+    monkeypatch.delattr(EmulatedRunner, "_seconds")
+    assert runner.measure([copy]) == first
 
 
 @needs_tools
