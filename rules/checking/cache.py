@@ -9,12 +9,16 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 from ...files import cache_folder
 from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from .verdict import Verdict
+
+_SOURCES = ("*.py", "checking/*.py", "semantics/*.py")
+_PACKAGES = ("egglog", "numpy", "z3-solver")
 
 
 def folder() -> Path:
@@ -24,10 +28,13 @@ def folder() -> Path:
 
 @cache
 def _checker() -> bytes:
-    """What else a verdict depends on: the code of the checker, the meaning of the operators, the analyses."""
+    """What else a verdict depends on: the code of the checker and of what it builds on, the meaning of the operators,
+    the analyses, and the solvers."""
     digest = hashlib.sha256(prelude().encode())
-    for path in sorted((*DIRECTORY.glob("checking/*.py"), *DIRECTORY.glob("semantics/*.py"))):
+    for path in sorted(path for pattern in _SOURCES for path in DIRECTORY.glob(pattern)):
         digest.update(path.read_bytes())
+    for package in _PACKAGES:
+        digest.update(version(package).encode() + b"\0")
     return digest.digest()
 
 
