@@ -45,7 +45,7 @@ class Tracker:
         except (OSError, ValueError, struct.error) as error:
             raise TuningError(
                 f"{self.host}:{self.port}: no RPC tracker answers ({error}); start one there: "
-                f"python -m tvm.exec.rpc_tracker --host 0.0.0.0 --port {self.port}"
+                f"python -m tvm.exec.rpc_tracker --host 0.0.0.0 --port {self.port} --port-end {self.port + 1}"
             ) from None
         return sum(server["key"] == f"server:{self.key}" for server in summary["server_info"])
 
