@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,7 +58,7 @@ class EmulatedRunner:
 
     def _timing(self, kernel: KernelObject) -> Timing:
         try:
-            code = sha256(kernel.object_file.read_bytes().replace(kernel.symbol.encode(), b"")).hexdigest()
+            code = kernel.digest
             if code not in self._known:
                 self._known[code] = self._seconds(kernel)
             return Timing((self._known[code],))

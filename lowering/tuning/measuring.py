@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Protocol
@@ -29,6 +30,11 @@ class KernelObject:
     outputs: int = 1
     constants: tuple[int, ...] = ()
     between: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Of the code, whatever it is called. Raises OSError where the file cannot be read."""
+        return sha256(self.object_file.read_bytes().replace(self.symbol.encode(), b"")).hexdigest()
 
 
 @dataclass(frozen=True)

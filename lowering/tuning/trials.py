@@ -149,11 +149,10 @@ class Laboratory:
         if answer.problem is not None:
             return Built(task, wanted, (), None, problem=answer.problem, lost=answer.lost)
         file = self.folder / f"{answer.name}.o"
-        digest = sha256(file.read_bytes().replace(answer.name.encode(), b"")).hexdigest()
         kernel = KernelObject(
             answer.name, file, tuple(_packed(task.parameters, answer)), task.outputs, task.constants, self.between
         )
-        return Built(task, decisions_of(answer.trace), answer.trace, kernel, digest)
+        return Built(task, decisions_of(answer.trace), answer.trace, kernel, kernel.digest)
 
     def _trial(self, wanted: Decisions, built: Built) -> Trial:
         timing = self._measured.get((built.task.key, built.digest)) if built.kernel is not None else None

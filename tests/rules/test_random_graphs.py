@@ -41,7 +41,7 @@ def check(graph: Graph) -> None:
 
 # Shrinking would take minutes: what fails is cut down by hand.
 @settings(
-    max_examples=8, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+    max_examples=15, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(graphs(40))

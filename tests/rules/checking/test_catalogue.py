@@ -1,17 +1,11 @@
-"""Every shipped rule: it fires on samples of its left side and on its example, and is true on all of them.
-
-A verdict is taken from the cache of verdicts where nothing that it depends on has changed since; `make conformance`
-finds them all again.
-"""
+"""Every shipped rule: it fires on samples of its left side and on its example, and is true on all of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from eqfuse.rules.checking import cache
-from eqfuse.rules.checking.check import authored, check_files, check_rule, scratch_for
+from eqfuse.rules.checking.check import authored, check_rule, scratch_for
 from eqfuse.rules.checking.overlap import distinct, overlaps
-from eqfuse.rules.checking.verdict import Verdict
 from eqfuse.rules.loader import shipped_files
 from eqfuse.rules.records import Rule, RuleFile
 
@@ -21,19 +15,7 @@ CATALOGUE = authored(shipped_files())
 @pytest.mark.parametrize(("file", "rule"), CATALOGUE, ids=[rule.name for _, rule in CATALOGUE])
 def test_rule_is_true_and_fires_on_its_example(file: RuleFile, rule: Rule) -> None:
     """Proved or tested; `check_rule` calls a rule idle that does not fire on its example."""
-    name = cache.key(rule, file)
-    verdict = cache.load(name) or check_rule(rule, scratch_for(file))
-    cache.store(name, verdict)
-    check(verdict)
-
-
-@pytest.mark.conformance
-def test_every_verdict_is_found_again() -> None:
-    for verdict in check_files(shipped_files(), kept=False):
-        check(verdict)
-
-
-def check(verdict: Verdict) -> None:
+    verdict = check_rule(rule, scratch_for(file))
     assert verdict.accepted, verdict
     assert verdict.example
     assert verdict.samples > 0
