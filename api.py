@@ -18,8 +18,8 @@ from .engine.summary import GraphSummary, knowledge_of_result, summarize
 from .engine.worker import Worker
 from .errors import VerificationError
 from .extract.select import Pricing
-from .files import check_destination, write_text
 from .pipeline import Clock, Observer, Options, Saturated, cost_model_for, extracted, saturated
+from .support.files import check_destination, write_text
 
 if TYPE_CHECKING:
     import onnx

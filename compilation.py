@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -38,6 +37,7 @@ from .lowering.tvm_runtime import runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
 from .rules.loader import rule_paths
+from .support.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from .engine.verification import Verification
@@ -201,7 +201,7 @@ class Work:
             kernels = cut.kernels
         elif self.options.intensive and result.partition is not None:
             kernels = intensive_kernels(graph, kernels, weights, self.target)
-        with tempfile.TemporaryDirectory(prefix="eqfuse-kernels-") as scratch:
+        with scratch_folder("kernels") as scratch:
             prepared = prepare(
                 graph, kernels, weights, self.target, Path(scratch), os.cpu_count() or 1,
                 lambda line: self.clock.tell("compile", line), plain, cut.decisions if cut is not None else {},
@@ -224,7 +224,7 @@ class Work:
 
         if missing_tools():
             return f"none: {missing_tools()}"
-        with tempfile.TemporaryDirectory(prefix="eqfuse-emulated-") as scratch:
+        with scratch_folder("emulated") as scratch:
             emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
             return f"{self._verified(emulated, folder, prepared).summary} (emulated)"
 

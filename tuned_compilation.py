@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from .lowering.tuning.cost_model import can_learn
 from .lowering.tuning.settings import Settings, Summary
 from .lowering.turns import interleaved, ratios
 from .lowering.weights import Weights
+from .support.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from .costmodels.measurement import Measurement
@@ -43,7 +43,7 @@ def tuned(work: Work, made: Compiled, folder: Path, settings: Settings) -> Compi
     started = time.monotonic()
     with work.clock.phase("tune"):
         found = _search(work, made, settings)
-    with tempfile.TemporaryDirectory(prefix="eqfuse-tuned-") as scratch:
+    with scratch_folder("tuned") as scratch:
         candidate = Path(scratch) / "bundle"
         candidate.mkdir()
         other = _compared(work, made, found, folder, candidate, settings)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EqfuseError, UsageError
-from ..files import check_destination
+from ..support.files import check_destination
 from . import render
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..files import check_destination, write_text
 from ..rules.discovery.discover import Discovery, Options, discover, rule_file
 from ..rules.discovery.write import Discovered
 from ..rules.loader import load_rules
+from ..support.files import check_destination, write_text
 from . import render
 from .progress import Progress
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..engine.messages import RuleSelection
 from ..engine.worker import Worker
 from ..errors import UsageError
-from ..files import check_destination
+from ..support.files import check_destination
 from .progress import Progress
 
 BUDGET_HIT = 5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UsageError
-from ..files import check_destination
+from ..support.files import check_destination
 from . import render
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import fcntl
 import os
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from ..support.scratch import staging_folder
 from .measurement import ProfileError
 
 Result = TypeVar("Result")
@@ -122,10 +122,10 @@ class DatabaseFile:
     def _make(self) -> None:
         """Make it elsewhere and move it here, so that nobody meets a part of it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._alone(), tempfile.TemporaryDirectory(prefix=f".{self.path.name}.", dir=self.path.parent) as folder:
+        with self._alone(), staging_folder(self.path) as folder:
             if not self._exists():
-                self._fill(Path(folder) / self.path.name)
-                os.replace(Path(folder) / self.path.name, self.path)
+                self._fill(folder / self.path.name)
+                os.replace(folder / self.path.name, self.path)
 
     def _fill(self, path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import cache_folder
+from ..support.files import cache_folder
+from ..support.scratch import staging_folder
 from .database_file import DamagedError, DatabaseFile
 from .measurement import (
     FIELDS,
@@ -171,8 +171,8 @@ def _write(path: Path, text: str) -> None:
         raise ProfileError(f"{path}: is not a file; name a file to write")
     target = path.resolve()
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-            staged = Path(folder) / target.name
+        with staging_folder(target) as folder:
+            staged = folder / target.name
             staged.write_text(text, encoding="utf-8")
             os.replace(staged, target)
     except OSError as error:

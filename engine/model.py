@@ -7,7 +7,6 @@ and a result is written to a temporary file beside its destination and moved the
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx_ir import external_data, serde
 
 from ..errors import EqfuseError
+from ..support.scratch import staging_folder
 
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
@@ -196,24 +196,16 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     """
     path = Path(path)
     check_destination(path)
-    with _staging(path) as folder:
-        external = external or model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
-        staged = Path(folder) / path.name
-        try:
-            ir.save(model.ir, staged, external_data=external_name(path) if external else None)
-            _publish(staged, path, external)
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
-        except (EncodeError, ValueError) as error:
-            raise ModelError(f"{path}: cannot be written: {first_line(error)}") from error
-    return replace(model, path=path)
-
-
-def _staging(path: Path) -> tempfile.TemporaryDirectory[str]:
+    external = external or model.has_external_data or model.weight_bytes > _PROTOBUF_LIMIT
     try:
-        return tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+        with staging_folder(path) as folder:
+            ir.save(model.ir, folder / path.name, external_data=external_name(path) if external else None)
+            _publish(folder / path.name, path, external)
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except (EncodeError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be written: {first_line(error)}") from error
+    return replace(model, path=path)
 
 
 def _publish(staged: Path, path: Path, external: bool) -> None:

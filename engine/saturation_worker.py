@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..errors import EqfuseError
 from ..rules.egglog_bindings import execute, load
 from ..rules.loader import load_rules, prelude
+from ..support.worker_process import end_with_parent
 from .collector import paused
 from .messages import Progress, RuleSelection, Snapshot
 from .rule_times import rule_seconds
@@ -197,4 +198,5 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..support.scratch import scratch_folder
+from ..support.worker_process import worker_command, worker_environment
 from .messages import Job, RuleSelection
 
 _ALLOCATION = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=65535"}
@@ -25,14 +24,14 @@ class Worker:
     """
 
     def __init__(self, rules: RuleSelection) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
+        self._temporary = scratch_folder("saturation")
         self.folder = Path(self._temporary.name)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.saturation_worker", self._temporary.name],
+            worker_command(f"{__package__}.saturation_worker", self._temporary.name),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_ALLOCATION | os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env=_ALLOCATION | worker_environment(),
         )
         self._send(rules)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -16,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..errors import UsageError
+from ..support.scratch import staging_folder
 from .errors import BundleError
 from .manifest import PLAN, PROGRAM, Manifest, parse
 from .target import host_features
@@ -55,8 +55,8 @@ def check_destination(path: Path) -> None:
 @contextmanager
 def staged(path: Path) -> Iterator[Path]:
     """A folder beside `path` to fill; `publish` moves it there, otherwise it goes."""
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as outer:
-        inner = Path(outer) / "bundle"
+    with staging_folder(path) as outer:
+        inner = outer / "bundle"
         inner.mkdir()
         yield inner
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -13,7 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..files import cache_folder
+from ..support.files import cache_folder
+from ..support.scratch import staging_folder
 from .bundle import MANIFEST, copy, whole
 from .errors import BundleError
 
@@ -69,9 +69,9 @@ def keep(key: str, folder: Path) -> None:
     """Keep a copy of a bundle. A cache folder that cannot be written to costs nothing but the cache."""
     with suppress(OSError):
         directory().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new.", dir=directory()) as outer:
-            copy(folder, Path(outer) / "bundle")
-            os.rename(Path(outer) / "bundle", directory() / key)
+        with staging_folder(directory() / key) as outer:
+            copy(folder, outer / "bundle")
+            os.rename(outer / "bundle", directory() / key)
         _drop_oldest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
+from ..support.scratch import scratch_folder
 from .arm.counts import ModelCounts
 from .arm.emulate import count_example, run_example
 from .arm.plan import Plan
@@ -80,6 +80,6 @@ def opened(folder: Path) -> Iterator[EmulatedModel]:
     absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
     if absent:
         raise ToolError(absent)
-    with tempfile.TemporaryDirectory(prefix="eqfuse-emulated-") as scratch:
+    with scratch_folder("emulated") as scratch:
         target = target_of(manifest.platform.name, manifest.threads)
         yield EmulatedModel.build(folder, manifest, target, Path(scratch), counting=True)

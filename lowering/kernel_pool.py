@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
+from ..support.worker_process import WorkerDiedError, WorkerProcess
 from .kernel_messages import Answer, Request
-from .worker_process import WorkerDiedError, WorkerProcess
 
 SECONDS = 60.0
 """How long a kernel may take; a schedule that takes longer to compile is given up for a plain one."""

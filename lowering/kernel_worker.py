@@ -1,17 +1,15 @@
-"""The process that schedules and compiles kernels: requests come in and answers go out as pickles.
+"""The process that schedules and compiles kernels: it answers requests until there are no more.
 
 TVM may crash on a kernel and take its process with it, so it has processes of its own.
 """
 
 from __future__ import annotations
 
-import pickle
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
+from ..support.worker_process import serve
 from .decisions import Trace, following
 from .kernel_messages import Answer, Request
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 def compile_kernel(request: Request) -> Answer:
     """Schedule and compile one kernel to an object file. What goes wrong is part of the answer."""
     started = time.perf_counter()
+    Path(request.object_file).parent.mkdir(exist_ok=True)
     try:
         scheduled, trace = _compile(request)
     except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
@@ -68,18 +67,5 @@ def _build(scheduled: Scheduled, request: Request) -> None:
     executable.mod.write_to_file(request.object_file, "o")
 
 
-def main() -> None:
-    """Answer until there are no more requests."""
-    requests: BinaryIO = sys.stdin.buffer
-    answers: BinaryIO = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what libraries print is no answer
-    with suppress(EOFError, KeyboardInterrupt):
-        while True:
-            request: Request = pickle.load(requests)
-            Path(request.object_file).parent.mkdir(exist_ok=True)
-            pickle.dump(compile_kernel(request), answers)
-            answers.flush()
-
-
 if __name__ == "__main__":
-    main()
+    serve(compile_kernel)

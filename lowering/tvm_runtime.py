@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from ..support.scratch import scratch_folder
 
 _LITTLE_AND_BIG = 1
 """TVM's affinity mode that takes any core."""
@@ -31,7 +32,7 @@ def load_library(path: Path) -> Any:
     """
     import tvm
 
-    with tempfile.TemporaryDirectory(prefix="eqfuse-load-") as folder:
+    with scratch_folder("load") as folder:
         own = Path(folder) / path.name
         try:
             os.link(path, own)

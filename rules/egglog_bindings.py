@@ -7,11 +7,11 @@ import sys
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from ..errors import EqfuseError
+from ..support.scratch import scratch_folder
 
 MODULE = "egglog.bindings"
 
@@ -43,7 +43,7 @@ def execute(egraph: Any, program: str, name: str = "program") -> list[Any]:
     """
     if len(program) < _SHORT:
         return list(egraph.run_program(*egraph.parse_program(program, name)))
-    with TemporaryDirectory(prefix="eqfuse-") as folder:
+    with scratch_folder("program") as folder:
         path = Path(folder, f"{name}.egg")
         path.write_text(program, encoding="utf-8")
         return list(egraph.run_program(*egraph.parse_program(f'(include "{path}")', name)))

@@ -16,7 +16,7 @@ from ... import __version__
 from ...api import Options, Result
 from ...engine.model import external_name, reads
 from ...errors import UsageError
-from ...files import write_text
+from ...support.files import write_text
 from .. import render
 from . import page
 from .content import page_data

@@ -5,11 +5,8 @@ A run of egglog cannot be interrupted and a panic in it ends the process; here n
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
-import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +14,8 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
 from ...errors import EqfuseError
+from ...support.scratch import scratch_folder
+from ...support.worker_process import worker_command, worker_environment
 from .messages import Answer, Contents, Load, Read, Request, Run
 
 
@@ -37,15 +36,15 @@ class Session:
     """
 
     def __init__(self, limit: float) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="eqfuse-")
+        self._temporary = scratch_folder("session")
         self.folder = Path(self._temporary.name)
         self._deadline = time.monotonic() + limit
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.session_worker", self._temporary.name],
+            worker_command(f"{__package__}.session_worker", self._temporary.name),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env=worker_environment(),
         )
 
     def __enter__(self) -> Session:

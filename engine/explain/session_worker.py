@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from ...rules.egglog_bindings import execute, load
 from ...rules.loader import prelude
+from ...support.worker_process import end_with_parent
 from .messages import Answer, Cell, Contents, Load, Request, Run
 
 _TERMS = ("T", "N", "Ts")
@@ -74,4 +75,5 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

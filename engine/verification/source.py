@@ -5,7 +5,6 @@ ONNX Runtime reads weights from the file itself, so a model given as a path is n
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import onnx_ir
 from google.protobuf.message import Error as ProtobufError
 
 from ...errors import UsageError
+from ...support.scratch import scratch_folder
 from .skim import read_structure
 
 ModelLike = Path | str | onnx.ModelProto | onnx_ir.Model
@@ -42,7 +42,7 @@ def open_source(model: ModelLike, role: str) -> Iterator[Source]:
     if isinstance(model, (str, Path)):
         yield Source(Path(model), _structure(Path(model), role))
         return
-    with tempfile.TemporaryDirectory(prefix="eqfuse-verify-") as directory:
+    with scratch_folder("verify") as directory:
         path = Path(directory) / "model.onnx"
         _write(model, path)
         yield Source(path, _structure(path, role))

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Cache, Device
-from ...files import cache_folder
+from ...support.files import cache_folder
+from ...support.scratch import scratch_folder, staging_folder
 from .counts import Counts, ModelCounts, by_call, parse_report
 from .plan import Plan
 from .project import EXAMPLE
@@ -39,7 +39,7 @@ def run_example(
 
     Raises ToolError where the example fails, as it does on an instruction that the device does not have.
     """
-    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+    with scratch_folder("arm") as scratch:
         folder = Path(scratch)
         emulator = find(Tool.EMULATOR)
         command = _prepare(folder, executable, plan, inputs, 1)
@@ -56,7 +56,7 @@ def count_example(
     the caches hold what the first one left; with `warm` off it is the first one.
     `executable` is of `build_example(..., emulation=True)`. Raises ToolError where a tool is missing or fails.
     """
-    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+    with scratch_folder("arm") as scratch:
         folder = Path(scratch)
         arguments = _prepare(folder, executable, plan, inputs, 2 if warm else 1)
         processor = processor_of(find_counting_emulator(), device)
@@ -106,7 +106,7 @@ def build_plugin() -> Path:
         return built
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".plugin-", dir=built.parent) as scratch:
+        with staging_folder(built) as scratch:
             staged = Path(scratch) / built.name
             source = PLUGIN / "eqfuse_counts.c"
             run([find(Tool.HOST_COMPILER), "-O2", "-Wall", "-shared", "-fPIC", source, "-o", staged], Path(scratch))

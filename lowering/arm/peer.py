@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Device
+from ...support.scratch import scratch_folder
 from .counts import Counts
 from .emulate import count_regions, find_counting_emulator, processor_of
 from .toolchain import ToolError
@@ -46,7 +46,7 @@ class Arm64Root:
         instructions. Raises ToolError where a tool is missing or the model cannot be run.
         """
         processor = processor_of(find_counting_emulator(), device)
-        with tempfile.TemporaryDirectory(prefix="eqfuse-peer-") as scratch:
+        with scratch_folder("peer") as scratch:
             folder = Path(scratch)
             # Links keep the command, which lies on the stack, the same wherever root and model are.
             (folder / "root").symlink_to(self.path.absolute())

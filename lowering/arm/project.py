@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...costmodels.device import Device
 from ...errors import EqfuseError
+from ...support.scratch import scratch_folder
 from .c_source import generate
 from .plan import Plan
 from .toolchain import Tool, find, run
@@ -73,7 +73,7 @@ def build_example(folder: Path, executable: Path, device: Device, *, emulation: 
 
     Raises ToolError where the cross compiler is missing or refuses.
     """
-    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+    with scratch_folder("arm") as scratch:
         built = Path(scratch) / EXAMPLE
         options = [*_compiler_options(device), "-static", *["-DEQFUSE_EMULATION"] * emulation]
         files = ["main.c", "eqfuse_runtime.c", *_model_files(folder)]
@@ -88,7 +88,7 @@ def build_object(folder: Path, object_file: Path, device: Device, symbol: str) -
     The model is TVM's function `symbol` in it. What kernels need at run time is left to TVM, so loops are shared by its
     threads. Raises ToolError where the cross compiler is missing or refuses.
     """
-    with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as scratch:
+    with scratch_folder("arm") as scratch:
         function = Path(scratch) / "function.c"
         function.write_text(_FUNCTION.replace("SYMBOL", symbol), encoding="utf-8")
         shared = ["-fPIC", "-fvisibility=hidden", "-r", "-nostdlib"]

@@ -7,10 +7,6 @@ What has no lowering, or is more than TVM can compile, ONNX Runtime runs.
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +18,8 @@ import numpy as np
 from ...costmodels.types import TensorType
 from ...engine.summary import VIEWS
 from ...extract.partition.graph import OperatorGraph, Value
+from ...support.scratch import scratch_folder
+from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .errors import DsaError
 from .simulate_function import Kernel
 from .tile_messages import TileJob, TileResult
@@ -56,7 +54,7 @@ def compiled_kernels(
     `opset` is the one of the network: it says what attributes mean that the rules do not know. Raises DsaError for an
     operator that neither TVM nor ONNX Runtime runs.
     """
-    with tempfile.TemporaryDirectory(prefix="eqfuse-tiles-") as folder:
+    with scratch_folder("tiles") as folder:
         library = Path(folder) / "tiles.so"
         return loaded_kernels(graphs, build_kernels(graphs, library, observer, processes), library, opset)
 
@@ -70,7 +68,7 @@ def build_kernels(
     """Compile what TVM can into the file `library`, which is not written where there is nothing to compile."""
     wide = {name: _widened(graph) for name, graph in graphs.items() if not _only_copies(graph)}
     functions, reasons = _functions(wide)
-    with tempfile.TemporaryDirectory(prefix="eqfuse-tiles-") as folder:
+    with scratch_folder("tiles") as folder:
         objects, problems = _objects(functions, Path(folder), processes or os.cpu_count() or 1)
         if objects:
             _link(objects, library)
@@ -180,21 +178,13 @@ def _shares(texts: Mapping[str, str], count: int) -> list[dict[str, str]]:
 
 def _run(job: TileJob) -> TileResult:
     """A job in a process of its own: TVM may crash and take its process with it."""
-    path = os.pathsep.join(p for p in sys.path if p)
+    worker = WorkerProcess(f"{__package__}.tile_worker")
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", f"{__package__}.tile_worker"],
-            input=pickle.dumps(job),
-            capture_output=True,
-            env={**os.environ, "PYTHONPATH": path},
-            timeout=60.0 + _SECONDS * len(job.functions),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return TileResult((), "the compiler took too long")
-    if done.returncode:
-        return TileResult((), f"the compiler crashed (exit code {done.returncode})")
-    result: TileResult = pickle.loads(done.stdout)
+        result: TileResult = worker.ask(job, 60.0 + _SECONDS * len(job.functions))
+    except WorkerDiedError as error:
+        return TileResult((), f"the compiler {error}")
+    finally:
+        worker.end()
     return result
 
 

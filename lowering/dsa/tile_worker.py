@@ -1,11 +1,10 @@
-"""The process that compiles tiles: a job comes in and its result goes out, as pickles."""
+"""The process that compiles tiles."""
 
 from __future__ import annotations
 
-import pickle
-import sys
 from typing import Any
 
+from ...support.worker_process import serve
 from .tile_messages import TileJob, TileResult
 
 
@@ -42,12 +41,5 @@ def _line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
 
 
-def main() -> None:
-    """Answer one job."""
-    answers = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what libraries print is no answer
-    pickle.dump(compile_tiles(pickle.load(sys.stdin.buffer)), answers)
-
-
 if __name__ == "__main__":
-    main()
+    serve(compile_tiles)

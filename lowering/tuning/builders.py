@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...support.scratch import scratch_folder
 from ..bundle import versions
 from ..kernel_messages import Answer, Request
 from ..kernel_pool import SECONDS, KernelPool
@@ -145,7 +145,7 @@ class ClusterBuilder:
 
 def compile_on_worker(request: Request, seconds: float) -> tuple[Answer, bytes]:
     """Compile on a worker of a cluster; the object file, empty where there is none."""
-    with tempfile.TemporaryDirectory(prefix="eqfuse-build-") as folder:
+    with scratch_folder("build") as folder:
         place = Path(folder) / "kernel.o"
         (answer,) = _pool_of_worker(seconds).compile([replace(request, object_file=str(place))])
         return answer, b"" if answer.problem else place.read_bytes()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...errors import EqfuseError
+from ...support.scratch import scratch_folder
 from ..arm.counts import estimate_cycles
 from ..arm.emulate import build_plugin, count_example
 from ..arm.plan import Buffer, Call, Plan
@@ -67,7 +67,7 @@ class EmulatedRunner:
 
     def _seconds(self, kernel: KernelObject) -> float:
         plan = plan_of(kernel)
-        with TemporaryDirectory(prefix="emulate-", dir=self._folder) as scratch:
+        with scratch_folder("emulate") as scratch:
             project, executable = Path(scratch) / "project", Path(scratch) / EXAMPLE
             write_project(project, plan, {}, [kernel.object_file])
             build_example(project, executable, self._device, emulation=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from ...support.scratch import scratch_folder
 from ..target import Target
 from .builders import Builder, ClusterBuilder, PoolBuilder
 from .measuring import Runner
@@ -19,7 +19,7 @@ from .trials import Laboratory
 def laboratory(target: Target, settings: Settings, processes: int) -> Iterator[Laboratory]:
     """A laboratory whose processes and sessions end with the context. Raises EqfuseError where a part is missing."""
     with (
-        tempfile.TemporaryDirectory(prefix="eqfuse-tuning-") as scratch,
+        scratch_folder("tuning") as scratch,
         closing(_runner(target, settings, Path(scratch))) as runner,
         closing(_builder(settings, processes)) as builder,
     ):

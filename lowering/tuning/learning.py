@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...support.scratch import staging_folder
 from .cost_model import AnalyticModel, CostModel, LearnedModel, Matrix, can_learn, packed, train, unpacked
 from .records import Record, RecordDatabase
 
@@ -139,8 +139,8 @@ def _keep(path: Path, model: LearnedModel) -> None:
     head = {"format": _FORMAT, "digest": sha256(trees).hexdigest(), "vocabulary": names}
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new.", dir=path.parent) as folder:
-            staged = Path(folder) / path.name
+        with staging_folder(path) as folder:
+            staged = folder / path.name
             staged.write_bytes(json.dumps(head).encode() + b"\n" + trees)
             os.replace(staged, path)
 

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +69,3 @@ class Linker:
             raise LoweringError(f"{self.program}: cannot link a kernel: {error}") from None
         if done.returncode:
             raise LoweringError(f"{self.program}: cannot link a kernel: {' '.join(done.stderr.split())[-200:]}")
-
-
-def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where libraries lie until they are loaded."""
-    return tempfile.TemporaryDirectory(prefix="eqfuse-measure-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from ..worker_process import WorkerProcess
+from ...support.worker_process import WorkerProcess
 from .linking import Linker
 from .measure_protocol import COMPARISON, ask
 from .measuring import KernelObject, Timing

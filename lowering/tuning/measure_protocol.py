@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 import signal
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO
 
+from ...support import worker_process
+from ...support.worker_process import WorkerDiedError, WorkerProcess
 from ..errors import LoweringError
-from ..worker_process import WorkerDiedError, WorkerProcess
 from .measuring import KernelObject, Timing
 from .sampling import Run, compared, sampled
 
@@ -70,20 +67,18 @@ def ask(process: WorkerProcess, kernels: Kernels, seconds: float) -> Rounds:
 
 
 def serve(answer: Callable[[Kernels], Rounds], seconds: float) -> None:
-    """Answer on standard output what comes in on standard input, until there is no more.
+    """Answer requests until there are no more.
 
     An exception is the problem of its request; one that takes much longer than `seconds` ends the process.
     """
-    requests: BinaryIO = sys.stdin.buffer
-    answers: BinaryIO = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what libraries print is no answer
-    with suppress(EOFError, KeyboardInterrupt):
-        while True:
-            kernels: Kernels = pickle.load(requests)
-            signal.setitimer(signal.ITIMER_REAL, seconds + _ORPHAN_SECONDS)
-            pickle.dump(_answered(answer, kernels), answers)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            answers.flush()
+
+    def timed(kernels: Kernels) -> Rounds:
+        signal.setitimer(signal.ITIMER_REAL, seconds + _ORPHAN_SECONDS)
+        rounds = _answered(answer, kernels)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return rounds
+
+    worker_process.serve(timed)
 
 
 def _answered(answer: Callable[[Kernels], Rounds], kernels: Kernels) -> Rounds:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.types import TensorType
+from ...support.scratch import scratch_folder
 from ..tvm_runtime import runtime
-from .linking import Linker, scratch_folder
+from .linking import Linker
 from .measure_protocol import Kernels, Rounds, serve
 from .measuring import MOST_BETWEEN, KernelObject
 from .sampling import Run
@@ -63,7 +64,7 @@ def _loaded(kernel: KernelObject, linker: Linker) -> Callable[..., None]:
     """The function; it keeps its library loaded, whose file is gone by then."""
     import tvm
 
-    with scratch_folder() as folder:
+    with scratch_folder("measure") as folder:
         library = Path(folder) / "kernel.so"
         linker.link((kernel.object_file,), library)
         function: Callable[..., None] = tvm.runtime.load_module(str(library))[kernel.symbol]

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...costmodels.database_file import DamagedError, DatabaseFile
 from ...costmodels.measurement import canonical_json, parse_json, timestamp
-from ...files import cache_folder
+from ...support.files import cache_folder
 
 __all__ = ["Record", "RecordDatabase", "default_path"]
 

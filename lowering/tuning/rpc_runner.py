@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..worker_process import WorkerProcess
+from ...support.scratch import scratch_folder
+from ...support.worker_process import WorkerProcess
 from .errors import TuningError
-from .linking import Linker, scratch_folder
+from .linking import Linker
 from .measure_protocol import Kernels, Rounds, ask
 from .measuring import KernelObject, Timing
 from .rpc_worker import Device
@@ -43,7 +44,7 @@ class RpcRunner:
         linker = Linker.of(architecture)
         place = Tracker.at(tracker, device_key)
         place.required_servers()
-        self._folder = scratch_folder()
+        self._folder = scratch_folder("libraries")
         guard = linker.guard(Path(self._folder.name))
         self._device = Device(place, architecture, guard, threads, timeout)
         self._processes: list[WorkerProcess] = []

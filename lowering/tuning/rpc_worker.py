@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.types import TensorType
-from .linking import Linker, scratch_folder
+from ...support.scratch import scratch_folder
+from .linking import Linker
 from .measure_protocol import COMPARISON, Kernels, Rounds, one_line, serve
 from .measuring import KernelObject
 from .sampling import Run
@@ -51,7 +52,7 @@ class Device:
     def answer(self, kernels: Kernels) -> Rounds:
         """Run the kernels on a server as soon as one is free."""
         seconds = self.seconds if len(kernels) == 1 else COMPARISON * self.seconds
-        with scratch_folder() as folder:
+        with scratch_folder("measure") as folder:
             libraries = self._linked(kernels, Path(folder))
             found = self._in_session(kernels, libraries, seconds)
         if found.problem:

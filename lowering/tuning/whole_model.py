@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import closing
 from pathlib import Path
 from statistics import median
 
 from ...costmodels.types import TensorType
+from ...support.scratch import scratch_folder
 from ..arm.plan import Plan
 from ..arm.project import build_object
 from ..manifest import PLAN
@@ -26,7 +26,7 @@ def speed_up(tracker: str, device_key: str, target: Target, before: Path, after:
     Raises ToolError without the cross compiler, TuningError where there is no device, or it does not run them.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="eqfuse-model-") as scratch,
+        scratch_folder("model") as scratch,
         closing(RpcRunner(tracker, device_key, target.triple, target.threads, _SECONDS)) as runner,
     ):
         models = [_as_kernel(folder, target, Path(scratch), f"model_{i}") for i, folder in enumerate((before, after))]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from ...files import cache_folder
+from ...errors import EqfuseError
+from ...support.files import cache_folder, write_text
 from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from .verdict import Verdict
@@ -59,8 +58,7 @@ def store(name: str, verdict: Verdict) -> None:
     is no error."""
     if not verdict.accepted:
         return
-    with suppress(OSError):
+    with suppress(OSError, EqfuseError):
         folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder(), delete=False, encoding="utf-8") as file:
-            json.dump({k: v for k, v in asdict(verdict).items() if k != "counterexample"}, file)
-        os.replace(file.name, folder() / f"{name}.json")
+        kept = {k: v for k, v in asdict(verdict).items() if k != "counterexample"}
+        write_text(folder() / f"{name}.json", json.dumps(kept))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from eqfuse.lowering.worker_process import WorkerDiedError, WorkerProcess
+from eqfuse.support.worker_process import WorkerDiedError, WorkerProcess
 
 DOUBLE = """
-import pickle, sys, time
+import os, pickle, sys, time
 while True:
     request = pickle.load(sys.stdin.buffer)
     if request == "hang":
         time.sleep(60)
     if request == "die":
         raise SystemExit(3)
+    if request == "illegal":
+        os.kill(os.getpid(), 4)
     pickle.dump(2 * request, sys.stdout.buffer)
     sys.stdout.buffer.flush()
 """
@@ -61,3 +66,48 @@ def test_one_that_cannot_be_started_is_said(process: WorkerProcess) -> None:
     with pytest.raises(WorkerDiedError, match="cannot be started: No such file") as died:
         process.ask(1, 10.0)
     assert not died.value.started
+
+
+def test_a_signal_that_kills_one_is_named(process: WorkerProcess) -> None:
+    with pytest.raises(WorkerDiedError, match=r"crashed \(SIGILL\)") as died:
+        process.ask("illegal", 10.0)
+    assert died.value.signal == signal.SIGILL
+
+
+def test_what_lies_in_the_working_folder_is_not_imported(
+    process: WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pickle.py").write_text("raise SystemExit(7)", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert process.ask(21, 10.0) == 42
+
+
+def test_one_whose_parent_is_killed_ends_whatever_it_does(tmp_path: Path) -> None:
+    (tmp_path / "busy_worker.py").write_text(
+        "import os, time\n"
+        "from eqfuse.support.worker_process import serve\n"
+        "def answer(request):\n"
+        "    open(request, 'w').write(str(os.getpid()))\n"
+        "    while True:\n"
+        "        time.sleep(0.01)\n"
+        "serve(answer)\n",
+        encoding="utf-8",
+    )
+    script = (
+        "import sys\n"
+        "from eqfuse.support.worker_process import WorkerProcess\n"
+        "WorkerProcess('busy_worker').ask(sys.argv[1], 60)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *(p for p in sys.path if p)])
+    named = tmp_path / "worker.pid"
+    parent = subprocess.Popen([sys.executable, "-c", script, str(named)], env={**os.environ, "PYTHONPATH": path})
+    while not (named.exists() and named.read_text()):
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    worker = Path("/proc", named.read_text())
+    for _ in range(100):
+        if not worker.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the worker goes on")

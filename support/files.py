@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
-from .errors import EqfuseError, UsageError
+from ..errors import EqfuseError, UsageError
+from .scratch import staging_folder
 
 
 def check_destination(path: Path) -> None:
@@ -29,8 +29,8 @@ def cache_folder() -> Path:
 def write_text(path: Path, text: str) -> None:
     """Write the whole file or none. Raises EqfuseError where it cannot be written."""
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            staged = Path(folder) / path.name
+        with staging_folder(path) as folder:
+            staged = folder / path.name
             staged.write_text(text, encoding="utf-8")
             os.replace(staged, path)
     except OSError as error:

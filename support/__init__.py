@@ -1,0 +1,1 @@
+"""Thin layers over the standard library that every other layer may use: processes, temporary folders, files."""

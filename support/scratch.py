@@ -1,0 +1,98 @@
+"""Temporary folders that do not outlive their process for long, however it ends.
+
+Each process has one folder below the system's for temporary files, and holds a lock on it. What a killed process left
+is recognised by its lock, which the system has released, and is removed by the next process that makes such a folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX = "eqfuse-"
+_STAGING = ".eqfuse-staging-"
+_FRESH = 10.0
+"""Seconds for which a folder without a lock may be one that is just being made."""
+
+_root: tuple[int, Path] | None = None
+"""The process that made the folder, and the folder."""
+_making = threading.Lock()
+
+
+def scratch_root() -> Path:
+    """The folder of this process for everything temporary; removed when it ends."""
+    global _root
+    with _making:
+        if _root is None or _root[0] != os.getpid() or not _root[1].is_dir():
+            parent = Path(tempfile.gettempdir())
+            _sweep(parent, _PREFIX)
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            lock = _lock(folder)
+            _root = (os.getpid(), folder)
+            atexit.register(_remove, folder, os.getpid(), lock)
+        return _root[1]
+
+
+def scratch_folder(label: str) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder of this process, as a context; `label` begins its name."""
+    return tempfile.TemporaryDirectory(prefix=f"{label}-", dir=scratch_root(), ignore_cleanup_errors=True)
+
+
+@contextmanager
+def staging_folder(beside: Path) -> Iterator[Path]:
+    """A folder beside a file or folder that is about to be written, on its file system; removed at the end.
+
+    Raises OSError where none can be made.
+    """
+    parent = beside.absolute().parent
+    prefix = f".{beside.name[:100]}{_STAGING}"
+    _sweep(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    lock = _lock(folder)
+    try:
+        yield folder
+    finally:
+        _remove(folder, os.getpid(), lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """A locked handle of the folder; None where the file system has no locks. Not passed on to other programs."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove(folder: Path, owner: int, lock: int | None) -> None:
+    if os.getpid() == owner:  # a forked process has its parent's folder, and leaves it alone
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            with suppress(OSError):
+                os.close(lock)
+
+
+def _sweep(parent: Path, prefix: str) -> None:
+    """Remove folders of this name whose processes are gone, as far as they are this user's."""
+    with suppress(OSError):
+        for folder in parent.glob(f"{_escaped(prefix)}*"):
+            with suppress(OSError):
+                info = folder.lstat()
+                if info.st_uid == os.getuid() and folder.is_dir() and time.time() - info.st_mtime > _FRESH:
+                    lock = _lock(folder)
+                    if lock is not None:
+                        _remove(folder, os.getpid(), lock)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
