@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from .costmodels.device import load_device
 from .engine.decode import drop_annotations
 from .engine.egraph import Saturation, Selection
 from .engine.inference import Knowledge
@@ -149,7 +150,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
         result = _with_partition(result, partition, options)
-        stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched))
+        stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched), load_device(options.device))
     verification = None
     if options.verify:
         with clock.phase("verify"):

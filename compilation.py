@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -31,12 +30,13 @@ from .lowering.errors import WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
 from .lowering.interface import Port, inputs_of
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
-from .lowering.target import HOST, Target, check_linker, target_of
+from .lowering.target import Target, check_linker, check_runs_here, check_target, is_library, target_of
 from .lowering.tuning.settings import Settings
 from .lowering.tvm_runtime import runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
 from .rules.loader import rule_paths
+from .support.processor import available_cores
 from .support.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -84,14 +84,17 @@ def compile_model(
     among them VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
-    if target == HOST:
+    check_target(target)
+    if is_library(target):
         check_linker()
     clock = Clock(observer)
     with clock.phase("read"):
         model = override_shapes(inlined(read(source)), options.input_shapes)
         ports = inputs_of(model)  # raises for what cannot be compiled, before the work
-    runtime(threads or os.cpu_count() or 1)
+    runtime(threads or available_cores())
     work = Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
+    if options.verify or tuning is not None:
+        check_runs_here(work.target)
     if tuning is not None:
         from .lowering.tuning.equipment import check
 
@@ -136,7 +139,7 @@ class Work:
     def key(self) -> str:
         """What decides about the bundle."""
         chosen = {**asdict(self.options), "target": asdict(self.target), "versions": bundle.versions()}
-        absent = "" if self.target.is_host or not self.options.verify else missing_tools()
+        absent = "" if self.target.is_library or not self.options.verify else missing_tools()
         rules = rule_paths(self.options.rules)
         return cache.key_of({**chosen, "model": self.fingerprint, "absent": absent}, rules)
 
@@ -203,11 +206,11 @@ class Work:
             kernels = intensive_kernels(graph, kernels, weights, self.target)
         with scratch_folder("kernels") as scratch:
             prepared = prepare(
-                graph, kernels, weights, self.target, Path(scratch), os.cpu_count() or 1,
+                graph, kernels, weights, self.target, Path(scratch), available_cores(),
                 lambda line: self.clock.tell("compile", line), plain, cut.decisions if cut is not None else {},
             )  # fmt: skip
             self.clock.tell("compile", "linking")
-            if self.target.is_host:
+            if self.target.is_library:
                 link(prepared, self.target, folder / LIBRARY)
             else:
                 write_c_project(prepared, folder)
@@ -216,7 +219,7 @@ class Work:
 
     def _verdict(self, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
         """What verification says, in one line."""
-        if self.target.is_host:
+        if self.target.is_library:
             from .lowering.runner import load
 
             return self._verified(load(folder, self.target.threads), folder, prepared).summary
@@ -241,7 +244,7 @@ class Work:
 
     def _explained(self, message: str, prepared: Prepared, folder: Path) -> VerificationError:
         """The error, with the kernels that are to blame, where this machine can run them one by one."""
-        if not self.target.is_host:
+        if not self.target.is_library:
             return VerificationError(
                 f"{message}; nothing was written; compile it for the host to see where it is wrong"
             )
@@ -271,7 +274,7 @@ class Work:
             ),
             versions=bundle.versions(),
             files=bundle.digests(folder),
-            library=LIBRARY if target.is_host else PLAN,
+            library=LIBRARY if target.is_library else PLAN,
         )
 
     def _provenance(self, result: Result, prepared: Prepared, wrong: Mapping[str, str]) -> Provenance:

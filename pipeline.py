@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from .costmodels.device import Device, load_device
+from .costmodels.device import DEFAULT, Device, load_device
 from .costmodels.model import CostModel, cost_model
 from .costmodels.profile import ProfileDatabase
 from .engine.canary import check_constants
@@ -50,7 +50,7 @@ class Options:
     """How to optimise. The command line's options are these fields."""
 
     cost: CostName = "roofline"
-    device: str = "host"
+    device: str = DEFAULT
     precision: Precision = "real"
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from .lowering.tuning.cost_model import can_learn
 from .lowering.tuning.settings import Settings, Summary
 from .lowering.turns import interleaved, ratios
 from .lowering.weights import Weights
+from .support.processor import available_cores
 from .support.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def tuned(work: Work, made: Compiled, folder: Path, settings: Settings) -> Compi
             shutil.copytree(candidate, folder)
     summary = Summary(
         trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
-        seconds=time.monotonic() - started, runner=settings.runner_for(is_host=work.target.is_host), ratio=other.ratio,
+        seconds=time.monotonic() - started, ratio=other.ratio,
+        runner=settings.runner_for(is_library=work.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
     kept = other.made if other.is_faster and other.made is not None else made
@@ -86,7 +87,7 @@ def _search(work: Work, made: Compiled, settings: Settings) -> Tuned:
     functions = KernelFunctions.of(graph, kernels, Weights(made.result.rewritten.model))
     table = TaskTable(Fitting(functions, work.target))
     settings = replace(settings, intensive=settings.intensive and work.options.intensive)
-    with laboratory(work.target, settings, os.cpu_count() or 1) as equipment:
+    with laboratory(work.target, settings, available_cores()) as equipment:
         tuner = Tuner(table, kernels, equipment, settings, lambda line: work.clock.tell("tune", line))
         found = tuner.run()
         _keep_prices(work, measurements(tuner.kernels, table, equipment))
@@ -118,7 +119,7 @@ def _compared(work: Work, made: Compiled, found: Tuned, untuned: Path, folder: P
 def _speed_up(work: Work, untuned: Path, candidate: Path, settings: Settings) -> float:
     """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by the
     emulated board's counts."""
-    if work.target.is_host:
+    if work.target.is_library:
         return _speed_up_here(work, untuned, candidate)
     if settings.tracker is not None and settings.device_key is not None:
         from .lowering.tuning.whole_model import speed_up

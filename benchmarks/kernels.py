@@ -152,8 +152,8 @@ def ours(model: onnx.ModelProto, feeds: list[Array], device: Device, threads: in
     (result,) = (graph.values[v].type for v in made.outputs)
     assert result is not None
     tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.zeros([int(d) for d in result.shape or ()], result.dtype))]
-    host = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": threads}
-    function = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(host))["main"]
+    host = tvm.target.Target(target_of("host", threads).description)
+    function = tvm.compile(scheduled.schedule.mod, target=host)["main"]
 
     def run() -> Array:
         function(*tensors)

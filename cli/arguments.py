@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ..costmodels.device import DEFAULT
+
 Command = tuple[str, str]
 """Module below `eqfuse.cli` and function in it."""
 
@@ -68,7 +70,10 @@ def pricing(parser: argparse.ArgumentParser) -> None:
         default="roofline",
         help="what to minimise; profile: measured times, and elsewhere the roofline, scaled to them (default roofline)",
     )
-    parser.add_argument("--device", default="host", help="device file for the roofline, by name or path (default host)")
+    parser.add_argument(
+        "--device", default=DEFAULT, help="the device that prices are for: a name of `eqfuse device list`, or a device "
+        f"file's path (default {DEFAULT}, so that results are the same on every machine; host: this one)"
+    )  # fmt: skip
 
 
 def rule_files(parser: argparse.ArgumentParser) -> None:

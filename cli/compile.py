@@ -54,7 +54,7 @@ def tune(arguments: argparse.Namespace) -> int:
 
 def _tuning(arguments: argparse.Namespace) -> Settings | None:
     """The search that is asked for, if one is. Raises UsageError for options that say nothing without one."""
-    from ..lowering.target import HOST
+    from ..lowering.target import is_library
     from ..lowering.tuning.settings import Settings
 
     if arguments.trials is None:
@@ -64,7 +64,7 @@ def _tuning(arguments: argparse.Namespace) -> Settings | None:
         arguments.trials, arguments.tuning_limit, reformer=not arguments.no_reformer, runner=arguments.runner,
         tracker=arguments.tracker, device_key=arguments.device_key, cluster=arguments.cluster, seed=arguments.seed,
     )  # fmt: skip
-    settings.runner_for(is_host=arguments.target == HOST)  # raises for what does not fit, before the work
+    settings.runner_for(is_library=is_library(arguments.target))  # raises for what does not fit, before the work
     return settings
 
 

@@ -34,7 +34,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_optimize, add_compile, add_tune, _run, _bench, _verify, _inspect, _diff, _bisect, _rules, _profile):
+    for add in (
+        _optimize, add_compile, add_tune, _run, _bench, _verify, _inspect, _diff, _bisect, _rules, _profile, _device,
+    ):  # fmt: skip
         add(commands)
     return parser
 
@@ -216,3 +218,14 @@ def _profile(commands: Commands) -> None:  # type: ignore[type-arg]
         parser.add_argument(
             "--database", type=Path, metavar="PATH", help="the database (default: in the user's cache folder)"
         )
+
+
+def _device(commands: Commands) -> None:  # type: ignore[type-arg]
+    about = "Descriptions of processors, which prices and schedules are made from."
+    device = commands.add_parser("device", help="list and show devices, and measure this machine", description=about)
+    actions = device.add_subparsers(title="actions", required=True, metavar="ACTION")
+    command(actions, "list", "list the devices", ("device", "list_devices"))
+    show = command(actions, "show", "print a device as TOML, each figure with its origin", ("device", "show_device"))
+    show.add_argument("device", nargs="?", default="host", help="a name, or the path of a device file (default: host)")
+    measure = command(actions, "measure", "measure this machine and keep that", ("device", "measure_device"))
+    measure.add_argument("--forget", action="store_true", help="go back to what is known without measuring")

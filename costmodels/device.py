@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from ..errors import EqfuseError
 
 DIRECTORY = Path(__file__).parent / "devices"
-ORIGINS = ("documented", "measured", "assumed")
+ORIGINS = ("documented", "measured", "assumed", "detected")
+HOST = "host"
+"""The machine that one stands on; its device has no file (see `host.py`)."""
+DEFAULT = "x86-64-v4"
+"""The device that prices are for where nobody names one, the same everywhere so that results are: kernels.toml was
+measured with its figures."""
 VECTOR_REGISTERS = 16
 """What a device file that does not say counts: x86-64 without AVX-512 has 16, others in use have more."""
 ISSUE_WIDTH, LOAD_PORTS, STORE_PORTS = 4, 2, 1
@@ -66,6 +72,11 @@ class Device:
     mattr: tuple[str, ...] = ()
 
     @cached_property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that stand for all figures but the number of cores, which prices do not ask for."""
+        return sha256(repr(replace(self, cores=1)).encode()).hexdigest()[:12]
+
+    @cached_property
     def lanes(self) -> int:
         """Float32 elements in a vector."""
         return max(1, self.vector_bits // 32)
@@ -89,12 +100,14 @@ class Device:
 
 
 def device_names() -> list[str]:
-    """The devices that come with the project, sorted."""
-    return sorted(p.stem for p in DIRECTORY.glob("*.toml"))
+    """The devices that come with the project, sorted, and the host."""
+    return sorted([HOST, *(p.stem for p in DIRECTORY.glob("*.toml"))])
 
 
 def load_device(name_or_path: str | Path) -> Device:
     """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
+    if str(name_or_path) == HOST:
+        return host_device()
     return _load(device_path(name_or_path, DIRECTORY), str(name_or_path))
 
 
@@ -102,6 +115,14 @@ def device_path(name_or_path: str | Path, directory: Path) -> Path:
     """The file that is meant: one of a directory by its name, or any that ends in ``.toml``."""
     path = Path(name_or_path)
     return path if path.suffix == ".toml" else directory / f"{path.name}.toml"
+
+
+@cache
+def host_device() -> Device:
+    """This machine, as it is known when first asked for. Raises UsageError on a processor of no known class."""
+    from .host import host_figures  # which looks at the processor
+
+    return _device(DeviceReader(Path(HOST), "", tomllib.loads(host_figures(DIRECTORY).text())), HOST)
 
 
 @cache

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
+from ..costmodels.device import Device
 from .messages import Precision
 from .model import Model
 
 PRECISION_KEY = "eqfuse.precision"
 RULES_KEY = "eqfuse.rules"
+DEVICE_KEY = "eqfuse.device"
+"""On the model: the device that prices were for, and the digest of its figures."""
 METHOD_KEY = "eqfuse.partition"
 """On the model: how it was partitioned."""
 GROUP_KEY = "eqfuse.group"
@@ -21,27 +24,34 @@ _LOOSENESS: tuple[Precision, ...] = get_args(Precision)
 
 @dataclass(frozen=True)
 class Provenance:
-    """A result of eqfuse: the precision it was made with, and how many rules matched in the making."""
+    """A result of eqfuse: the precision it was made with, how many rules matched in the making, and the device that
+    prices were for, with the digest of its figures ("" where the model does not say)."""
 
     precision: Precision
     rules: int
+    device: str = ""
 
     def __str__(self) -> str:
-        return f"made with --precision {self.precision}, {self.rules} {'rule' if self.rules == 1 else 'rules'} matched"
+        rules = f"{self.rules} {'rule' if self.rules == 1 else 'rules'} matched"
+        prices = f", prices of {self.device}" if self.device else ""
+        return f"made with --precision {self.precision}, {rules}{prices}"
 
 
 def provenance(metadata: Mapping[str, str]) -> Provenance | None:
     """What the metadata of a model say; None where eqfuse did not write them."""
     precision = next((p for p in _LOOSENESS if p == metadata.get(PRECISION_KEY)), None)
     rules = metadata.get(RULES_KEY, "")
-    return Provenance(precision, int(rules)) if precision is not None and rules.isdecimal() else None
+    if precision is None or not rules.isdecimal():
+        return None
+    return Provenance(precision, int(rules), metadata.get(DEVICE_KEY, ""))
 
 
-def stamp(metadata: dict[str, str], precision: Precision, rules: int) -> None:
+def stamp(metadata: dict[str, str], precision: Precision, rules: int, device: Device) -> None:
     """Record how a model was made. One made from a result of a looser precision stays of that precision."""
     earlier = provenance(metadata)
     loosest = max(precision, earlier.precision if earlier else precision, key=_LOOSENESS.index)
     metadata[PRECISION_KEY], metadata[RULES_KEY] = loosest, str(rules)
+    metadata[DEVICE_KEY] = f"{device.name} {device.digest}"
 
 
 def forget_partition(model: Model) -> None:

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from ..costmodels.device import load_device
+from ..costmodels.device import DEFAULT, load_device
 from ..costmodels.model import CostModel, cost_model
 from ..costmodels.types import TensorType
 from ..rules.checking.evaluation import Evaluation
@@ -26,7 +26,7 @@ from ..rules.signatures import Operand, operators
 
 @cache
 def _models() -> tuple[CostModel, ...]:
-    device = load_device("host")
+    device = load_device(DEFAULT)
     return cost_model("flops", device), cost_model("roofline", device)
 
 

@@ -15,10 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..errors import UsageError
+from ..support.processor import processor_features
 from ..support.scratch import staging_folder
 from .errors import BundleError
 from .manifest import PLAN, PROGRAM, Manifest, parse
-from .target import host_features
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
@@ -139,7 +139,7 @@ def _check_machine(folder: Path, manifest: Manifest) -> None:
         )
     if needed != here:
         raise BundleError(f"{folder}: was compiled for {needed} ({manifest.platform.name}), and this machine is {here}")
-    missing = sorted(set(manifest.platform.features) - set(host_features()))
+    missing = sorted(set(manifest.platform.features) - processor_features())
     if missing:
         raise BundleError(
             f"{folder}: was compiled for {manifest.platform.cpu}, and this processor has no {', '.join(missing)}; "

@@ -146,6 +146,6 @@ def _compiled(
 
 
 def _require_supported(fallbacks: Sequence[Fallback], target: Target) -> None:
-    if fallbacks and not target.is_host:
+    if fallbacks and not target.is_library:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in fallbacks))
         raise LoweringError(f"--target {target.name}: {len(fallbacks)} kernel(s) cannot be compiled: {reasons}")

@@ -7,25 +7,24 @@ import platform
 import shutil
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from ..costmodels.device import Device, device_names, load_device
+from ..costmodels.device import HOST, Device, device_names, load_device
 from ..costmodels.dsa_device import DsaDevice, dsa_device_names, load_dsa_device
 from ..errors import UsageError
+from ..support.processor import X86, processor_features
+from .instruction_sets import Processor, host_processor, needed_features
 
-HOST = "host"
 ACCELERATOR = "dsa-"
 """What the names of targets begin with that a simulator executes."""
-_CPU_INFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
 class Target:
     """A processor to compile for. `features` are the instruction sets that the code may use, as Linux names them.
 
-    `triple` and `cpu` are LLVM's names; the kernels are made for `threads` threads; `is_host`: this machine runs it.
+    `triple` and `cpu` are LLVM's names, `attributes` its words for features added and taken away; the kernels are made
+    for `threads` threads. With `is_library` the result is a library that Python loads, otherwise a C project.
     """
 
     name: str
@@ -36,7 +35,14 @@ class Target:
     threads: int
     attributes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    is_host: bool = False
+    is_library: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What this machine lacks to run the library: its architecture, or instruction sets."""
+        if self.architecture != platform.machine():
+            return (self.architecture,)
+        return tuple(name for name in self.features if name not in processor_features())
 
     @property
     def description(self) -> dict[str, Any]:
@@ -84,32 +90,28 @@ def target_of(name: str, threads: int | None = None) -> Target:
 
     Raises UsageError, and DeviceError for a device file that cannot be used.
     """
-    check_target(name)
-    device = load_device(name)
-    count = threads or device.cores
-    if not device.mtriple:
-        return _host(device, count)
-    architecture = device.mtriple.partition("-")[0]
-    return Target(name, device, architecture, device.mtriple, device.mcpu or "generic", count, device.mattr)
-
-
-def _host(device: Device, threads: int) -> Target:
     import tvm
 
-    triple = str(tvm.target.codegen.llvm_get_system_triple())
-    cpu = device.mcpu or str(tvm.target.codegen.llvm_get_system_cpu())
-    return Target(device.name, device, platform.machine(), triple, cpu, threads, device.mattr, host_features(), True)
+    check_target(name)
+    device = load_device(name)
+    triple = device.mtriple or str(tvm.target.codegen.llvm_get_system_triple())
+    named = device.mtriple or device.mcpu
+    processor = Processor(device.mcpu or "generic", device.mattr) if named else host_processor()
+    return Target(
+        device.name, device, triple.partition("-")[0], triple, processor.cpu, threads or device.cores,
+        processor.attributes, needed_features(processor, triple) if is_library(name) else (), is_library(name),
+    )  # fmt: skip
 
 
-_INSTRUCTION_SETS = ("avx", "fma", "sse4", "f16c", "amx", "asimd", "sve", "neon", "bmi", "bf16", "i8mm")
+def is_library(name: str) -> bool:
+    """Whether what is compiled for a target is a library that Python loads; for other processors it is a C project."""
+    return not is_accelerator(name) and load_device(name).mtriple.partition("-")[0] in ("", X86)
 
 
-@cache
-def host_features() -> tuple[str, ...]:
-    """The instruction sets of this machine that compilers use, sorted; empty where Linux does not say."""
-    try:
-        lines = _CPU_INFO.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ()
-    flags = next((line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))), "")
-    return tuple(sorted({flag for flag in flags.split() if flag.startswith(_INSTRUCTION_SETS)}))
+def check_runs_here(target: Target) -> None:
+    """Raise UsageError for a library that this machine cannot run, and so cannot verify."""
+    if target.is_library and target.missing:
+        raise UsageError(
+            f"--target {target.name}: this machine has no {', '.join(target.missing)}, so what is compiled cannot be "
+            "verified here; --no-verify writes it unverified"
+        )

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 
 _LITTLE_AND_BIG = 1
@@ -18,7 +19,7 @@ def runtime(threads: int) -> Any:
     """The module `tvm`, its kernels to run on `threads` threads. The setting holds for the whole process."""
     if "tvm" not in sys.modules:
         os.environ.setdefault("TVM_BIND_THREADS", "0")  # a bound thread waits while its core works for others
-        os.environ.setdefault("TVM_NUM_THREADS", str(max(threads, os.cpu_count() or 1)))
+        os.environ.setdefault("TVM_NUM_THREADS", str(max(threads, available_cores())))
     import tvm
 
     tvm.get_global_func("runtime.config_threadpool")(_LITTLE_AND_BIG, threads)

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.decode import decode
 from eqfuse.engine.encode import encode
@@ -399,7 +399,7 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
     with Worker(RuleSelection((swap,), only=("split-by-slice",))) as worker:
         egraph = saturate(encoding, worker, Budget())
     origin = origins(source.graph, encoding, egraph)
-    pricing = Pricing.of(cost_model("flops", load_device("host")))
+    pricing = Pricing.of(cost_model("flops", load_device(DEFAULT)))
     selection = select(egraph, encoding, origin, source.opset, pricing, time_limit=5)
     owner = egraph.terms[encoding.values["first"]]
     sliced = next(n for n in egraph.classes[owner].nodes if n.op == "Slice")

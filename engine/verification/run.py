@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -13,12 +12,13 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from ...support.processor import available_cores
 from .source import Source
 from .structure import fed_inputs
 from .values import Feeds, RunError, Value, one_line
 
 _FATAL_ONLY = 4
-_THREADS = min(2, os.cpu_count() or 1)
+_THREADS = min(2, available_cores())
 
 
 class Backend(Protocol):

@@ -67,11 +67,11 @@ def store_kernels(folder: Path, observer: Observer) -> None:
 
 def made_for() -> dict[str, Any]:
     """What has to be the same where compiled kernels are loaded."""
+    from ...support.processor import processor_features
     from ..bundle import versions
-    from ..target import host_features
 
     needed = {name: found for name, found in versions().items() if name.startswith("apache-tvm")}
-    return {"architecture": platform.machine(), "features": sorted(host_features()), **needed}
+    return {"architecture": platform.machine(), "features": sorted(processor_features()), **needed}
 
 
 def read_program(folder: Path) -> Program:

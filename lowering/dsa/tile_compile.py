@@ -6,7 +6,6 @@ What has no lowering, or is more than TVM can compile, ONNX Runtime runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import numpy as np
 from ...costmodels.types import TensorType
 from ...engine.summary import VIEWS
 from ...extract.partition.graph import OperatorGraph, Value
+from ...support.processor import available_cores
 from ...support.scratch import scratch_folder
 from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .errors import DsaError
@@ -69,7 +69,7 @@ def build_kernels(
     wide = {name: _widened(graph) for name, graph in graphs.items() if not _only_copies(graph)}
     functions, reasons = _functions(wide)
     with scratch_folder("tiles") as folder:
-        objects, problems = _objects(functions, Path(folder), processes or os.cpu_count() or 1)
+        objects, problems = _objects(functions, Path(folder), processes or available_cores())
         if objects:
             _link(objects, library)
     observer(f"{len(functions) - len(problems)} tile kernels compiled, {len(graphs) - len(wide)} only copy")

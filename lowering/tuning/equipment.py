@@ -37,7 +37,7 @@ def _builder(settings: Settings, processes: int) -> Builder:
 
 
 def _runner(target: Target, settings: Settings, folder: Path) -> Runner:
-    kind = settings.runner_for(is_host=target.is_host)
+    kind = settings.runner_for(is_library=target.is_library)
     if kind == "emulate":
         from .emulated_runner import EmulatedRunner
 

@@ -18,7 +18,7 @@ def measurements(kernels: Iterable[Members], table: TaskTable, laboratory: Labor
     A launch is added, for a latency in the profile database has one, and a kernel that is called in a loop has none.
     """
     target = laboratory.target
-    if target.threads != 1 or (target.is_host and laboratory.runner.name != LOCAL):
+    if target.threads != 1 or (target.is_library and laboratory.runner.name != LOCAL):
         return
     graph, device = table.fits.table.graph, laboratory.target.device
     for kernel in {table.key(kernel): kernel for kernel in kernels}.values():

@@ -40,14 +40,14 @@ class Settings:
         if self.runner == "rpc" and self.tracker is None:
             raise UsageError("--runner rpc: say where the devices are by --tracker HOST:PORT and --device-key KEY")
 
-    def runner_for(self, *, is_host: bool) -> RunnerName:
+    def runner_for(self, *, is_library: bool) -> RunnerName:
         """The runner that was chosen, or the one that a target has: this machine, or the emulated board.
 
         Raises UsageError where the chosen one cannot run what is compiled for the target.
         """
-        own: RunnerName = "local" if is_host else "emulate"
+        own: RunnerName = "local" if is_library else "emulate"
         if self.runner not in (None, "rpc", own):
-            meant = "this machine (--target host)" if is_host else "a board"
+            meant = "this machine" if is_library else "a board"
             raise UsageError(f"--runner {self.runner}: does not run kernels for {meant}; use --runner {own}, or rpc")
         return "rpc" if self.tracker is not None else own
 

@@ -12,10 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
-from os import cpu_count
 
 import numpy as np
 
+from ...support.processor import available_cores
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from . import cache as verdicts
@@ -140,7 +140,7 @@ def check_files(
     """
     jobs = [_Job(file, rule, judge) for file, rule in authored(files)]
     known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file))) is not None}
-    fresh = _all([job for job in jobs if job.rule.name not in known], workers or cpu_count() or 1)
+    fresh = _all([job for job in jobs if job.rule.name not in known], workers or available_cores())
     for job in jobs:
         verdict = known.get(job.rule.name) or next(fresh)
         if job.rule.name not in known:

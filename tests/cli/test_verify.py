@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
+from eqfuse.costmodels.device import load_device
 from eqfuse.engine.provenance import stamp
 
 from .command_line import CommandLine
@@ -31,7 +32,7 @@ def mark(path: Path, precision: Any) -> None:
     """Let a model say that it was made with a precision."""
     model = onnx.load(path)
     metadata: dict[str, str] = {}
-    stamp(metadata, precision, 5)
+    stamp(metadata, precision, 5, load_device("arm64"))
     helper.set_model_props(model, metadata)
     onnx.save(model, path)
 

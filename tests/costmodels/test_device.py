@@ -8,7 +8,7 @@ import pytest
 
 from eqfuse.costmodels.device import DIRECTORY, Device, DeviceError, device_names, load_device
 
-HOST = (DIRECTORY / "host.toml").read_text(encoding="utf-8")
+FILE = (DIRECTORY / "x86-64-v4.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -30,8 +30,8 @@ def test_peak_counts_two_flops_per_fused_multiply_add() -> None:
 
 def test_a_file_elsewhere_loads_by_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(HOST, encoding="utf-8")
-    assert load_device(path).cores == load_device("host").cores
+    path.write_text(FILE, encoding="utf-8")
+    assert load_device(path).cores == load_device("x86-64-v4").cores
 
 
 def test_the_host_is_the_machine_that_compiles() -> None:
@@ -63,15 +63,15 @@ def test_unknown_name_lists_those_that_exist() -> None:
         ("level     = 1", "level = 1\nline = 48", r"field caches\[0\].line: must be { value"),
         ("level     = 1", "level = 1\nline = { value = 48, origin = 'assumed' }", r"field .*line: must be a power"),
         ("level     = 1", "level = 1\nways = { value = 1e6, origin = 'assumed' }", r"field .*size: must hold at"),
-        ("[[caches]]", "mcpu = 'a b'\n[[caches]]", "field mcpu: must be one word"),
-        ("[[caches]]", "mattr = '+neon'\n[[caches]]", "field mattr: must be a list of words"),
+        ('mcpu    = "x86-64-v4"', "mcpu = 'a b'", "field mcpu: must be one word"),
+        ('mattr   = ["-prefer-256-bit"]', "mattr = '+neon'", "field mattr: must be a list of words"),
         ("level     = 1", "", r"field caches\[0\].level: missing"),
         ("[[caches]]", "[[caches", "not a TOML file"),
     ],
 )
 def test_malformed_file_is_named_with_its_field(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "bad.toml"
-    assert old in HOST
-    path.write_text(HOST.replace(old, new, 1), encoding="utf-8")
+    assert old in FILE
+    path.write_text(FILE.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(DeviceError, match=rf"bad\.toml: {message}"):
         load_device(path)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
 from eqfuse.costmodels.operation import Attributes
 from eqfuse.costmodels.types import TensorType
 from eqfuse.rules.signatures import operators
 
-MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device("host"))]
+MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device(DEFAULT))]
 each_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
 
 dimensions = st.one_of(st.integers(0, 300), st.sampled_from(["batch", "length"]), st.just(2**50), st.just(-1))
@@ -138,5 +138,5 @@ def test_the_tie_break_stays_below_the_flops() -> None:
 @pytest.mark.parametrize(("name", "unit"), [("flops", "FLOP"), ("roofline", "s")])
 def test_cost_model_by_name(name: str, unit: str) -> None:
     assert name in ("flops", "roofline")
-    model = cost_model("flops" if name == "flops" else "roofline", load_device("host"))
+    model = cost_model("flops" if name == "flops" else "roofline", load_device(DEFAULT))
     assert (model.name, model.unit) == (name, unit)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from eqfuse.costmodels.device import load_device
 from eqfuse.engine.messages import Precision
 from eqfuse.engine.provenance import Provenance, provenance, stamp
+
+DEVICE = load_device("arm64")
 
 
 def test_a_stamp_is_read_back_and_leaves_other_entries_alone() -> None:
     metadata = {"author": "somebody"}
-    stamp(metadata, "fast", 12)
-    assert provenance(metadata) == Provenance("fast", 12)
+    stamp(metadata, "fast", 12, DEVICE)
+    assert provenance(metadata) == Provenance("fast", 12, f"arm64 {DEVICE.digest}")
     assert metadata["author"] == "somebody"
 
 
@@ -23,9 +26,9 @@ def test_a_result_made_of_a_result_is_of_the_looser_precision(
     earlier: Precision, later: Precision, kept: Precision
 ) -> None:
     metadata: dict[str, str] = {}
-    stamp(metadata, earlier, 3)
-    stamp(metadata, later, 4)
-    assert provenance(metadata) == Provenance(kept, 4)
+    stamp(metadata, earlier, 3, load_device("x86-64-v2"))
+    stamp(metadata, later, 4, DEVICE)
+    assert provenance(metadata) == Provenance(kept, 4, f"arm64 {DEVICE.digest}")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import DIRECTORY, VECTOR_REGISTERS, Cache, Device, DeviceError, load_device
+from eqfuse.costmodels.device import DEFAULT, DIRECTORY, VECTOR_REGISTERS, Cache, Device, DeviceError, load_device
 from eqfuse.extract.partition.constraints import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.mapping_types import mapping_types
 
 from .graphs import Builder, chain
 
-DEVICE = load_device("host")
+DEVICE = load_device(DEFAULT)
 LINE = 'vector_registers = { value = 32, origin = "documented" }'
 
 
@@ -89,13 +89,13 @@ def test_without_a_cache_of_its_own_a_core_has_no_limit() -> None:
     assert all_fits(chain("Relu", "Softmax", shape=(2, 1024)), replace(DEVICE, caches=()))
 
 
-@pytest.mark.parametrize("name", ["host", "arm-cortex-a76", "snapdragon865"])
+@pytest.mark.parametrize("name", ["x86-64-v4", "arm-cortex-a76", "snapdragon865"])
 def test_shipped_devices_have_32_vector_registers(name: str) -> None:
     assert load_device(name).vector_registers == 32
 
 
 def device_with(tmp_path: Path, line: str) -> Path:
-    text = (DIRECTORY / "host.toml").read_text(encoding="utf-8")
+    text = (DIRECTORY / "x86-64-v4.toml").read_text(encoding="utf-8")
     assert LINE in text
     path = tmp_path / "mine.toml"
     path.write_text(text.replace(LINE, line), encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.extract.partition.combination import Colour, combine
 from eqfuse.extract.partition.fusion_plan import Price, fusion_plan, seeds
 from eqfuse.extract.partition.graph import OperatorGraph
@@ -17,7 +17,7 @@ from eqfuse.extract.partition.partition import Partition
 
 from .graphs import Builder, chain, operator_graphs
 
-DEVICE = load_device("host")
+DEVICE = load_device(DEFAULT)
 
 
 def launches(operators: tuple[int, ...]) -> float:

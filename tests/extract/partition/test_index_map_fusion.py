@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.index_map_fusion import index_mapped, saved_bytes
 from eqfuse.extract.partition.kernels import KernelModel
@@ -13,7 +13,7 @@ from eqfuse.extract.partition.partition import partition_of, unfused
 
 from .graphs import Builder, chain, operator_graphs
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 
 
 def mapped(graph: OperatorGraph, *labels: int) -> frozenset[int]:

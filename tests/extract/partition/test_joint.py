@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import Device, load_device
+from eqfuse.costmodels.device import DEFAULT, Device, load_device
 from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
 from eqfuse.extract.joint import Extracted, joint, observations
@@ -19,7 +19,7 @@ from eqfuse.extract.partition.search import coarser, partition_by, refined, sear
 
 from .graphs import operator_graphs
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 DEVICES = [load_device(p.stem) for p in sorted((Path(__file__).parents[3] / "costmodels/devices").glob("*.toml"))]
 
 

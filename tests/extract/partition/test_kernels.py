@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.fused import ANCHORS
 from eqfuse.costmodels.roofline import seconds
 from eqfuse.costmodels.types import TensorType
@@ -23,7 +23,7 @@ from eqfuse.extract.partition.partition import unfused
 from eqfuse.rules.semantics import evaluate
 from eqfuse.rules.signatures import Operand, operators
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.layout_assignment import (
@@ -28,7 +28,7 @@ from eqfuse.extract.partition.partition import partition_of, unfused
 from .blocks import conv, transformer
 from .graphs import Builder
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 BLOCKED = Layout("blocked", 16)
 NO_TABLE = 1
 """As the largest table: nothing can be eliminated."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.operation import Operation
 from eqfuse.costmodels.roofline import kernels, layout_share
 from eqfuse.extract.partition.graph import OperatorGraph
@@ -16,7 +16,7 @@ from eqfuse.extract.partition.partition import partition_of
 from .blocks import conv, linear
 from .graphs import Builder
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 BLOCKED = Layout("blocked", 16)
 
 

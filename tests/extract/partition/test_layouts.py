@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.graph import Value
 from eqfuse.extract.partition.layouts import (
@@ -20,7 +20,7 @@ from eqfuse.extract.partition.layouts import (
 from .blocks import conv, transformer
 from .graphs import Builder, Shape
 
-HOST = load_device("host")
+HOST = load_device(DEFAULT)
 BLOCKED = Layout("blocked", 16)
 
 

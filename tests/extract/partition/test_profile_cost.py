@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.measurement import Measurement
 from eqfuse.costmodels.model import RooflineCost
 from eqfuse.costmodels.profile import ProfileDatabase
@@ -16,7 +16,7 @@ from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
 from eqfuse.extract.partition.profile_cost import ProfileCost
 
 SMALL, LARGE = (TensorType("float32", (8, size)) for size in (64, 4096))
-DEVICE = load_device("host")
+DEVICE = load_device(DEFAULT)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def graph(type_: TensorType) -> OperatorGraph:
 def measure(database: ProfileDatabase, type_: TensorType, seconds: float) -> None:
     key = subgraph_key(graph(type_), (0,))
     assert key is not None
-    database.add(Measurement(key, "host", seconds, 0.0, 1, {"eqfuse": "test"}))
+    database.add(Measurement(key, DEFAULT, seconds, 0.0, 1, {"eqfuse": "test"}))
 
 
 def price(model: ProfileCost | RooflineCost, type_: TensorType) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx_ir import serde
 
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.decode import decode
 from eqfuse.engine.egraph import EGraph, ENode
@@ -73,7 +73,7 @@ class Saturated:
 
     def cheapest(self) -> onnx.ModelProto:
         """The graph that the optimiser would choose."""
-        pricing = Pricing.of(cost_model("roofline", load_device("host")))
+        pricing = Pricing.of(cost_model("roofline", load_device(DEFAULT)))
         origin = origins(self.model.graph, self.encoding, self.egraph)
         chosen = select(self.egraph, self.encoding, origin, self.model.opset, pricing, time_limit=3.0, method="exact")
         return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)

@@ -1,0 +1,82 @@
+"""``eqfuse device list``, ``show`` and ``measure``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from ..costmodels.device import (
+    DIRECTORY,
+    HOST,
+    Device,
+    DeviceError,
+    device_names,
+    device_path,
+    host_device,
+    load_device,
+)
+from ..errors import UsageError
+from . import render
+from .progress import Progress
+
+
+def list_devices(arguments: argparse.Namespace) -> int:
+    """Every device by its name, this machine among them."""
+    devices = [load_device(name) for name in device_names()]
+    if arguments.json:
+        render.print_json([_record(device) for device in devices])
+    elif not arguments.quiet:
+        columns = ("device", "cores", "vectors", "registers", "clock", "peak per core", "caches", "digest")
+        render.table("devices", columns, [_row(device) for device in devices], left=1)
+    return 0
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    caches = ", ".join(render.figure(cache.size, "B") for cache in device.caches)
+    return (
+        device.name, str(device.cores), f"{device.vector_bits} bit", str(device.vector_registers),
+        f"{device.clock / 1e9:.3g} GHz", f"{device.peak_flops / 1e9:.4g} GFLOP/s", caches, device.digest,
+    )  # fmt: skip
+
+
+def _record(device: Device) -> dict[str, object]:
+    return {**asdict(device), "digest": device.digest}
+
+
+def show_device(arguments: argparse.Namespace) -> int:
+    """The device file; for this machine, the one that it would have."""
+    try:
+        device = load_device(arguments.device)
+    except DeviceError as error:
+        raise UsageError(f"device {arguments.device}: {error}") from error
+    if arguments.json:
+        render.print_json(_record(device))
+    elif not arguments.quiet:
+        print(_text(arguments.device), end="")
+    return 0
+
+
+def _text(name: str) -> str:
+    from ..costmodels.host import host_figures
+
+    if name == HOST:
+        return host_figures(DIRECTORY).text()
+    return device_path(Path(name), DIRECTORY).read_text(encoding="utf-8")
+
+
+def measure_device(arguments: argparse.Namespace) -> int:
+    """Measure this machine, keep that, and show the device that it makes."""
+    from ..costmodels.host import forget_measurements, keep_measurements
+    from ..costmodels.measure import measure_host
+
+    if arguments.forget:
+        forget_measurements()
+    else:
+        with Progress(arguments) as progress:
+            measured = measure_host(load_device(HOST), lambda line: progress("measure", line))
+        path = keep_measurements(measured)
+        if not (arguments.quiet or arguments.json):
+            print(f"# kept in {path}")
+    host_device.cache_clear()
+    return show_device(argparse.Namespace(**{**vars(arguments), "device": HOST}))

@@ -1,0 +1,123 @@
+"""What the operating system lets this process use of the processor: instruction sets, cores and caches."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePath
+
+from archspec.cpu import TARGETS, detect
+
+X86 = "x86_64"
+LEVELS = ("x86_64_v4", "x86_64_v3", "x86_64_v2")
+"""The psABI's levels of x86-64, richest first, by archspec's names."""
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
+
+
+@cache
+def processor_features() -> frozenset[str]:
+    """The instruction sets that this process may use, as Linux names them; empty where nothing says.
+
+    They are those of /proc/cpuinfo, for the processor's name implies more than a hypervisor may let through, without
+    what the cpuid instruction denies: an emulated program reads the emulator's /proc/cpuinfo.
+    """
+    try:
+        stated = frozenset(detect.detected_info().features)
+    except (OSError, ValueError):
+        return frozenset()
+    return stated - _denied() if platform.machine() == X86 else stated
+
+
+def _denied() -> frozenset[str]:
+    tables = (*detect.CPUID_JSON["flags"], *detect.CPUID_JSON["extension-flags"])
+    known = {bit["name"] for table in tables for bit in table["bits"]}
+    return frozenset(known - detect.CpuidInfoCollector().features)
+
+
+def level_features(level: str) -> frozenset[str]:
+    """The instruction sets of one of `LEVELS`."""
+    return frozenset(TARGETS[level].features)
+
+
+def processor_level() -> str | None:
+    """The richest of `LEVELS` that this process may use; None on other architectures and older processors."""
+    return next((level for level in LEVELS if level_features(level) <= processor_features()), None)
+
+
+def processor_identity() -> str:
+    """A text that is the same for equal processors in equal machines, and tells others apart."""
+    model = ""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        pairs = (line.split(":", 1) for line in lines if ":" in line)
+        fields = {name.strip(): value.strip() for name, value in pairs}
+        names = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part")
+        model = " ".join(fields.get(name, "") for name in names)
+    caches = [f"{level.level}:{level.size}" for level in cache_levels()]
+    return " ".join([platform.machine(), model, *sorted(processor_features()), *caches])
+
+
+def available_cores() -> int:
+    """Cores that this process may keep busy: its affinity, and no more than its control groups' quota of time."""
+    cores = len(os.sched_getaffinity(0))
+    quotas = [quota for group in _own_groups() if (quota := _quota(group)) is not None]
+    return max(1, min([cores, *map(math.ceil, quotas)]))
+
+
+def _own_groups() -> Iterator[Path]:
+    """The control groups that this process is in, and those that they are in: each limits it."""
+    with suppress(OSError, ValueError):
+        for line in _OWN_CGROUPS.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:  # version 2
+                root = _CGROUPS
+            elif "cpu" in controllers.split(","):
+                root = _CGROUPS / "cpu"
+            else:
+                continue
+            group = PurePath(path.strip("/"))
+            yield from (root / part for part in (group, *group.parents))
+
+
+def _quota(group: Path) -> float | None:
+    """Processors' worth of time that a control group of version 2 or 1 grants; None where it does not limit it."""
+    with suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
+        return None if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        limit, time = (int((group / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return limit / time if limit > 0 else None
+    return None
+
+
+@dataclass(frozen=True)
+class CacheLevel:
+    """A data cache of the first core, as the kernel describes it: bytes, ways, and bytes of a line."""
+
+    level: int
+    size: int
+    ways: int
+    line: int
+
+
+def cache_levels() -> tuple[CacheLevel, ...]:
+    """The data caches of the first core, smallest first; empty where the kernel does not describe them."""
+    found = []
+    for folder in sorted(_CACHES.glob("index*")):
+        with suppress(OSError, ValueError):
+            text = {name: (folder / name).read_text(encoding="utf-8").strip() for name in ("type", "size", "level")}
+            if text["type"] == "Instruction":
+                continue
+            number, unit = re.fullmatch(r"(\d+)([KMG]?)", text["size"]).groups()  # type: ignore[union-attr]
+            size = int(number) * 1024 ** " KMG".index(unit or " ")
+            ways, line = (int((folder / n).read_text()) for n in ("ways_of_associativity", "coherency_line_size"))
+            found.append(CacheLevel(int(text["level"]), size, ways, line))
+    return tuple(sorted((c for c in found if c.size), key=lambda c: c.level))
