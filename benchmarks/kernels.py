@@ -31,6 +31,7 @@ from eqfuse.engine.model import read
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.kernel_function import kernel_function
 from eqfuse.lowering.schedules import constants, schedule
+from eqfuse.lowering.target import target_of
 
 Array = NDArray[np.float32]
 Shape = tuple[int, ...]

@@ -14,6 +14,7 @@ from scipy import special
 from tvm import s_tir, te
 
 from eqfuse.lowering.compute import elementary
+from eqfuse.lowering.target import target_of
 
 from .in_tvm import Array
 
@@ -22,7 +23,7 @@ NAN, INFINITY = float("nan"), float("inf")
 LEAST_NORMAL = 2.0**-126
 
 WITHOUT_FUSED: Mapping[str, Any] = {"kind": "llvm"}
-HOST: Mapping[str, Any] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+HOST: Mapping[str, Any] = target_of("host").description
 VECTOR_TARGETS: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "AVX-512": ({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "sapphirerapids"}, 16),
     "AVX2": ({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "haswell"}, 8),

@@ -10,13 +10,12 @@ from tvm import s_tir, te, topi
 
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.lowering.schedules import Scheduled, constants, schedule
+from eqfuse.lowering.target import target_of
 
 Shape = tuple[int, ...]
 HOST: Device = load_device("host")
 ARM: Device = load_device("arm-cortex-a76")
-TARGET: dict[str, Any] = {
-    "kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu()), "num-cores": 2,
-}  # fmt: skip
+TARGET: dict[str, Any] = target_of("host", threads=2).description
 
 
 def convolution(
@@ -85,7 +84,9 @@ def pool(shape: Shape, kernel: int, stride: int, pad: int, kind: str = "max") ->
     )
 
 
-def check(function: Any, rule: str, device: Device = HOST, threads: int = 1) -> Scheduled:
+def check(
+    function: Any, rule: str, device: Device = HOST, threads: int = 1, target: dict[str, Any] = TARGET
+) -> Scheduled:
     """Schedules by the rule of that name, and compares with the function without a schedule."""
     scheduled = schedule(function, device, threads)
     assert scheduled.rule == rule, scheduled.rule
@@ -95,7 +96,7 @@ def check(function: Any, rule: str, device: Device = HOST, threads: int = 1) -> 
     packed = list(arrays)
     for repack in scheduled.repack:
         packed[repack.parameter] = repack(packed[repack.parameter])
-    found = run(scheduled.schedule.mod["main"], packed)
+    found = run(scheduled.schedule.mod["main"], packed, target)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     return scheduled
 
@@ -109,9 +110,9 @@ def inputs(function: Any) -> list[Any]:
     return [*arrays[:-1], np.full(shapes[-1], np.nan, np.float32)]
 
 
-def run(function: Any, arrays: list[Any]) -> Any:
+def run(function: Any, arrays: list[Any], target: dict[str, Any] = TARGET) -> Any:
     """The last parameter after a call."""
     named = function.with_attr("global_symbol", "main")
     tensors = [tvm.runtime.tensor(a) for a in arrays]
-    tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(TARGET))["main"](*tensors)
+    tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(target))["main"](*tensors)
     return tensors[-1].numpy()
