@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..support.files import cache_folder, write_text
-from ..support.processor import available_cores, cache_levels, processor_identity, processor_level
+from ..support.processor import ARM, available_cores, cache_levels, processor_identity, processor_level
 
 CLASSES = {"x86_64_v4": "x86-64-v4", "x86_64_v3": "x86-64-v3", "x86_64_v2": "x86-64-v2"}
 """The device files of the levels of x86-64."""
@@ -75,7 +75,7 @@ def host_class() -> str:
 
     Raises UsageError on a processor that there is no class for.
     """
-    if platform.machine() in ("aarch64", "arm64"):
+    if platform.machine() == ARM:
         return ARM_CLASS
     level = processor_level()
     if level is None:

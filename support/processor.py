@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import platform
@@ -15,8 +16,18 @@ from pathlib import Path, PurePath
 from archspec.cpu import TARGETS, detect
 
 X86 = "x86_64"
+ARM = "aarch64"
 LEVELS = ("x86_64_v4", "x86_64_v3", "x86_64_v2")
 """The psABI's levels of x86-64, richest first, by archspec's names."""
+_CAPABILITIES = {
+    16: {
+        "fp": 0, "asimd": 1, "aes": 3, "pmull": 4, "sha1": 5, "sha2": 6, "crc32": 7, "atomics": 8, "fphp": 9,
+        "asimdhp": 10, "asimdrdm": 12, "jscvt": 13, "fcma": 14, "lrcpc": 15, "sha3": 17, "asimddp": 20,
+        "sha512": 21, "sve": 22, "asimdfhm": 23,
+    },
+    26: {"sve2": 1, "i8mm": 13, "bf16": 14},
+}  # fmt: skip
+"""Bits of AT_HWCAP and AT_HWCAP2 on 64-bit Arm, by the names of /proc/cpuinfo (asm/hwcap.h of Linux)."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -26,14 +37,26 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 def processor_features() -> frozenset[str]:
     """The instruction sets that this process may use, as Linux names them; empty where nothing says.
 
-    They are those of /proc/cpuinfo, for the processor's name implies more than a hypervisor may let through, without
-    what the cpuid instruction denies: an emulated program reads the emulator's /proc/cpuinfo.
+    The processor's name implies more than a hypervisor may let through. On Arm they are the kernel's hardware
+    capabilities; elsewhere those of /proc/cpuinfo, without what the cpuid instruction denies: an emulated program reads
+    the emulator's /proc/cpuinfo.
     """
+    if platform.machine() == ARM:
+        return _hardware_capabilities()
     try:
         stated = frozenset(detect.detected_info().features)
     except (OSError, ValueError):
         return frozenset()
     return stated - _denied() if platform.machine() == X86 else stated
+
+
+def _hardware_capabilities() -> frozenset[str]:
+    """What the kernel of a 64-bit Arm machine tells each process in its auxiliary vector (see getauxval(3))."""
+    vector = ctypes.CDLL(None).getauxval
+    vector.restype, vector.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    words = {entry: int(vector(entry)) for entry in _CAPABILITIES}
+    bits = ((name, words[entry] >> bit & 1) for entry, table in _CAPABILITIES.items() for name, bit in table.items())
+    return frozenset(name for name, is_there in bits if is_there)
 
 
 def _denied() -> frozenset[str]:

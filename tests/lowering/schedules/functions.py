@@ -14,6 +14,8 @@ from eqfuse.lowering.target import target_of
 
 Shape = tuple[int, ...]
 HOST: Device = load_device("host")
+SERVER: Device = load_device("x86-64-v4")
+"""For tests of what is estimated or written, where nothing runs: their numbers are the same on every machine."""
 ARM: Device = load_device("arm-cortex-a76")
 TARGET: dict[str, Any] = target_of("host", threads=2).description
 

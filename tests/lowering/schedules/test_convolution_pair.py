@@ -14,7 +14,7 @@ from eqfuse.lowering.channels_last import channels_last, from_last, to_last
 from eqfuse.lowering.schedules import Scheduled, constants
 from eqfuse.lowering.schedules.convolution_pair import convolution_pair
 
-from .functions import ARM, HOST, TARGET
+from .functions import ARM, HOST, SERVER, TARGET
 from .multiply_adds import multiply_adds
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
@@ -102,7 +102,7 @@ def test_the_pair_computes_what_both_compute(case: str, threads: int) -> None:
     assert np.ptp(expected) > 0
 
 
-@pytest.mark.parametrize("device", [HOST, ARM], ids=lambda device: device.name)
+@pytest.mark.parametrize("device", [SERVER, ARM], ids=lambda device: device.name)
 @pytest.mark.parametrize("case", PAIRS)
 def test_nothing_is_computed_twice(case: str, device: Any) -> None:
     assert multiply_adds(scheduled(case, device)) == function_of(case)[1]

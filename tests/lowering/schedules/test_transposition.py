@@ -15,7 +15,7 @@ from eqfuse.lowering.schedules import schedule
 from eqfuse.lowering.schedules.stages import stages
 from eqfuse.lowering.schedules.transposition import Axis, movement
 
-from .functions import ARM, HOST, Shape, check, of_one, run
+from .functions import ARM, HOST, SERVER, Shape, check, of_one, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 Axes = tuple[int, ...]
@@ -101,7 +101,7 @@ def test_axes_that_follow_each_other_in_both_memories_are_one() -> None:
     assert found.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
 
 
-@pytest.mark.parametrize(("device", "shuffles"), [(HOST, 64), (ARM, 8)])
+@pytest.mark.parametrize(("device", "shuffles"), [(SERVER, 64), (ARM, 8)])
 def test_a_tile_takes_a_round_of_shuffles_for_each_doubling(device: Device, shuffles: int) -> None:
     text = str(schedule(transposed((64, 64), (1, 0)), device).schedule.mod)
     assert text.lower().count("shuffle") == shuffles

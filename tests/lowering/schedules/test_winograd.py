@@ -19,7 +19,7 @@ from eqfuse.lowering.schedules import Scheduled, constants
 from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
 
-from .functions import ARM, HOST, run
+from .functions import ARM, HOST, SERVER, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -211,7 +211,7 @@ def test_the_algorithm_is_a_decision_whatever_is_decided() -> None:
 
 @pytest.mark.parametrize(("channels", "size", "rule"), [(64, 56, "winograd"), (512, 7, "contraction")])
 def test_the_estimate_weighs_products_against_weights(channels: int, size: int, rule: str) -> None:
-    scheduled = contraction(convolution((1, channels, size, size), channels), HOST, 1)
+    scheduled = contraction(convolution((1, channels, size, size), channels), SERVER, 1)
     assert scheduled is not None
     assert scheduled.rule == rule
 
