@@ -186,6 +186,7 @@ def test_the_same_search_again_measures_nothing(bench: Bench, saving: tuple[Tune
     assert (again.kernels, again.trials) == (before.kernels, before.trials)
 
 
+@pytest.mark.conformance
 def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path: Path) -> None:
     runner, own = MadeUp(joined=0.5), bench.elsewhere(tmp_path)
     own.search(runner, Settings(FEW))
@@ -193,6 +194,7 @@ def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path:
     assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
 
 
+@pytest.mark.conformance
 def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
     found = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
@@ -206,6 +208,7 @@ def test_without_the_reformer_what_the_device_model_joins_is_tuned_from_the_star
     assert len({joined for joined, decided in runner.seen if decided}) == 1
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("lost", "kept"), [(True, 0), (False, FEW)])
 def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
     bench: Bench, tmp_path: Path, lost: bool, kept: int
@@ -214,6 +217,7 @@ def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
     assert len(RecordDatabase.open(tmp_path / "tuning.db").all()) == kept
 
 
+@pytest.mark.conformance
 def test_kernels_are_joined_when_half_of_the_time_is_used(bench: Bench, tmp_path: Path) -> None:
     """Of so many trials the first half would never be used."""
     runner = MadeUp(joined=0.5, takes=0.2)
