@@ -15,7 +15,7 @@ REPRESENTATIVES = {
     "exp-log",
     "common-square-root-unguarded",
 }
-"""The first rule of each file for each kind of soundness, one that is proved under a condition, and one that is tested."""
+"""The first rule of each file for each soundness, one that is proved under a condition, and one that is tested."""
 
 
 @pytest.mark.parametrize(
