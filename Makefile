@@ -46,7 +46,7 @@ lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
-# Properties are in both: here with four times the examples.
+# Properties are in both: here with more examples.
 conformance: $(VENV)/.stamp-test arm-tools ## Run all others: every rule, ONNX's node tests, random graphs, searches (PART=tests/rules to choose)
 	$(PYTEST) -r fE -m "conformance or hypothesis" --hypothesis-profile thorough $(PART)
 

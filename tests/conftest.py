@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # A limit on the seconds of an example would fail on a slower machine.
-settings.register_profile("thorough", deadline=None)
+settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("quick")
 
