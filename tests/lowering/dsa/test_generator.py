@@ -111,6 +111,7 @@ def test_a_variant_keeps_tensors_where_it_says() -> None:
     assert set(made.generated.residence.homes.values()) == {Level.DDR}
 
 
+@pytest.mark.conformance
 def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
     _, made, _ = compiled(cnn(), TIGHT, 4, replace(ALTERNATIVES[0], overlap=False))
     device, program = single_cluster(TIGHT), made.generated.program

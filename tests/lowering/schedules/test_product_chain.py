@@ -42,7 +42,7 @@ CASES = {
 }
 
 
-@pytest.mark.representatives(9)
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_as_onnx_runtime(name: str, threads: int) -> None:

@@ -97,7 +97,7 @@ def close(found: Array, expected: NDArray[np.float64]) -> None:
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
 @pytest.mark.parametrize(
     ("size", "channels", "outputs"),

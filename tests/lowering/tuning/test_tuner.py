@@ -137,11 +137,13 @@ def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tup
     assert len(found.kernels) == len(bench.kernels) - 1
 
 
+@pytest.mark.conformance
 def test_one_that_costs_time_is_not(bench: Bench, costing: tuple[Tuned, MadeUp]) -> None:
     found, _ = costing
     assert (found.joined, found.kernels) == (0, bench.kernels)
 
 
+@pytest.mark.conformance
 def test_one_that_costs_time_gets_few_trials(costing: tuple[Tuned, MadeUp]) -> None:
     _, runner = costing
     assert sum(joined for joined, _ in runner.seen) <= FIRST_TRIALS + BATCH
@@ -172,6 +174,7 @@ def test_no_candidate_is_measured_twice(saving: tuple[Tuned, MadeUp]) -> None:
     assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
 
 
+@pytest.mark.conformance
 def test_decisions_that_are_faster_are_kept(costing: tuple[Tuned, MadeUp]) -> None:
     found, _ = costing
     assert len(found.decisions) == 2
