@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tvm
@@ -54,16 +54,20 @@ class Schedules:
 
 @dataclass
 class MadeUp:
-    """A runner: a kernel of one anchor op takes a second, a joined one `joined` seconds; `seen` are all, in turn."""
+    """A runner: a kernel of one anchor op takes a second, a joined one `joined` seconds; `seen` are all, in turn.
+
+    Each batch takes as many seconds as `takes` says, by the made-up `clock`.
+    """
 
     joined: float
     seen: list[tuple[bool, dict[str, str]]] = field(default_factory=list)
     name: str = "made up"
     problem: Timing | None = None
     takes: float = 0.0
+    clock: float = 0.0
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
-        time.sleep(self.takes)
+        self.clock += self.takes
         self.seen += [_content(kernel) for kernel in kernels]
         return [self.problem or Timing((self._seconds(kernel),)) for kernel in kernels]
 
@@ -221,9 +225,12 @@ def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
 
 
 @pytest.mark.conformance
-def test_kernels_are_joined_when_half_of_the_time_is_used(bench: Bench, tmp_path: Path) -> None:
+def test_kernels_are_joined_when_half_of_the_time_is_used(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of so many trials the first half would never be used."""
-    runner = MadeUp(joined=0.5, takes=0.2)
+    runner = MadeUp(joined=0.5, takes=0.5)
+    monkeypatch.setattr(f"{Tuner.__module__}.time", SimpleNamespace(monotonic=lambda: runner.clock))
     bench.elsewhere(tmp_path).search(runner, Settings(100_000, time_limit=4.0))
     assert any(joined for joined, _ in runner.seen)
 
