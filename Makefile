@@ -26,8 +26,11 @@ demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure, 
 	$(BIN)/eqfuse run models/demo.bundle --random 0
 	$(BIN)/eqfuse bench models/demo.bundle --against ort
 
-test: $(VENV)/.stamp-test arm-tools ## Run the tests
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+# A worker keeps tests that stand together, for they share what they prepare, and takes over others' when it has no more.
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+test: $(VENV)/.stamp-test arm-tools ## Run the tests that are fast: of each kind at least one
+	$(PYTEST)
 
 # Tests for Arm skip where these cannot be had.
 ARM_TOOLS := aarch64-linux-gnu-gcc qemu-aarch64-static qemu-aarch64
@@ -43,8 +46,9 @@ lint: $(VENV)/.stamp-test ## Check style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .
 	cd $(VENV)/source && ../bin/mypy --config-file ../../pyproject.toml -p eqfuse
 
-conformance: $(VENV)/.stamp-test ## What takes minutes: every ONNX backend node test, hundreds of random graphs, searches that are killed
-	$(BIN)/python -m pytest -q -n $(WORKERS) -r fE -m conformance
+# Properties are in both: here with more examples.
+conformance: $(VENV)/.stamp-test arm-tools ## Run all others: every rule, ONNX's node tests, random graphs, searches (PART=tests/rules to choose)
+	$(PYTEST) -r fE -m "conformance or hypothesis" --hypothesis-profile thorough $(PART)
 
 bench: $(VENV)/.stamp-bench $(DEMO) ## Compare eqfuse optimize with onnxsim and onnxslim (MODELS="a.onnx b.onnx" to choose)
 	$(BIN)/python benchmarks/optimize.py $(or $(MODELS),$(DEMO))

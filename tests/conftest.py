@@ -1,8 +1,32 @@
-"""For all tests."""
+"""For all tests: which of them `make test` runs, and which are left to `make conformance`."""
 
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
+
+import pytest
+from hypothesis import settings
+
+# A limit on the seconds of an example would fail on a slower machine.
+settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.load_profile("quick")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked `representatives(n)` all but n, evenly spread, become conformance tests."""
+    cases: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("representatives")
+        if marker is not None and item.get_closest_marker("conformance") is None:
+            cases[item.nodeid.partition("[")[0], marker.args[0]].append(item)
+    for (_, number), found in cases.items():
+        kept = {len(found) * n // number for n in range(number)}
+        for position, item in enumerate(found):
+            if position not in kept:
+                item.add_marker(pytest.mark.conformance)
 
 
 def pytest_collection_finish() -> None:

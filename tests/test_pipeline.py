@@ -342,6 +342,7 @@ def test_a_rule_file_with_an_unbound_variable_names_the_place(tmp_path: Path) ->
         eqfuse.optimize(conv_with_norm(), rules=(bad,))
 
 
+@pytest.mark.conformance
 def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "runaway.egg"
     rules = [

@@ -58,6 +58,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return f"{output}\nexit code {code}" if code else output
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize(("command", "shown"), [*commands()], ids=[c for c, _ in commands()])
 def test_a_command_prints_what_the_guide_shows(
     command: str, shown: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

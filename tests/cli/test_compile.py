@@ -75,6 +75,7 @@ def test_the_second_compile_comes_from_the_cache(eqfuse: CommandLine) -> None:
     assert first["manifest"] == second["manifest"]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("option", [("--precision", "exact"), ("--threads", "1"), ("--partition", "fuseops")])
 def test_other_options_are_compiled_anew(eqfuse: CommandLine, option: tuple[str, str]) -> None:
     eqfuse.chain(2)

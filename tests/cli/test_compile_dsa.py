@@ -50,6 +50,7 @@ def tiny_device(path: str = "tiny.toml", **figures: object) -> str:
 # --- compile, run
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_transformer_runs_as_onnx_runtime_does(eqfuse: CommandLine, batch: int) -> None:
     model = written(transformer())
@@ -73,6 +74,7 @@ def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLi
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"x": x}, 2)[0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.conformance
 def test_floats_may_be_narrower_than_the_models(eqfuse: CommandLine) -> None:
     written(transformer())
     assert "verification: passed" in compiled(eqfuse, "--floats", "float16").out
@@ -80,6 +82,7 @@ def test_floats_may_be_narrower_than_the_models(eqfuse: CommandLine) -> None:
     assert said["y"]["type"] == "float32"
 
 
+@pytest.mark.conformance
 def test_nothing_is_verified_where_that_is_not_wanted(eqfuse: CommandLine) -> None:
     written(transformer())
     assert "verification: none (--no-verify)" in compiled(eqfuse, "--no-verify").out
@@ -104,6 +107,7 @@ def test_the_same_again_comes_from_the_cache(eqfuse: CommandLine) -> None:
     assert "taken from the cache" in compiled(eqfuse, "--no-verify", "--seed", 7).out
 
 
+@pytest.mark.conformance
 def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     written(transformer())
     compiled(eqfuse)
@@ -112,6 +116,7 @@ def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monk
     assert eqfuse.run("run", "build", "--random", 0) == first
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("floats", ["float32", "float16"])
 def test_a_program_that_is_wrong_is_not_published(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, floats: str

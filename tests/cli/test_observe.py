@@ -123,6 +123,7 @@ def test_stats_as_json(small: CommandLine) -> None:
     assert (rule["rule"], rule["matches"], rule["models"]) == ("own-relu-twice", 1, 1)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     "arguments",
     [

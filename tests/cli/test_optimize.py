@@ -119,6 +119,7 @@ def test_the_shape_of_an_input_with_a_colon_can_be_fixed(eqfuse: CommandLine) ->
     assert [d.dim_value for d in value.type.tensor_type.shape.dim] == [5, 3]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -36,6 +36,7 @@ def optimized(model: Path, folder: Path, *options: str, capsys: pytest.CaptureFi
     return printed
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("method", METHODS)
 def test_groups_are_written_into_the_model(
     method: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -94,6 +95,7 @@ def test_options_that_say_nothing_together(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.conformance
 def test_a_kernel_that_was_measured_slow_is_not_made_again(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def test_silence_elsewhere(eqfuse: CommandLine) -> None:
     assert eqfuse.run("optimize", "in.onnx").err == ""
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("flags", "live"), [((), True), (("-q",), False)])
 def test_a_live_line_on_a_terminal(eqfuse: CommandLine, flags: tuple[str, ...], live: bool) -> None:
     """It is written over and over and cleared at the end."""
@@ -86,6 +87,7 @@ def left_over(eqfuse: CommandLine) -> list[str]:
     return [path.name for path in (eqfuse.folder / "temporary").iterdir() if not path.name.startswith(".")]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_leaves_nothing(eqfuse: CommandLine, number: signal.Signals) -> None:
     content = eqfuse.chain(300).read_bytes()

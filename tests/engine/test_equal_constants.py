@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.engine.facts import tokens, vector
@@ -102,7 +102,6 @@ def united(first: str, second: str) -> bool:
     return True
 
 
-@settings(max_examples=120, deadline=None)
 @given(terms, terms)
 def test_only_equal_constants_are_united(first: str, second: str) -> None:
     left, right = defined(first), defined(second)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eqfuse.errors import EqfuseError
@@ -36,18 +36,15 @@ def entangled(classes: int, seed: int) -> Problem:
 
 
 @pytest.mark.parametrize("costs", [TIED_COSTS, WIDE_COSTS])
-def test_exact_is_the_optimum(costs: st.SearchStrategy[float]) -> None:
-    @settings(max_examples=150, deadline=None)
-    @given(problems(costs))
-    def check(problem: Problem) -> None:
-        best = least_cost(problem)
-        assume(best is not None)
-        solution = solve(problem, time_limit=60)
-        assert solution.status == "optimal"
-        assert solution.cost == pytest.approx(best, rel=TOLERANCE, abs=0)
-        assert solution.gap <= TOLERANCE
-
-    check()
+@given(data=st.data())
+def test_exact_is_the_optimum(costs: st.SearchStrategy[float], data: st.DataObject) -> None:
+    problem = data.draw(problems(costs))
+    best = least_cost(problem)
+    assume(best is not None)
+    solution = solve(problem, time_limit=60)
+    assert solution.status == "optimal"
+    assert solution.cost == pytest.approx(best, rel=TOLERANCE, abs=0)
+    assert solution.gap <= TOLERANCE
 
 
 @given(problems())
@@ -60,17 +57,13 @@ def test_no_extraction_is_an_error_and_only_that(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "greedy"])
-def test_solutions_are_acyclic_closed_and_priced(method: Method) -> None:
-    @settings(deadline=None)
-    @given(solvable_problems(WIDE_COSTS))
-    def check(problem: Problem) -> None:
-        solution = solve(problem, time_limit=60, method=method)
-        assert is_acyclic(edges(problem, solution.choice))
-        assert closure(problem, solution.choice) == solution.choice
-        assert solution.cost == dag_cost(problem, solution.choice)
-        assert solution.lower_bound <= solution.cost
-
-    check()
+@given(problem=solvable_problems(WIDE_COSTS))
+def test_solutions_are_acyclic_closed_and_priced(method: Method, problem: Problem) -> None:
+    solution = solve(problem, time_limit=60, method=method)
+    assert is_acyclic(edges(problem, solution.choice))
+    assert closure(problem, solution.choice) == solution.choice
+    assert solution.cost == dag_cost(problem, solution.choice)
+    assert solution.lower_bound <= solution.cost
 
 
 @given(solvable_problems(WIDE_COSTS))

@@ -91,6 +91,7 @@ def test_an_input_may_lie_in_memory_in_any_order(plain_bundle: Path) -> None:
     np.testing.assert_array_equal(model(np.asfortranarray(x)), model(x))
 
 
+@pytest.mark.conformance
 def test_two_bundles_with_fallbacks_do_not_mix(mixed_bundle: Path, tmp_path: Path) -> None:
     proto = with_fallback()
     proto.graph.node[1].attribute.add(name="largest", type=2, i=0)

@@ -11,6 +11,7 @@ import eqfuse
 from .small_models import chain, saved
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("target", ["host", "arm-cortex-a76"])
 def test_the_second_compile_is_taken_from_the_cache(tmp_path: Path, target: str) -> None:
     path = saved(chain(), tmp_path / "in.onnx")

@@ -69,18 +69,21 @@ DEPTHWISE = {
 }
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_convolution(case: str, threads: int) -> None:
     assert_same(convolution(*CONVOLUTIONS[case]), {0, 3}, "contraction", threads)
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", DEPTHWISE)
 def test_depthwise_convolution(case: str, threads: int) -> None:
     assert_same(convolution(*DEPTHWISE[case]), {0, 3}, "channels", threads)
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("channels", "outputs", "kernel"), [(16, 16, 3), (24, 68, 1), (12, 96, 1), (6, 6, 1)])
 def test_grouped_convolution(channels: int, outputs: int, kernel: int, threads: int) -> None:

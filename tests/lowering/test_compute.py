@@ -69,6 +69,7 @@ def test_every_operator_of_the_rules_is_lowered_or_not_for_a_reason() -> None:
     assert operators().keys() - LOWERINGS.keys() == NOT_LOWERED.keys()
 
 
+@pytest.mark.representatives(21)
 @pytest.mark.parametrize("op", sorted(operators().keys() - BY_THEMSELVES.keys() - NOT_LOWERED.keys()))
 def test_random_calls(op: str) -> None:
     calls = [c for c in map(call, drawn(op, 6)) if is_plain(c)]

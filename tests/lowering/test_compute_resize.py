@@ -47,6 +47,7 @@ def nearest() -> Iterator[Call]:
         yield resize("nearest", shape, sizes=sizes)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("mode", [linear, nearest], ids=lambda m: m.__name__)
 def test_as_onnx_runtime(mode: Any) -> None:
     assert_as_onnx_runtime(list(mode()))

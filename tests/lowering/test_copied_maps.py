@@ -98,6 +98,7 @@ def test_what_onnx_runtime_reads_keeps_its_name() -> None:
     assert [after.values[v].name for v in reader.inputs if v is not None] == ["y"]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("nodes", [(depthwise("x", "y"),), (depthwise("x", "a"), pointwise("a", "y"))])
 def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], tmp_path: Path) -> None:
     stored = {"w": weights(16, 1, 3, 3), "v": weights(16, 16, 1, 1)}

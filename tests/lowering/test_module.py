@@ -77,6 +77,7 @@ def test_a_kernel_of_views_only_is_no_kernel() -> None:
     assert [type(step) for step in steps(graph_of(reshapes()), [(0,), (1,), (2,), (3, 4)])].count(Kernel) == 2
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("groups", [[(0, 1, 2, 3, 4)], [(0, 1), (2, 3), (4,)], [(0,), (1,), (2,), (3,), (4,)]])
 def test_views_give_the_same_numbers_however_the_graph_is_cut(tmp_path: Path, groups: Groups) -> None:
     assert_right(reshapes(), groups, tmp_path)

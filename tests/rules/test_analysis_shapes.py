@@ -16,6 +16,7 @@ NOT_INFERRED = {"Resize", "GroupNormalization"}
 """The sizes of a Resize are opaque to rules; ONNX infers nothing about a GroupNormalization."""
 
 
+@pytest.mark.representatives(26)
 @pytest.mark.parametrize("op", [op for op in operators() if op not in NOT_INFERRED])
 def test_derives_what_onnx_infers(op: str, analyses: Any) -> None:
     numbers = count()

@@ -80,6 +80,7 @@ def derives_only_what_holds(op: str, analyses: Any) -> Callable[[], None]:
     return check
 
 
+@pytest.mark.representatives(25)
 @pytest.mark.parametrize("op", [op for op in operators() if op not in NOT_EVALUATED])
 def test_derived_signs_hold(op: str, analyses: Any) -> None:
     derives_only_what_holds(op, analyses)()

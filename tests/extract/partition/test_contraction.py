@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.contraction import Contraction
@@ -78,7 +78,6 @@ def test_the_groups_of_a_partition_are_where_it_goes_on() -> None:
 
 
 @given(operator_graphs(), st.data())
-@settings(max_examples=150, deadline=None)
 def test_a_merge_is_allowed_exactly_where_the_groups_stay_acyclic(graph: OperatorGraph, data: st.DataObject) -> None:
     groups = Contraction(graph)
     for _ in range(len(graph) - 1):

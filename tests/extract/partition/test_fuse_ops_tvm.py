@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper, parser
 from tvm import IRModule
@@ -59,7 +59,6 @@ def annotated_modules(draw: st.DrawFn) -> IRModule:
 
 
 @given(annotated_modules(), st.sampled_from([2, 3, 5, 256]))
-@settings(max_examples=300, deadline=None)
 def test_random_kinds_and_edges(module: IRModule, max_depth: int) -> None:
     assert ours_on(tvm_groups.forward_graph_of(module), max_depth) == tvm_groups.fused(module, max_depth)
 

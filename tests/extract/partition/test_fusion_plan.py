@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
@@ -200,13 +200,11 @@ def _has_red_edge(partition: Partition) -> bool:
 
 
 @given(operator_graphs(), st.booleans(), st.sampled_from((launches, size)))
-@settings(max_examples=200, deadline=None)
 def test_no_group_holds_a_red_pair(graph: OperatorGraph, back: bool, price: Price) -> None:
     assert not _has_red_edge(fusion_plan(graph, DEVICE, price, predecessors_first=back))
 
 
 @given(operator_graphs(), st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_no_group_holds_two_many_to_many_operators(graph: OperatorGraph, back: bool) -> None:
     plan = fusion_plan(graph, DEVICE, launches, predecessors_first=back)
     types = mapping_types(graph)
@@ -214,7 +212,6 @@ def test_no_group_holds_two_many_to_many_operators(graph: OperatorGraph, back: b
 
 
 @given(operator_graphs(), st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_every_group_is_connected_and_has_one_seed_at_least(graph: OperatorGraph, back: bool) -> None:
     plan = fusion_plan(graph, DEVICE, launches, predecessors_first=back)
     types = mapping_types(graph)

@@ -62,6 +62,7 @@ inner:
     """
 
 
+@pytest.mark.representatives(13)
 @pytest.mark.parametrize(
     ("instruction", "counter", "lanes"),
     [

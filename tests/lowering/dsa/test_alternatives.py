@@ -38,6 +38,7 @@ def test_instances_for_the_gb_are_larger_where_it_holds_more() -> None:
     assert for_splitting(small, replace(FULL, split_for=Level.GB)).local_buffer > small.local_buffer
 
 
+@pytest.mark.conformance
 def test_ways_that_come_to_the_same_are_planned_once() -> None:
     found = promising([candidate(FULL), candidate(ABREAST), candidate(replace(FULL, room=0.9))], DEVICE)
     assert [each.variant for each in found] == [FULL]

@@ -83,6 +83,7 @@ def test_a_cnn_computes_what_onnx_runtime_does(small_cnn: Made, cnn_kernels: dic
     np.testing.assert_allclose(found, by_sample(cnn(), feeds, 2)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.conformance
 def test_a_transformer_at_another_batch_computes_what_onnx_runtime_does() -> None:
     made = Made(transformer(), 2)
     feeds = {"ids": np.random.default_rng(0).integers(0, 32, (2, 8))}
@@ -134,6 +135,7 @@ def moved(program: Program, buffer: Buffer, address: int) -> Program:
 # --- programs
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("variant", sorted(VARIANTS))
 def test_every_variant_gives_a_valid_program(variant: str) -> None:
     made = Made(cnn(), 1, VARIANTS[variant])

@@ -74,17 +74,18 @@ def outputs(
 
 SLOW = [
     pytest.param(variant, marks=pytest.mark.conformance, id=name)
-    for variant, name in zip(ALTERNATIVES[1:], ["roomy", "abreast", "for_gb"], strict=True)
+    for variant, name in zip(ALTERNATIVES, ["full", "roomy", "abreast", "for_gb"], strict=True)
 ]
 
 
-@pytest.mark.parametrize("variant", [pytest.param(ALTERNATIVES[0], id="full"), *SLOW, pytest.param(TVM, id="tvm")])
+@pytest.mark.parametrize("variant", [*SLOW, pytest.param(TVM, id="tvm")])
 def test_a_cnn_with_little_room(variant: Variant) -> None:
     images = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
     (expected,) = by_sample(cnn(1), {"x": images}, 1)
     np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("device", "hidden"), [(ROOMY, 1024), (TIGHT, 64)], ids=["roomy", "tight"])
 def test_a_hidden_layer_in_pieces(device: DsaDevice, hidden: int) -> None:
     x = np.random.default_rng(0).standard_normal((4, 4, 16)).astype(np.float32)
@@ -110,6 +111,7 @@ def test_a_variant_keeps_tensors_where_it_says() -> None:
     assert set(made.generated.residence.homes.values()) == {Level.DDR}
 
 
+@pytest.mark.conformance
 def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
     _, made, _ = compiled(cnn(), TIGHT, 4, replace(ALTERNATIVES[0], overlap=False))
     device, program = single_cluster(TIGHT), made.generated.program

@@ -34,6 +34,7 @@ def rows(sample: int, first: int, last: int) -> Box:
     return ((sample, sample + 1), (0, 8), (first, last), (0, 16))
 
 
+@pytest.mark.representatives(14)
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)

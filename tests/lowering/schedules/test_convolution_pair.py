@@ -87,6 +87,7 @@ def run(module: Any, arrays: list[Any]) -> Any:
     return tensors[-1].numpy()
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", PAIRS)
 def test_the_pair_computes_what_both_compute(case: str, threads: int) -> None:
@@ -102,6 +103,7 @@ def test_the_pair_computes_what_both_compute(case: str, threads: int) -> None:
     assert np.ptp(expected) > 0
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("device", [SERVER, ARM], ids=lambda device: device.name)
 @pytest.mark.parametrize("case", PAIRS)
 def test_nothing_is_computed_twice(case: str, device: Any) -> None:

@@ -64,6 +64,7 @@ def script(scheduled: Scheduled) -> str:
     return str(scheduled.schedule.mod["main"].script())
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("shapes", "axis"),
@@ -138,6 +139,7 @@ def test_split(last: int) -> None:
     assert script(check(function, "joins")).count("vectorized") == 2
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("groups", [2, 3, 4])
 def test_channel_shuffle(groups: int, threads: int) -> None:

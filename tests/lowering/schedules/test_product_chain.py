@@ -42,6 +42,7 @@ CASES = {
 }
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_as_onnx_runtime(name: str, threads: int) -> None:
@@ -49,6 +50,7 @@ def test_as_onnx_runtime(name: str, threads: int) -> None:
     np.testing.assert_allclose(case.run(threads), case.expected(), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("case", [attention(4, 196, 196, 16), attention(2, 49, 49, 20)])
 def test_for_vectors_of_four(case: Case) -> None:
     np.testing.assert_allclose(case.run(device=ARM), case.expected(), rtol=2e-4, atol=2e-5)
@@ -73,6 +75,7 @@ def test_of_a_prime_number_of_rows_only_the_last_tile_overlaps() -> None:
     assert products < multiply_adds(attention(1, 197, 64, 32).scheduled()) < 1.1 * products
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("case", "whole"),
     [(attention(4, 256, 128, 32), 4 * 256 * 128), (perceptron(512, 32, 256), 512 * 256)],

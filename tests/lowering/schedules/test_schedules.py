@@ -37,6 +37,7 @@ def test_two_outputs_and_broadcast() -> None:
     check(te.create_prim_func([x, b, te.compute(x.shape, lambda i, j, k: x[i, j, k] + b[j])]), "pointwise")
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("shape", [(5, 128), (2, 3, 100), (3, 7), (2, 197), (1, 1000)])
 def test_softmax(shape: Shape) -> None:
     check(of_one(shape, lambda x: topi.nn.softmax(x, -1)), "rows")
@@ -68,6 +69,7 @@ def test_reduction_of_leading_axes(axis: int) -> None:
     check(of_one((6, 5, 40), lambda x: topi.sum(x, axis)), "channels")
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("sizes", [(16, 32, 64), (7, 33, 24), (1, 40, 10), (5, 3, 1), (13, 24, 100)])
 def test_matmul_with_packed_weights(sizes: tuple[int, int, int]) -> None:
     assert check(matmul(*sizes), "contraction").repack
@@ -88,6 +90,7 @@ def test_matmul_with_threads(flip: bool) -> None:
     check(matmul(48, 40, 96, flip=flip), "contraction", threads=2)
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("shape", "outputs", "kernel", "stride", "pad"),
     [
@@ -124,6 +127,7 @@ def test_grouped_convolution(shape: Shape, group: int) -> None:
     check(function, "contraction")
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride"),
     [
@@ -138,6 +142,7 @@ def test_depthwise_convolution(shape: Shape, kernel: int, stride: int) -> None:
     check(convolution(shape, shape[1], kernel, stride, kernel // 2, group=shape[1]), "window")
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad", "kind"), [(3, 2, 1, "max"), (2, 2, 0, "max"), (3, 1, 1, "avg"), (3, 1, 1, "max")]
 )

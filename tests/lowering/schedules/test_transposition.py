@@ -25,6 +25,7 @@ def transposed(shape: Shape, axes: Axes) -> Any:
     return of_one(shape, lambda x: topi.transpose(x, axes))
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize("device", [HOST, ARM])
 @pytest.mark.parametrize(
     ("shape", "axes"),

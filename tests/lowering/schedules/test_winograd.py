@@ -97,6 +97,7 @@ def close(found: Array, expected: NDArray[np.float64]) -> None:
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
 @pytest.mark.parametrize(
     ("size", "channels", "outputs"),
@@ -106,17 +107,20 @@ def test_a_plane_of_each_size(algorithm: str, size: int, channels: int, outputs:
     check(algorithm, convolution((1, channels, size, size), outputs))
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (0, 1, 2, 0), (2, 2, 2, 2), (1, 0, 0, 3)])
 def test_padding_of_each_side(algorithm: str, pads: Pads) -> None:
     check(algorithm, convolution((1, 16, 13, 10), 32, pads), pads)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("channels", "outputs"), [(24, 40), (20, 12), (5, 7)])
 def test_channels_that_whole_vectors_do_not_divide(channels: int, outputs: int) -> None:
     check("winograd 4", convolution((1, channels, 9, 9), outputs))
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_images_of_a_batch(threads: int) -> None:
     check("winograd 4", convolution((3, 16, 22, 18), 32), threads=threads)

@@ -102,6 +102,7 @@ def test_a_worker_outlives_a_compiler_that_is_killed(cluster: Any, tmp_path: Pat
     assert set(cluster.scheduler_info["workers"]) == before
 
 
+@pytest.mark.conformance
 def test_the_work_of_a_worker_that_dies_is_done_elsewhere(
     cluster: Any, on_cluster: ClusterBuilder, tmp_path: Path
 ) -> None:

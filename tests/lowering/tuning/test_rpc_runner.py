@@ -125,10 +125,11 @@ def test_kernels_are_measured_and_compared(farm: Farm, small: KernelObject) -> N
     with opened(farm) as runner:
         timings = runner.measure([small, small])
         (pairs,) = runner.compare(small, [small])
-    assert all(timing.problem is None and 0 < timing.latency < 1 for timing in timings)
+    assert all(timing.problem is None and timing.latency > 0 for timing in timings)
     assert len(pairs) >= PAIRS
 
 
+@pytest.mark.conformance
 def test_a_kernel_that_crashes_or_hangs_costs_itself_alone(farm: Farm, small: KernelObject, tmp_path: Path) -> None:
     bad = [in_c(tmp_path, "crash", CRASH), in_c(tmp_path, "hang", HANG)]
     with opened(farm, 3.0) as runner:
@@ -146,6 +147,7 @@ def test_what_is_not_as_described_is_a_problem(farm: Farm, small: KernelObject) 
     assert "other" in timing.problem
 
 
+@pytest.mark.conformance
 def test_nothing_is_lost_with_a_server(farm: Farm, small: KernelObject, tmp_path: Path) -> None:
     """One of two is killed while both are at work: the first two kernels take more than a second each."""
     second = farm.add_server()
@@ -160,6 +162,7 @@ def test_nothing_is_lost_with_a_server(farm: Farm, small: KernelObject, tmp_path
     assert farm.servers() == 1
 
 
+@pytest.mark.conformance
 def test_when_the_last_server_is_gone_it_is_said(
     farm: Farm, small: KernelObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,14 +56,14 @@ def test_slow_kernels_are_compared_for_no_longer_than_they_have_to(seconds: floa
 def test_what_is_compared_takes_turns_in_being_first() -> None:
     order: list[str] = []
 
-    def named(name: str) -> Run:
+    def named(name: str, seconds: float) -> Run:
         def run(number: int) -> float:
             order.append(name)
-            return number * 0.01
+            return number * seconds
 
         return run
 
-    assert compared([named("a"), named("b")]) == [pytest.approx([0.01, 0.01])] * PAIRS
+    assert compared([named("a", 0.01), named("b", 0.02)]) == [pytest.approx([0.01, 0.02])] * PAIRS
     assert order[-8:] in (list("abbaabba"), list("baabbaab"))
 
 

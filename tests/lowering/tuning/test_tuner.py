@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tvm
@@ -54,16 +54,20 @@ class Schedules:
 
 @dataclass
 class MadeUp:
-    """A runner: a kernel of one anchor op takes a second, a joined one `joined` seconds; `seen` are all, in turn."""
+    """A runner: a kernel of one anchor op takes a second, a joined one `joined` seconds; `seen` are all, in turn.
+
+    Each batch takes as many seconds as `takes` says, by the made-up `clock`.
+    """
 
     joined: float
     seen: list[tuple[bool, dict[str, str]]] = field(default_factory=list)
     name: str = "made up"
     problem: Timing | None = None
     takes: float = 0.0
+    clock: float = 0.0
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
-        time.sleep(self.takes)
+        self.clock += self.takes
         self.seen += [_content(kernel) for kernel in kernels]
         return [self.problem or Timing((self._seconds(kernel),)) for kernel in kernels]
 
@@ -137,11 +141,13 @@ def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tup
     assert len(found.kernels) == len(bench.kernels) - 1
 
 
+@pytest.mark.conformance
 def test_one_that_costs_time_is_not(bench: Bench, costing: tuple[Tuned, MadeUp]) -> None:
     found, _ = costing
     assert (found.joined, found.kernels) == (0, bench.kernels)
 
 
+@pytest.mark.conformance
 def test_one_that_costs_time_gets_few_trials(costing: tuple[Tuned, MadeUp]) -> None:
     _, runner = costing
     assert sum(joined for joined, _ in runner.seen) <= FIRST_TRIALS + BATCH
@@ -172,6 +178,7 @@ def test_no_candidate_is_measured_twice(saving: tuple[Tuned, MadeUp]) -> None:
     assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
 
 
+@pytest.mark.conformance
 def test_decisions_that_are_faster_are_kept(costing: tuple[Tuned, MadeUp]) -> None:
     found, _ = costing
     assert len(found.decisions) == 2
@@ -186,6 +193,7 @@ def test_the_same_search_again_measures_nothing(bench: Bench, saving: tuple[Tune
     assert (again.kernels, again.trials) == (before.kernels, before.trials)
 
 
+@pytest.mark.conformance
 def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path: Path) -> None:
     runner, own = MadeUp(joined=0.5), bench.elsewhere(tmp_path)
     own.search(runner, Settings(FEW))
@@ -193,6 +201,7 @@ def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path:
     assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
 
 
+@pytest.mark.conformance
 def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
     found = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
@@ -206,6 +215,7 @@ def test_without_the_reformer_what_the_device_model_joins_is_tuned_from_the_star
     assert len({joined for joined, decided in runner.seen if decided}) == 1
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("lost", "kept"), [(True, 0), (False, FEW)])
 def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
     bench: Bench, tmp_path: Path, lost: bool, kept: int
@@ -214,9 +224,13 @@ def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
     assert len(RecordDatabase.open(tmp_path / "tuning.db").all()) == kept
 
 
-def test_kernels_are_joined_when_half_of_the_time_is_used(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.conformance
+def test_kernels_are_joined_when_half_of_the_time_is_used(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of so many trials the first half would never be used."""
-    runner = MadeUp(joined=0.5, takes=0.2)
+    runner = MadeUp(joined=0.5, takes=0.5)
+    monkeypatch.setattr(f"{Tuner.__module__}.time", SimpleNamespace(monotonic=lambda: runner.clock))
     bench.elsewhere(tmp_path).search(runner, Settings(100_000, time_limit=4.0))
     assert any(joined for joined, _ in runner.seen)
 

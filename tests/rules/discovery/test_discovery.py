@@ -60,6 +60,7 @@ def test_the_file_is_accepted_by_the_checker(tmp_path: Path, products: Discovery
     assert {"refuted", "idle"}.isdisjoint(kinds)
 
 
+@pytest.mark.conformance
 def test_the_file_beside_the_catalogue_is_accepted_by_the_checker(
     tmp_path: Path, beside_the_catalogue: Discovery
 ) -> None:
@@ -142,6 +143,7 @@ def test_rows_of_table_4_that_follow(products: Discovery) -> None:
     assert [number for number, family in TABLE_4.items() if derives(rules, family)] == ["3", "4", "8"]
 
 
+@pytest.mark.conformance
 def test_the_distributive_rows_of_table_4_follow() -> None:
     rules = discovered(("Mul", "Add"), 3)
     assert [number for number in ("5", "6") if not derives(rules, TABLE_4[number])] == []

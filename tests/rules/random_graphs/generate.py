@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import strategies as st
-
 from .builder import OPSETS, Builder, Graph, Misfit, Shape
 from .layout import OPERATORS
 from .motifs import MOTIFS
@@ -50,8 +48,3 @@ def _first_inputs(builder: Builder) -> None:
         builder.input(builder.pick(shapes))
     if builder.chance(0.25):
         builder.input(builder.pick(shapes), builder.pick(("int32", "int64", "int64", "uint8", "uint64")))
-
-
-def graphs(seeds: int) -> st.SearchStrategy[Graph]:
-    """Random graphs by their seeds, which are below this number."""
-    return st.integers(0, seeds - 1).map(lambda seed: random_graph(Random(seed)))

@@ -52,6 +52,7 @@ def _operand(case: Case, position: int) -> Array | None:
     return x if dtype == "bool" else np.asarray(np.abs(x) / 4 + 0.25)
 
 
+@pytest.mark.representatives(31)
 @pytest.mark.parametrize("head", sorted(operators().keys() - WITHOUT_SYMBOLS.keys()))
 def test_computes_by_its_arithmetic_alone(head: str) -> None:
     @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
