@@ -65,6 +65,7 @@ class Options:
     verify: bool = True
     atol: float | None = None
     rtol: float | None = None
+    verify_limit: float = 300.0
     seed: int = 0
     partition: Method = "none"
     as_functions: bool = False

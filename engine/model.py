@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,16 +20,13 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
 from onnx_ir import external_data, serde
 
-from ..errors import EqfuseError
+from ..errors import ModelError
 from ..support.scratch import staging_folder
+from .wellformed import check_well_formed
 
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
 """Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
-
-
-class ModelError(EqfuseError):
-    """A model that cannot be read, used or written."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,8 @@ def _from_file(path: Path) -> Model:
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         raise ModelError(f"{path}: is a folder, not an ONNX file")
+    if not path.is_file():
+        raise ModelError(f"{path}: is a device or a pipe, not an ONNX file")
     if path.stat().st_size == 0:
         raise ModelError(f"{path}: the file is empty")
     try:
@@ -146,6 +146,9 @@ def _from_file(path: Path) -> Model:
 def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
     if not proto.HasField("graph") or not proto.ir_version or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+    if not proto.graph.output:
+        raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
+    check_well_formed(proto, label)
     try:
         return serde.deserialize_model(proto)
     except Exception as error:  # onnx-ir raises many kinds on malformed graphs
@@ -157,7 +160,9 @@ def _check_external_files(model: ir.Model, path: Path) -> None:
         file = Path(tensor.path)
         if not file.exists():
             raise ModelError(f"{path}: external data file {file} of weight {name} is missing")
-        end = (tensor.offset or 0) + (tensor.length or 0)
+        if not file.is_file():
+            raise ModelError(f"{path}: external data {file} of weight {name} is no file")
+        end = (tensor.offset or 0) + (tensor.nbytes if tensor.length is None else tensor.length)
         if file.stat().st_size < end:
             raise ModelError(f"{path}: external data file {file} is cut short: weight {name} ends at {end}")
 
@@ -168,6 +173,20 @@ def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]
         stored = [(v.name, v.const_value) for v in graph.initializers.values()]
         stored += [(n.outputs[0].name, _constant_node_tensor(n)) for n in graph if n.op_type == "Constant"]
         yield from ((name or "", t) for name, t in stored if isinstance(t, ir.ExternalTensor))
+
+
+def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
+    """The elements of a stored tensor, to be read only.
+
+    Those of external data lie in a map of the file that nobody closes while they are used. The tensor's own map is
+    closed when it is written.
+    """
+    if isinstance(tensor, ir.ExternalTensor):
+        tensor = ir.ExternalTensor(
+            tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name,
+            base_dir=tensor.base_dir,
+        )  # fmt: skip
+    return tensor.numpy()
 
 
 def reads(model: Model, path: Path) -> bool:
