@@ -179,14 +179,18 @@ def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     """The elements of a stored tensor, to be read only.
 
     Those of external data lie in a map of the file that nobody closes while they are used. The tensor's own map is
-    closed when it is written.
+    closed when it is written. Raises ModelError where the file may not be read.
     """
     if isinstance(tensor, ir.ExternalTensor):
         tensor = ir.ExternalTensor(
             tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name,
             base_dir=tensor.base_dir,
         )  # fmt: skip
-    return tensor.numpy()
+    try:
+        return tensor.numpy()
+    except (OSError, ValueError) as error:
+        place = f" in {tensor.path}" if isinstance(tensor, ir.ExternalTensor) else ""
+        raise ModelError(f"weight {tensor.name}{place} cannot be read: {first_line(error)}") from error
 
 
 def reads(model: Model, path: Path) -> bool:

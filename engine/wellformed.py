@@ -7,7 +7,7 @@ sense as a whole (names, operators, shapes) is left to the ONNX checker and to s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -61,6 +61,7 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
         check.nodes(function.node)
+        check.order(function.node)
         for attribute in function.attribute_proto:
             check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
 
@@ -85,6 +86,17 @@ class _Check:
             for value in values:
                 self.type(value.type, f"{kind} {value.name!r}")
         self.nodes(graph.node)
+        self.order(graph.node)
+
+    def order(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """No node reads what a later one makes: so there are no cycles."""
+        later = {name for node in nodes for name in node.output if name}
+        for node in nodes:
+            early = next((name for name in node.input if name in later), None)
+            if early is not None:
+                where = node_title(node.name, node.op_type, node.output)
+                self.fail(where, f"reads {early!r}, which is made later; nodes must be topologically sorted")
+            later.difference_update(node.output)
 
     def nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
