@@ -85,6 +85,10 @@ class _Check:
         for kind, values in (("input", graph.input), ("output", graph.output), ("value", graph.value_info)):
             for value in values:
                 self.type(value.type, f"{kind} {value.name!r}")
+        inputs = {value.name: value for value in graph.input}
+        for output in graph.output:
+            if output.name in inputs and _contradict(inputs[output.name].type, output.type):
+                self.fail(f"output {output.name!r}", "is an input that is declared with another type or shape")
         self.nodes(graph.node)
         self.order(graph.node)
 
@@ -187,6 +191,20 @@ class _Check:
             text = entries.get(key, "0")
             if not (text.isascii() and text.isdecimal() and int(text[:20]) < _MOST_BYTES):
                 self.fail(where, f"external data of {key} {text[:40]!r}, which is no number of bytes")
+
+
+def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
+    """Whether no tensor is of both types."""
+    if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
+        return one.WhichOneof("value") != other.WhichOneof("value")
+    left, right = one.tensor_type, other.tensor_type
+    if left.elem_type != right.elem_type:
+        return True
+    if not (left.HasField("shape") and right.HasField("shape")):
+        return False
+    pairs = list(zip(left.shape.dim, right.shape.dim, strict=False))
+    sizes = [(a.dim_value, b.dim_value) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value")]
+    return len(left.shape.dim) != len(right.shape.dim) or any(a != b for a, b in sizes)
 
 
 def _list(tensor: TensorProto) -> str:
