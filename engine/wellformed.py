@@ -126,6 +126,12 @@ class _Check:
             known = attribute.i == TensorProto.UNDEFINED or attribute.i in _ELEMENT_TYPES
             if domain in ("", "ai.onnx") and attribute.name in _TYPE_NUMBERS and not known:
                 self.fail(where, f"{attribute.i} is no element type")
+        elif field in ("s", "strings") and domain in ("", "ai.onnx"):  # other domains keep binary data in them
+            for text in (attribute.s,) if field == "s" else attribute.strings:
+                try:
+                    text.decode()
+                except UnicodeDecodeError:
+                    self.fail(where, f"{text[:40]!r} is no text in UTF-8")
         elif field in ("t", "tensors"):
             for tensor in (attribute.t,) if field == "t" else attribute.tensors:
                 self.tensor(tensor, where)
@@ -204,7 +210,7 @@ def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
         return False
     pairs = list(zip(left.shape.dim, right.shape.dim, strict=False))
     sizes = [(a.dim_value, b.dim_value) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value")]
-    return len(left.shape.dim) != len(right.shape.dim) or any(a != b for a, b in sizes)
+    return bool(len(left.shape.dim) != len(right.shape.dim)) or any(a != b for a, b in sizes)
 
 
 def _list(tensor: TensorProto) -> str:

@@ -16,7 +16,8 @@ from eqfuse.api import optimize
 from eqfuse.engine.evaluation import evaluate
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import read
-from eqfuse.errors import ModelError
+from eqfuse.engine.nodes import blamed
+from eqfuse.errors import ModelError, UsageError
 
 LEAST = np.iinfo(np.int64).min
 
@@ -132,7 +133,12 @@ def test_a_constant_that_takes_too_much_names_its_node() -> None:
 
 
 def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
-    """onnx-ir takes every string for UTF-8."""
-    nodes = [helper.make_node("DepthToSpace", ["x"], ["y"], name="depth", blocksize=1, mode=b"\xff")]
-    with pytest.raises(ModelError, match=r"node 'depth' \(DepthToSpace\): its attributes or operands make no sense"):
-        infer(read(made(nodes, [1, 1, 2, 2])))
+    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
+    with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blamed(node, "m"):
+        {}["perm"]
+
+
+def test_what_has_a_message_of_its_own_keeps_it() -> None:
+    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
+    with pytest.raises(UsageError, match="^its own$"), blamed(node, "m"):
+        raise UsageError("its own")

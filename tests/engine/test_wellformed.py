@@ -68,6 +68,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "attribute 'axis': refers to attribute 'other' of a function, but is in none",
     ),
     "attribute twice": (lambda m: m.graph.node[0].attribute.append(attribute(m)), "attribute 'axis': is given twice"),
+    "text that is none": (
+        lambda m: m.graph.node[0].attribute.append(helper.make_attribute("note", b"\xff")),
+        "attribute 'note': b'\\xff' is no text in UTF-8",
+    ),
     "element type of a Cast": (lambda m: setattr(attribute(m, 2), "i", 2**62), "node 'cast' (Cast): attribute 'to': "),
     "element type of an input": (
         lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 99),
