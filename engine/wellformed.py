@@ -104,9 +104,12 @@ class _Check:
 
     def nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
+            title = node_title(node.name, node.op_type, node.output)
+            if not any(node.output):
+                self.fail(title, "has no outputs")
             seen = set()
             for attribute in node.attribute:
-                where = f"{node_title(node.name, node.op_type, node.output)}: attribute {attribute.name!r}"
+                where = f"{title}: attribute {attribute.name!r}"
                 if attribute.name in seen:
                     self.fail(where, "is given twice")
                 seen.add(attribute.name)
@@ -202,15 +205,15 @@ class _Check:
 def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
     """Whether no tensor is of both types."""
     if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
-        return one.WhichOneof("value") != other.WhichOneof("value")
+        return bool(one.WhichOneof("value") != other.WhichOneof("value"))
     left, right = one.tensor_type, other.tensor_type
     if left.elem_type != right.elem_type:
         return True
-    if not (left.HasField("shape") and right.HasField("shape")):
-        return False
-    pairs = list(zip(left.shape.dim, right.shape.dim, strict=False))
-    sizes = [(a.dim_value, b.dim_value) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value")]
-    return bool(len(left.shape.dim) != len(right.shape.dim)) or any(a != b for a, b in sizes)
+    dims = left.shape.dim, right.shape.dim
+    if not (left.HasField("shape") and right.HasField("shape")) or len(dims[0]) != len(dims[1]):
+        return bool(left.HasField("shape") == right.HasField("shape"))
+    pairs = zip(*dims, strict=True)
+    return any(a.dim_value != b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
 
 
 def _list(tensor: TensorProto) -> str:

@@ -68,9 +68,10 @@ def _label(model: str, node: ir.Node) -> int:
     text = node.metadata_props.get(GROUP_KEY)
     if text is None:
         raise PartitionError(f"{model}: node {name!r} has no {GROUP_KEY}; partition it again")
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
-        shown = f"{text[:40]!r}, not a number of at most {_MOST_DIGITS} digits"
-        raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} is {shown}; partition it again")
+    if not (text.isascii() and text.isdecimal()):
+        raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} is {text!r}, not a number; partition it again")
+    if len(text) > _MOST_DIGITS:
+        raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} has {len(text)} digits; partition it again")
     return int(text)
 
 

@@ -140,5 +140,5 @@ def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
 
 def test_what_has_a_message_of_its_own_keeps_it() -> None:
     node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
-    with pytest.raises(UsageError, match="^its own$"), blamed(node, "m"):
+    with pytest.raises(UsageError, match=r"^its own$"), blamed(node, "m"):
         raise UsageError("its own")

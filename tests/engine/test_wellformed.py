@@ -118,6 +118,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda m: m.graph.node[0].input.append("y"),
         "node of 'c' (Concat): reads 'y', which is made later; nodes must be topologically sorted",
     ),
+    "node without outputs": (
+        lambda m: m.graph.node[2].ClearField("output"),
+        "node 'cast' (Cast): has no outputs",
+    ),
     "no outputs": (lambda m: m.graph.ClearField("output"), "the graph has no outputs"),
 }
 
