@@ -1,12 +1,17 @@
-"""The verdict on a candidate: does it compute what the original computes?"""
+"""The verdict on a candidate: does it compute what the original computes?
+
+As a program it is the process that verifies: it may crash in a kernel or never end, and its parent ends it then.
+"""
 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...errors import UsageError
+from ...errors import EqfuseError, UsageError, VerificationError
+from ...support.worker_process import serve
 from ..provenance import Provenance, provenance
 from .baseline import Baseline, Request, establish
 from .compare import Tolerance
@@ -158,3 +163,21 @@ class _Check:
         if found is None:
             return broken.report.name, reason
         return found.name, f"{reason}; first divergent value {found}"
+
+
+def answer(question: Question) -> Verification | Exception:
+    """The verdict, or what kept it from being found; an exception of no kind of ours has its traceback as a note."""
+    try:
+        return verdict(question)
+    except EqfuseError as error:
+        return error
+    except MemoryError:
+        return VerificationError("verification ran out of memory")
+    except Exception as error:  # some cannot be pickled
+        failure = RuntimeError(f"verification: {type(error).__name__}: {error}")
+        failure.add_note(traceback.format_exc())
+        return failure
+
+
+if __name__ == "__main__":
+    serve(answer)

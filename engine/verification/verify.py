@@ -83,7 +83,7 @@ def _worker() -> Iterator[WorkerProcess]:
     try:
         worker = _idle.pop()
     except IndexError:
-        worker = WorkerProcess(f"{__package__}.worker")
+        worker = WorkerProcess(f"{__package__}.verdict")
     yield worker
     _idle.append(worker)
 
