@@ -111,9 +111,11 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:
     """Read a model by path, or take one from memory (which is left unchanged).
 
-    Raises ModelError where the file is missing, a folder, empty or not ONNX.
+    Raises ModelError where the file is missing, a folder, empty or not ONNX, and where external data is missing.
     """
-    return _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+    found = _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+    _check_external_files(found)
+    return found
 
 
 def _from_memory(source: onnx.ModelProto | ir.Model) -> Model:
@@ -139,7 +141,6 @@ def _from_file(path: Path) -> Model:
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
     model = _deserialize(proto, str(path))
     external_data.set_base_dir(model.graph, path.parent)
-    _check_external_files(model, path)
     return Model(model, path)
 
 
@@ -155,23 +156,28 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
         raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
 
 
-def _check_external_files(model: ir.Model, path: Path) -> None:
-    for name, tensor in _external_tensors(model):
+def _check_external_files(model: Model) -> None:
+    for name, tensor in _external_tensors(model.ir):
         file = Path(tensor.path)
         if not file.exists():
-            raise ModelError(f"{path}: external data file {file} of weight {name} is missing")
+            raise ModelError(f"{model.label}: external data file {file} of weight {name} is missing")
         if not file.is_file():
-            raise ModelError(f"{path}: external data {file} of weight {name} is no file")
+            raise ModelError(f"{model.label}: external data {file} of weight {name} is no file")
         end = (tensor.offset or 0) + (tensor.nbytes if tensor.length is None else tensor.length)
         if file.stat().st_size < end:
-            raise ModelError(f"{path}: external data file {file} is cut short: weight {name} ends at {end}")
+            raise ModelError(f"{model.label}: external data file {file} is cut short: weight {name} ends at {end}")
 
 
 def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
-    """Initializers and Constant nodes of all graphs whose elements lie in another file, by name."""
+    """Initializers and attributes of all graphs whose elements lie in another file, by name."""
     for graph in model.graphs():
         stored = [(v.name, v.const_value) for v in graph.initializers.values()]
-        stored += [(n.outputs[0].name, _constant_node_tensor(n)) for n in graph if n.op_type == "Constant"]
+        stored += [
+            (node.outputs[0].name, attribute.value)
+            for node in graph
+            for attribute in node.attributes.values()
+            if attribute.type == ir.AttributeType.TENSOR
+        ]
         yield from ((name or "", t) for name, t in stored if isinstance(t, ir.ExternalTensor))
 
 
