@@ -79,12 +79,15 @@ class _Check:
 
     def graph(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
+            self.names([tensor.name], "initializer")
             self.tensor(tensor, f"initializer {tensor.name!r}")
         for sparse in graph.sparse_initializer:
             self.sparse(sparse, f"initializer {sparse.values.name!r}")
         for kind, values in (("input", graph.input), ("output", graph.output), ("value", graph.value_info)):
             for value in values:
-                self.type(value.type, f"{kind} {value.name!r}")
+                where = f"{kind} {value.name!r}"
+                self.names([value.name, *(d.dim_param for d in value.type.tensor_type.shape.dim)], where)
+                self.type(value.type, where)
         inputs = {value.name: value for value in graph.input}
         for output in graph.output:
             if output.name in inputs and _contradict(inputs[output.name].type, output.type):
@@ -102,9 +105,16 @@ class _Check:
                 self.fail(where, f"reads {early!r}, which is made later; nodes must be topologically sorted")
             later.difference_update(node.output)
 
+    def names(self, names: Iterable[object], where: str) -> None:
+        """Text: protobuf gives as bytes what is not."""
+        wrong = next((name for name in names if not isinstance(name, str)), None)
+        if wrong is not None:
+            self.fail(where, f"the name {wrong!r} is no text in UTF-8")
+
     def nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
             title = node_title(node.name, node.op_type, node.output)
+            self.names((node.name, node.op_type, node.domain, *node.input, *node.output), title)
             if not any(node.output):
                 self.fail(title, "has no outputs")
             seen = set()

@@ -141,6 +141,15 @@ def test_what_is_wrong_and_where(damage: str) -> None:
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["y", "Cast", "w", "x"])
+def test_names_are_text(name: str) -> None:
+    model = sound()
+    text, other = (bytes([len(name)]) + content for content in (name.encode(), b"\xff" * len(name)))
+    damaged = model.SerializeToString().replace(text, other)
+    with pytest.raises(ModelError, match="is no text in UTF-8"):
+        read(onnx.ModelProto.FromString(damaged))
+
+
 @pytest.mark.parametrize("element_type", sorted(set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}))
 def test_tensors_of_every_type_are_well_formed(element_type: int) -> None:
     model = sound()
