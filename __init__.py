@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from .deferred import defer
@@ -16,6 +17,10 @@ __all__ = ["Options", "Result", "__version__", "compile", "load", "optimize"]
 
 if TYPE_CHECKING:
     from .api import Options, Result, compile, load, optimize
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+"""ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an
+identifier of the machine and a database of events in the user's cache folder, and sends them off."""
 
 for _module in ("sympy", "onnx_ir._symbolic_shapes"):
     defer(_module)  # onnx-ir calculates with symbolic dimensions; it imports them all the same

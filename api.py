@@ -141,6 +141,10 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
     price = options.cost_model
     if options.certificate is not None:
         check_destination(options.certificate)
+    if options.verify:
+        from .engine.verification import prepare
+
+        prepare()
     known = saturated(source, output, options, worker, clock)
     model, egraph = known.model, known.egraph
     (result, selection), partition = _chosen(known, options, clock)
@@ -207,14 +211,20 @@ def _verify(model: Model, result: Model, options: Options) -> Verification:
     from .engine.verification import verify
 
     original = model.path if model.path is not None and not options.input_shapes else model.ir
-    verification = verify(
-        original,
-        result.ir,
-        atol=options.atol,
-        rtol=options.rtol,
-        seed=options.seed,
-        exact=options.precision == "exact",
-    )
+    try:
+        verification = verify(
+            original,
+            result.ir,
+            atol=options.atol,
+            rtol=options.rtol,
+            seed=options.seed,
+            exact=options.precision == "exact",
+            limit=options.verify_limit,
+        )
+    except VerificationError as error:
+        raise VerificationError(
+            f"{model.label}: {error}; nothing was written; --no-verify does without"
+        ) from None
     if verification.status == "failed":
         raise VerificationError(
             f"{model.label}: the result differs from the original: {verification.summary}; nothing was written; "

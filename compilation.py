@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from .api import Result, run
-from .engine.model import Model, read
+from .engine.model import Model, elements, read
 from .engine.shapes import override_shapes
 from .engine.summary import knowledge_of_result
 from .errors import UsageError, VerificationError
@@ -343,6 +343,6 @@ def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
             known = static_type(graph, number)
             return Port(name, known.dtype, tuple(int(d) for d in known.shape or ()))
     if name in model.stored:
-        array = model.stored[name].numpy()
+        array = elements(model.stored[name])
         return Port(name, array.dtype.name, array.shape)
     raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")

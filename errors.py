@@ -9,6 +9,10 @@ class EqfuseError(Exception):
     exit_code = 1
 
 
+class ModelError(EqfuseError):
+    """A model that cannot be read, used or written."""
+
+
 class UsageError(EqfuseError):
     """Options that do not fit together or do not fit the model."""
 

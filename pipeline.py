@@ -22,10 +22,10 @@ from .engine.messages import Precision, RuleSelection
 from .engine.model import Model, check_destination, external_name, read, reads
 from .engine.opset import raise_opset
 from .engine.plan import Origins, origins
-from .engine.saturate import Budget, saturate
+from .engine.saturate import Budget, UnsoundRuleError, saturate
 from .engine.shapes import override_shapes
 from .engine.worker import Worker
-from .errors import UsageError
+from .errors import ModelError, UsageError
 from .extract.partition.of_model import operator_graph
 from .extract.partition.partition import Method
 from .extract.partition.profile_cost import ProfileCost
@@ -65,6 +65,7 @@ class Options:
     verify: bool = True
     atol: float | None = None
     rtol: float | None = None
+    verify_limit: float = 300.0
     seed: int = 0
     partition: Method = "none"
     as_functions: bool = False
@@ -146,14 +147,28 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
     with clock.phase("encode"):
         encoding = encode(model, knowledge, named_operators(options.selection.paths))
     with clock.phase("saturate"):
-        egraph = saturate(
-            encoding,
-            worker,
-            options.budget,
-            progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
-        )
+        try:
+            egraph = saturate(
+                encoding,
+                worker,
+                options.budget,
+                progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
+            )
+        except UnsoundRuleError:
+            _require_sense(model, options)
+            raise
         check_constants(model, knowledge, encoding, egraph, options.selection, options.budget)
     return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph))
+
+
+def _require_sense(model: Model, options: Options) -> None:
+    """Raise ModelError where the model itself does not run: then it is at fault for what rules made of it."""
+    from .engine.verification import verify  # it takes imports of its own
+
+    source = model.path if model.path is not None and not options.input_shapes else model.ir
+    verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
+    if verification.status == "unsupported":
+        raise ModelError(f"{model.label}: its shapes or element types contradict each other: {verification.reason}")
 
 
 def _without_own_functions(model: Model) -> Model:

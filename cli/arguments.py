@@ -96,9 +96,13 @@ def shapes(parser: argparse.ArgumentParser) -> None:
 
 
 def tolerances(parser: argparse.ArgumentParser) -> None:
-    """How outputs are compared."""
+    """How outputs are compared, and how long that may take."""
     parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
     parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
+    parser.add_argument(
+        "--verify-limit", type=positive(float), default=300.0, metavar="SECONDS",
+        help="seconds that verification may take (default 300)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of inputs and of a search (default 0)")
 
 

@@ -35,6 +35,7 @@ def verify(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         shapes=shapes,
         measure=True,
+        limit=arguments.verify_limit,
     )
     if arguments.json:
         render.print_json(verification.as_dict())

@@ -36,6 +36,7 @@ def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
         verify=verify,
         atol=arguments.atol,
         rtol=arguments.rtol,
+        verify_limit=arguments.verify_limit,
         seed=arguments.seed,
         intensive=getattr(arguments, "intensive", True),
         **_partition(arguments),

@@ -21,7 +21,7 @@ from .egraph import EGraph, ENode
 from .encode import Encoding
 from .inference import Knowledge
 from .messages import RuleSelection
-from .model import Model
+from .model import Model, elements
 from .saturate import Budget, UnsoundRuleError, saturate
 from .worker import Worker
 
@@ -175,7 +175,7 @@ class _Values:
             return np.broadcast_to(np.asarray(number, _WIDE.get(str(dtype), str(dtype))), shape)  # type: ignore[arg-type]
         name = str(node.attributes[0])
         known = self.knowledge.constants.get(name)
-        array = self.model.stored[name].numpy() if known is None else known
+        array = elements(self.model.stored[name]) if known is None else known
         return array.astype(np.float64) if array.dtype.name in _WIDE else array
 
     def differing(self, owner: int, node: ENode, value: Array) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ..costmodels.types import TensorType
-from ..errors import EqfuseError
+from ..errors import EqfuseError, ModelError
 from .constants import Array, uniform_element
 from .egraph import EGraph, ENode, Selection
 from .emit import Emission, emission
@@ -23,8 +23,8 @@ from .encode import OPAQUE, Encoding
 from .folding import FOLD, Folder, new_tensor
 from .inference import Knowledge
 from .model import Model
-from .nodes import body_graphs, has_body
-from .plan import Step, is_value, origins, steps
+from .nodes import body_graphs, has_body, title
+from .plan import Origins, Step, is_value, origins, steps
 from .spelled_out import OPERAND
 from .typing import dtype_of
 
@@ -330,8 +330,7 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     constants = folder.values(missing)
     unknown = [c for c in missing if c not in constants]
     if unknown:
-        ops = sorted({n.op for n in egraph.classes[unknown[0]].nodes})
-        raise EqfuseError(f"internal error: a constant made by {', '.join(ops)} cannot be evaluated")
+        raise _unevaluated(model, egraph, origin, unknown[0])
     decoder = _Decoder(
         model,
         model.ir.clone(),
@@ -348,6 +347,18 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     decoder.finish(egraph.roots)
     return Model(decoder.target)
 
+
+def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> EqfuseError:
+    """What to say of a constant class without a value: the model's own node is at fault where it makes that value."""
+    names = origin.names.get(owner, ())
+    node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
+    if node is None:
+        ops = sorted({n.op for n in egraph.classes[owner].nodes})
+        return EqfuseError(f"internal error: a constant made by {', '.join(ops)} cannot be evaluated")
+    return ModelError(
+        f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
+        "too large; mend the node or remove it"
+    )
 
 
 def drop_annotations(result: Model, original: Model) -> None:

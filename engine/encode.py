@@ -19,8 +19,8 @@ from . import custom
 from .canonical import Call, canonical
 from .egraph import ENode, Literal
 from .inference import SMALL, Knowledge
-from .model import Model
-from .nodes import fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
+from .model import Model, elements
+from .nodes import blamed, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
 from .typing import constant_type
 
 _FIRST_SYMBOL = -1000
@@ -211,7 +211,7 @@ class _Encoder:
             return None
         shape = self.knowledge.constants.get(node.inputs[0].name or "")
         tensor = node.attributes.get_tensor("value", None)
-        array = np.zeros(1, np.float32) if tensor is None else tensor.numpy()
+        array = np.zeros(1, np.float32) if tensor is None else elements(tensor)
         number = uniform_value(array)
         if shape is None or number is None:
             return None
@@ -241,7 +241,8 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
     encoder.inputs()
     encoder.constants()
     for node in model.graph:
-        encoder.node(node)
+        with blamed(node, model.label):
+            encoder.node(node)
     return Encoding(
         terms=tuple(encoder.terms),
         types=encoder.types,

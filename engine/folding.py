@@ -15,7 +15,7 @@ from .constants import Array, Step, compute
 from .egraph import EGraph, ENode
 from .emit import Emission, emission
 from .encode import Encoding, multiple_outputs
-from .model import Model
+from .model import Model, elements
 from .plan import Origins
 from .typing import dtype_of
 
@@ -25,6 +25,8 @@ FOLD = ENode("Constant", (), ())
 _LEAVES = frozenset({"Weight", "Full"})
 _OPSET = 18
 """What new constant expressions are written for, whatever the model's opset: they never leave this process."""
+_LARGEST_BYTES = 4 << 30
+"""Constants that take more are not computed: no file could hold them, and few machines."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Folder:
     known: Mapping[str, Array]
 
     def values(self, wanted: Iterable[int]) -> dict[int, Array]:
-        """The value of each wanted class. A class that cannot be evaluated is left out."""
+        """The value of each wanted class. A class that cannot be evaluated, or is too large, is left out."""
         chosen = self.expressions()
         reachable = [c for c in wanted if c in chosen]
         leaves: dict[str, Array] = {}
@@ -50,7 +52,7 @@ class Folder:
                 leaves[_name(owner)] = uniform
             elif node.op in _LEAVES:
                 leaves[_name(owner)] = self._leaf(node)
-            else:
+            elif self._bytes(owner) <= _LARGEST_BYTES:
                 steps.append(self._step(owner, node))
         dtypes = {_name(c): self._dtype(c) for c in reachable}
         found = compute(leaves, steps, dtypes)
@@ -137,7 +139,7 @@ class Folder:
             shape, value, dtype = node.attributes
             return np.broadcast_to(np.asarray(value, dtype_of(str(dtype)).numpy()), shape)  # type: ignore[arg-type]
         name = str(node.attributes[0])
-        return self.known[name] if name in self.known else self.model.stored[name].numpy()
+        return self.known[name] if name in self.known else elements(self.model.stored[name])
 
     def _step(self, owner: int, node: ENode) -> Step:
         if node.op == "Out":
@@ -175,6 +177,10 @@ class Folder:
             if output.name:
                 proto.output[index] = _output(owner, index) if several else _name(owner)
         return Step(proto, lists, True, self.model.ir.opset_imports)
+
+    def _bytes(self, owner: int) -> int:
+        type_ = self.egraph.classes[owner].type
+        return type_.elements() * self._dtype(owner).itemsize if type_ is not None and type_.is_static else 0
 
     def _dtype(self, owner: int) -> np.dtype[Any]:
         type_ = self.egraph.classes[owner].type

@@ -17,15 +17,22 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ..costmodels.types import TensorType
+from ..errors import ModelError
 from . import ceil_pools
 from .evaluation import evaluate
 from .local_inference import refined, whole_numbers
-from .model import Model, ModelError, first_line
-from .nodes import is_foldable, is_standard
-from .typing import constant_type, tensor_type
+from .model import Model, elements, first_line
+from .nodes import blamed, is_foldable, is_standard
+from .typing import constant_type, dtype_of, tensor_type
 
 SMALL = 4096
 """Elements up to which a constant is evaluated here; larger ones stay expressions until the graph is chosen."""
+_LONGEST = 1 << 20
+"""Elements of the longest vector of which ONNX may make a list of dimensions; each takes some 50 bytes."""
+_LARGEST = 1 << 36
+"""Elements of the largest tensor that may turn up as a vector: no machine runs a model with larger ones."""
+_DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
+"""Operators whose shape inference in onnx 1.19 to 1.23 reads the type of an operand without asking if there is one."""
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "Pad", "Resize", "Upsample"})
 
 
@@ -56,7 +63,7 @@ def infer(model: Model) -> Knowledge:
 
 def _stored_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     return {
-        name: tensor.numpy()
+        name: elements(tensor)
         for name, tensor in model.stored.items()
         if tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING
     }
@@ -78,7 +85,10 @@ class _Skeleton:
         proto.functions.extend(serde.serialize_function(f) for f in model.ir.functions.values())
         graph = proto.graph
         graph.name = "skeleton"
-        graph.node.extend(serde.serialize_node(n) for n in model.graph if not self._is_stored(n))
+        for node in model.graph:
+            if not self._is_stored(node):
+                with blamed(node, model.label):
+                    graph.node.append(serde.serialize_node(node))
         graph.input.extend(self._inputs(model))
         graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.outputs)
         graph.value_info.extend(
@@ -124,15 +134,51 @@ class _Skeleton:
             raise ModelError(f"{self._model.label}: fails the ONNX checker: {first_line(error)}") from None
 
     def infer(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, TensorType]:
+        proto = self._with(constants)
+        types = self._inferred(_without_delicate_nodes(proto, {}), propagate=False)
+        if not any(_is_too_long(type_) for type_ in types.values()):
+            types = self._inferred(_without_delicate_nodes(proto, types), propagate=True)
+        types |= self._weight_types
+        types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
+        return self.infer(constants) if ceil_pools.correct(self._proto.graph.node, types) else types
+
+    def _inferred(self, proto: onnx.ModelProto, *, propagate: bool) -> dict[str, TensorType]:
+        """Types by ONNX shape inference, which may `propagate` the values of shapes that are calculated with."""
         try:
-            graph = onnx.shape_inference.infer_shapes(self._with(constants), data_prop=True).graph
+            graph = onnx.shape_inference.infer_shapes(proto, data_prop=propagate).graph
         except Exception as error:
             raise ModelError(f"{self._model.label}: shapes do not fit: {first_line(error)}") from None
         types = {v.name: tensor_type(v.type) for v in (*graph.input, *graph.value_info, *graph.output)}
-        types |= self._weight_types
-        types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
-        known = {name: type_ for name, type_ in types.items() if type_ is not None}
-        return self.infer(constants) if ceil_pools.correct(self._proto.graph.node, known) else known
+        return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> onnx.ModelProto:
+    """The model without the nodes whose inference may end this process, but for those whose operand is of a type known.
+
+    That type becomes a declared one: where inference of the operand fails, it would be unknown once more.
+    """
+    if not any(node.op_type in _DELICATE for node in model.graph.node):
+        return model
+    safe = onnx.ModelProto()
+    safe.CopyFrom(model)
+    del safe.graph.node[:]
+    declared = {value.name for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    for node in model.graph.node:
+        operand = node.input[0] if node.input else ""
+        if node.op_type not in _DELICATE or operand in types:
+            safe.graph.node.append(node)
+        if node.op_type in _DELICATE and operand in types and operand not in declared:
+            element_type = dtype_of(types[operand].dtype)
+            safe.graph.value_info.append(onnx.helper.make_tensor_value_info(operand, int(element_type), None))
+            declared.add(operand)
+    return safe
+
+
+def _is_too_long(type_: TensorType) -> bool:
+    """Whether propagation of values, which takes any vector for a shape, could need too much memory with this one."""
+    if type_.shape is None or not type_.is_static:
+        return False
+    return type_.elements() > (_LONGEST if len(type_.shape) == 1 else _LARGEST)
 
 
 def _allow_unknown_rank(value: onnx.ValueInfoProto) -> None:
@@ -159,13 +205,15 @@ def _fold(
     for node in model.graph:
         if any(o.name in constants for o in node.outputs):
             continue
-        types |= refined(node, types, numbers, opsets)
-        shape = _static_shape(node, types)
+        with blamed(node, model.label):
+            types |= refined(node, types, numbers, opsets)
+            shape = _static_shape(node, types)
         if shape is not None and node.outputs[0].name:
             found[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
         elif _is_computable(node, types, constants.keys() | found.keys() | pending.keys()):
             pending |= {o.name: node for o in node.outputs if o.name}
-            numbers |= whole_numbers(node, types, numbers, opsets)
+            with blamed(node, model.label):
+                numbers |= whole_numbers(node, types, numbers, opsets)
     nodes = list(dict.fromkeys(pending.values()))
     known = {**constants, **found}
     needed = {i.name: known[i.name] for n in nodes for i in n.inputs if i is not None and i.name in known}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,16 +20,13 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
 from onnx_ir import external_data, serde
 
-from ..errors import EqfuseError
+from ..errors import ModelError
 from ..support.scratch import staging_folder
+from .wellformed import check_well_formed
 
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
 """Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
-
-
-class ModelError(EqfuseError):
-    """A model that cannot be read, used or written."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +111,11 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:
     """Read a model by path, or take one from memory (which is left unchanged).
 
-    Raises ModelError where the file is missing, a folder, empty or not ONNX.
+    Raises ModelError where the file is missing, a folder, empty or not ONNX, and where external data is missing.
     """
-    return _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+    found = _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+    _check_external_files(found)
+    return found
 
 
 def _from_memory(source: onnx.ModelProto | ir.Model) -> Model:
@@ -129,45 +129,74 @@ def _from_file(path: Path) -> Model:
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         raise ModelError(f"{path}: is a folder, not an ONNX file")
+    if not path.is_file():
+        raise ModelError(f"{path}: is a device or a pipe, not an ONNX file")
     if path.stat().st_size == 0:
         raise ModelError(f"{path}: the file is empty")
     try:
         proto = onnx.load(path, load_external_data=False)
     except DecodeError:
-        raise ModelError(f"{path}: not an ONNX file, or cut short (protobuf cannot decode it)") from None
+        raise ModelError(f"{path}: no ONNX file, cut short, or nested too deep (protobuf cannot decode it)") from None
     except Exception as error:  # each text format that onnx takes by its extension has an error of its own
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
     model = _deserialize(proto, str(path))
     external_data.set_base_dir(model.graph, path.parent)
-    _check_external_files(model, path)
     return Model(model, path)
 
 
 def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
     if not proto.HasField("graph") or not proto.ir_version or not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{label}: not an ONNX model: it holds no graph")
+    if not proto.graph.output:
+        raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
+    check_well_formed(proto, label)
     try:
         return serde.deserialize_model(proto)
     except Exception as error:  # onnx-ir raises many kinds on malformed graphs
         raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
 
 
-def _check_external_files(model: ir.Model, path: Path) -> None:
-    for name, tensor in _external_tensors(model):
+def _check_external_files(model: Model) -> None:
+    for name, tensor in _external_tensors(model.ir):
         file = Path(tensor.path)
         if not file.exists():
-            raise ModelError(f"{path}: external data file {file} of weight {name} is missing")
-        end = (tensor.offset or 0) + (tensor.length or 0)
+            raise ModelError(f"{model.label}: external data file {file} of weight {name} is missing")
+        if not file.is_file():
+            raise ModelError(f"{model.label}: external data {file} of weight {name} is no file")
+        end = (tensor.offset or 0) + (tensor.nbytes if tensor.length is None else tensor.length)
         if file.stat().st_size < end:
-            raise ModelError(f"{path}: external data file {file} is cut short: weight {name} ends at {end}")
+            raise ModelError(f"{model.label}: external data file {file} is cut short: weight {name} ends at {end}")
 
 
 def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
-    """Initializers and Constant nodes of all graphs whose elements lie in another file, by name."""
+    """Initializers and attributes of all graphs whose elements lie in another file, by name."""
     for graph in model.graphs():
         stored = [(v.name, v.const_value) for v in graph.initializers.values()]
-        stored += [(n.outputs[0].name, _constant_node_tensor(n)) for n in graph if n.op_type == "Constant"]
+        stored += [
+            (node.outputs[0].name, attribute.value)
+            for node in graph
+            for attribute in node.attributes.values()
+            if attribute.type == ir.AttributeType.TENSOR
+        ]
         yield from ((name or "", t) for name, t in stored if isinstance(t, ir.ExternalTensor))
+
+
+def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
+    """The elements of a stored tensor, to be read only.
+
+    Those of external data lie in a map of the file that nobody closes while they are used. The tensor's own map is
+    closed when it is written. Raises ModelError where the file may not be read.
+    """
+    if isinstance(tensor, ir.ExternalTensor):
+        tensor = ir.ExternalTensor(
+            tensor.location, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name,
+            base_dir=tensor.base_dir,
+        )  # fmt: skip
+    try:
+        return tensor.numpy()
+    except (OSError, ValueError) as error:
+        place = f" in {tensor.path}" if isinstance(tensor, ir.ExternalTensor) else ""
+        raise ModelError(f"weight {tensor.name}{place} cannot be read: {first_line(error)}") from error
 
 
 def reads(model: Model, path: Path) -> bool:

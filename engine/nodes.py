@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import onnx_ir as ir
 from onnx_ir import serde
 
-from .model import ONNX_DOMAINS
+from ..errors import EqfuseError, ModelError
+from .model import ONNX_DOMAINS, first_line
+from .wellformed import node_title
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -18,6 +21,25 @@ _QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantiz
 def is_standard(node: ir.Node) -> bool:
     """Whether the node is of the standard ONNX domain."""
     return node.domain in ONNX_DOMAINS
+
+
+def title(node: ir.Node) -> str:
+    """How messages call a node."""
+    return node_title(node.name, node.op_type, [output.name for output in node.outputs])
+
+
+@contextmanager
+def blamed(node: ir.Node, label: str) -> Iterator[None]:
+    """Turn what is raised at a node that nothing can be made of into a ModelError that names it, and model `label`."""
+    try:
+        yield
+    except (EqfuseError, MemoryError):
+        raise
+    except Exception as error:  # libraries raise many kinds on attributes and operands that do not fit the operator
+        raise ModelError(
+            f"{label}: {title(node)}: its attributes or operands make no sense ({type(error).__name__}: "
+            f"{first_line(error)}); mend the node or export the model again"
+        ) from error
 
 
 def has_body(node: ir.Node) -> bool:

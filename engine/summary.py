@@ -15,8 +15,8 @@ from ..costmodels.operation import Operation
 from ..costmodels.types import TensorType
 from .canonical import canonical
 from .inference import SMALL, Knowledge
-from .model import Model
-from .nodes import has_body, outer_values
+from .model import Model, elements
+from .nodes import blamed, has_body, outer_values
 from .typing import dtype_name
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
@@ -88,13 +88,15 @@ def _arguments(
 
 
 def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation | None:
-    attributes, operands, output = _arguments(node, model, knowledge)
-    return Operation.of(node.op_type, attributes, operands, output, (False,) * len(operands))
+    with blamed(node, model.label):
+        attributes, operands, output = _arguments(node, model, knowledge)
+        return Operation.of(node.op_type, attributes, operands, output, (False,) * len(operands))
 
 
 def _price(node: ir.Node, model: Model, knowledge: Knowledge, price: CostModel) -> float:
-    attributes, operands, output = _arguments(node, model, knowledge)
-    return price.price(node.op_type, attributes, operands, output, constant=(False,) * len(operands))
+    with blamed(node, model.label):
+        attributes, operands, output = _arguments(node, model, knowledge)
+        return price.price(node.op_type, attributes, operands, output, constant=(False,) * len(operands))
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
@@ -109,7 +111,7 @@ def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
         if tensor is not None and name not in types:
             types[name] = TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
         if tensor is not None and name not in constants and tensor.size <= SMALL:
-            constants[name] = tensor.numpy()
+            constants[name] = elements(tensor)
     return replace(knowledge, types=types, constants=constants)
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ..engine.evaluation import evaluate
-from ..engine.model import Model
+from ..engine.model import Model, elements
 from ..engine.nodes import has_body, outer_values
 from .errors import LoweringError
 
@@ -43,7 +43,7 @@ class Weights:
         """Run the nodes that a constant comes from; a default that callers of the original may replace is one too."""
         value = self.model.graph.initializers.get(name)
         if value is not None and value.const_value is not None:
-            return np.asarray(value.const_value.numpy())
+            return np.asarray(elements(value.const_value))
         nodes, leaves = self._sources(name)
         opsets = dict(self.model.ir.opset_imports)
         found = evaluate(nodes, {leaf: self[leaf] for leaf in leaves}, [name], opsets)

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
-from ..errors import UsageError
+from ..errors import RuleError, UsageError
 from .records import PROPERTIES, Rule, RuleFile, read_file
 from .signatures import settling, sorts
 
@@ -61,10 +61,16 @@ def prelude() -> str:
 
 
 def rule_paths(paths: Iterable[Path]) -> list[Path]:
-    """The .egg files among `paths` and in the folders among them, in a fixed order."""
+    """The .egg files among `paths` and in the folders among them, in a fixed order.
+
+    Raises RuleError for a device or a pipe, which may have no end.
+    """
     found: list[Path] = []
     for path in paths:
         found += sorted(path.rglob("*.egg")) if path.is_dir() else [path]
+    for path in found:
+        if path.exists() and not path.is_file():
+            raise RuleError(f"{path}: is a device or a pipe, not a rule file")
     return found
 
 

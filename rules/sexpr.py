@@ -10,6 +10,9 @@ from functools import cached_property
 
 TOKEN = re.compile(r';[^\n]*|"(?:[^"\\]|\\.)*"|[()]|[^\s()";]+|"', re.DOTALL)
 
+_DEEPEST = 100
+"""Levels of parentheses: rules have ten or so, and egglog's reader and ours end with the stack."""
+
 
 class SexprError(ValueError):
     """Text that is no sequence of s-expressions; `offset` says where."""
@@ -94,6 +97,8 @@ def _forms(text: str, comments: dict[int, str]) -> Iterator[Form]:
         if token[0] == ";":
             comments[start] = token
         elif token == "(":
+            if len(opened) == _DEEPEST:
+                raise SexprError(start, f"parentheses are nested deeper than {_DEEPEST} levels")
             opened.append(start)
             pending.append([])
         elif token == '"':
@@ -114,7 +119,7 @@ def _forms(text: str, comments: dict[int, str]) -> Iterator[Form]:
 
 
 def read(text: str) -> Document:
-    """Read a whole text. Raises SexprError at the first parenthesis or string that has no partner."""
+    """Read a whole text. Raises SexprError at what has no partner, or is nested too deep."""
     comments: dict[int, str] = {}
     return Document(text, tuple(_forms(text, comments)), comments)
 

@@ -23,11 +23,11 @@ from eqfuse.engine.decode import decode
 from eqfuse.engine.encode import encode
 from eqfuse.engine.inference import infer
 from eqfuse.engine.messages import RuleSelection
-from eqfuse.engine.model import ModelError, read, write
+from eqfuse.engine.model import read, write
 from eqfuse.engine.plan import origins
 from eqfuse.engine.saturate import Budget, UnsoundRuleError, saturate
 from eqfuse.engine.worker import Worker
-from eqfuse.errors import RuleError, UsageError, VerificationError
+from eqfuse.errors import ModelError, RuleError, UsageError, VerificationError
 from eqfuse.extract.select import Pricing, select
 
 RECORD = """\

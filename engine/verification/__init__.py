@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
 from .source import ModelLike
-from .verify import verify
+from .verify import prepare, verify
 
-__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "verify"]
+__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "prepare", "verify"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compare import Tolerance, differs, spread_of, widened
-from .inputs import InputSpec, Plan, enlarged, generate, plans, vary
+from .inputs import LARGEST_BYTES, InputSpec, Plan, enlarged, generate, plans, vary
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source
 from .structure import Structure
@@ -22,6 +23,8 @@ _RETRY_SCALES = (0.1, 0.01, 10.0)
 
 _REFERENCE_PLANS = 4
 """The reference evaluator is slow: it is not asked about every plan."""
+
+_ELEMENT_BYTES = 4
 
 _UNIT_RANGE = frozenset({"Softmax", "Sigmoid", "HardSigmoid"})
 _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
@@ -73,6 +76,7 @@ def establish(source: Source, structure: Structure, specs: Sequence[InputSpec], 
 
     Raises RunError when neither runs it on any inputs that were tried.
     """
+    _check_sizes(structure)
     candidates = plans(specs, request.shapes, request.user_inputs)
     try:
         return _baseline(OnnxRuntime(source), candidates, structure, specs, request)
@@ -83,6 +87,15 @@ def establish(source: Source, structure: Structure, specs: Sequence[InputSpec], 
         return replace(_baseline(Reference(source), few, structure, specs, request), on_reference=True)
     except RunError as error:
         raise RunError(f"ONNX Runtime: {refusal}; reference evaluator: {error}") from error
+
+
+def _check_sizes(structure: Structure) -> None:
+    """Raise RunError for a value that would take more memory than a comparison is worth."""
+    for name, shape in structure.shapes.items():
+        sizes = [dim for dim in shape.dims or () if dim is not None]
+        is_known = shape.dims is not None and len(sizes) == len(shape.dims) and name not in structure.initializers
+        if is_known and math.prod(sizes) * _ELEMENT_BYTES > LARGEST_BYTES:
+            raise RunError(f"value {name!r} of shape {shape.dims} is too large to be computed")
 
 
 def _baseline(

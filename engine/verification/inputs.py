@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,12 @@ _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 _WORDS = ("alpha", "beta", "Gamma", "delta 4", "", "épsilon")
 _SEQUENCE_LENGTH = 2
+_LONGEST_EXPRESSION = 200
+"""Characters up to which the name of a dimension may be an expression of other dimensions."""
+_GENERATED_BYTES = 8
+"""Random numbers are doubles before they are cast."""
+LARGEST_BYTES = 4 << 30
+"""What all inputs together may take, and any one value of a model that is run for a comparison."""
 
 
 @dataclass(frozen=True)
@@ -145,18 +152,24 @@ def _is_expression(symbol: str, names: set[str]) -> bool:
 
 
 def _names_in(expression: str) -> set[str]:
+    tree = _parsed(expression)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
+
+
+def _parsed(expression: str) -> ast.Expression | None:
+    """The expression; None where it is none, or one so long or deep that Python's parser would give up."""
     try:
-        tree = ast.parse(expression, mode="eval")
-    except SyntaxError:
-        return set()
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return ast.parse(expression, mode="eval") if len(expression) <= _LONGEST_EXPRESSION else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _evaluate(expression: str, sizes: Mapping[str, int]) -> int:
     """A dimension such as ``past + 1`` under the given sizes; 1 for anything but integer arithmetic."""
+    tree = _parsed(expression)
     try:
-        return _arithmetic(ast.parse(expression, mode="eval").body, sizes)
-    except (SyntaxError, KeyError, ZeroDivisionError, TypeError):
+        return 1 if tree is None else _arithmetic(tree.body, sizes)
+    except (KeyError, ZeroDivisionError, TypeError):
         return 1
 
 
@@ -189,9 +202,23 @@ def _wants_small_integers(spec: InputSpec) -> bool:
 def generate(specs: Iterable[InputSpec], plan: Plan, seed: int, known: Mapping[str, NDArray[Any]]) -> Feeds:
     """Values for every input; the same seed gives the same values, whatever the order of the inputs.
 
-    Raises RunError for an input of a type that cannot be generated and is not among the ``known``.
+    Raises RunError for an input of a type that cannot be generated and is not among the ``known``, and where the inputs
+    would take more memory than any model is worth.
     """
+    specs = tuple(specs)
+    _check_memory([spec for spec in specs if spec.name not in known], plan)
     return {spec.name: known[spec.name] if spec.name in known else _value(spec, plan, seed) for spec in specs}
+
+
+def _check_memory(specs: Iterable[InputSpec], plan: Plan) -> None:
+    total = 0
+    for spec in specs:
+        shape = _shape(spec, plan)
+        if any(size < 0 for size in shape):
+            raise RunError(f"input {spec.name!r} would have the shape {shape}; fix its shape")
+        total += math.prod(shape) * _GENERATED_BYTES
+        if total > LARGEST_BYTES:
+            raise RunError(f"input {spec.name!r} of shape {shape} is too large to be generated; fix a smaller shape")
 
 
 def _value(spec: InputSpec, plan: Plan, seed: int) -> Value:

@@ -39,13 +39,25 @@ def open_source(model: ModelLike, role: str) -> Iterator[Source]:
 
     ``role`` ("original", "candidate") is used in messages. Raises UsageError when the file is missing or no ONNX model.
     """
+    with model_file(model) as path:
+        yield read_source(path, role)
+
+
+@contextmanager
+def model_file(model: ModelLike) -> Iterator[Path]:
+    """The path of the model; one in memory is written to a temporary directory for as long as the context lives."""
     if isinstance(model, (str, Path)):
-        yield Source(Path(model), _structure(Path(model), role))
+        yield Path(model)
         return
     with scratch_folder("verify") as directory:
         path = Path(directory) / "model.onnx"
         _write(model, path)
-        yield Source(path, _structure(path, role))
+        yield path
+
+
+def read_source(path: Path, role: str) -> Source:
+    """The model in a file. Raises UsageError where it is missing or no ONNX model; ``role`` is for that message."""
+    return Source(path, _structure(path, role))
 
 
 def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
@@ -61,7 +73,7 @@ def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
 
 def _structure(path: Path, role: str) -> onnx.ModelProto:
     if not path.is_file():
-        raise UsageError(f"the {role} model {path} does not exist; check the path")
+        raise UsageError(f"the {role} model {path} does not exist or is no file; check the path")
     try:
         model = read_structure(path)
     except (ProtobufError, ValueError, OSError) as error:

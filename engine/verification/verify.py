@@ -1,27 +1,29 @@
-"""The verdict on a candidate: does it compute what the original computes?"""
+"""Verification as its callers see it: the work is done by a process of its own, under a limit of time.
+
+ONNX Runtime and the reference evaluator run whatever the models say, a loop without end or a kernel that crashes, and
+no exception or signal handler of this process could end that.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import atexit
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from ...errors import UsageError
-from ..provenance import Provenance, provenance
-from .baseline import Baseline, Request, establish
-from .compare import Tolerance
-from .divergence import beyond, common_values, first_divergence, other_bits
-from .inputs import InputSpec, input_specs
-from .interface import interface_difference
-from .outputs import ComparedOutput, Comparison, Demands
-from .report import OutputReport, Status, Verification
-from .run import Backend, OnnxRuntime, Reference
-from .source import ModelLike, Source, open_source
-from .structure import Structure
-from .values import RunError, Value
+from ...errors import VerificationError
+from ...support.scratch import scratch_folder
+from ...support.worker_process import WorkerDiedError, WorkerProcess
+from .question import Question
+from .report import Verification
+from .source import ModelLike, model_file
+
+_idle: list[WorkerProcess] = []
+"""Processes that nobody asks now. They are kept, since starting one takes as long as verifying a small model."""
 
 
 def verify(
@@ -36,6 +38,7 @@ def verify(
     precise: bool = True,
     exact: bool | None = None,
     measure: bool = False,
+    limit: float = 300.0,
 ) -> Verification:
     """Run both models on the same inputs, compare every output, and name the first value that differs.
 
@@ -47,116 +50,55 @@ def verify(
     candidate says that it was made with that precision) and the default tolerance, every output must be the same bits
     (see ``effect``) where ONNX Runtime runs the models. With ``measure`` the oracle also says how accurate both are
     wherever bits differ.
-    Raises UsageError for a file that is no model and for inputs the model lacks.
+    ``limit`` is in seconds: a model of gigabytes takes one minute, its float64 oracle a few more.
+
+    Raises UsageError for a file that is no model and for inputs the model lacks, VerificationError where there is no
+    verdict: a model crashes what runs it, or it all takes longer than ``limit``.
     """
-    started = time.perf_counter()
-    with open_source(original, "original") as before, open_source(candidate, "candidate") as after:
-        structure = Structure(before.structure)
-        specs = input_specs(structure)
-        fixed_shapes, fixed_values = dict(shapes or {}), dict(user_inputs or {})
-        _check_names(specs, [*fixed_shapes, *fixed_values])
-        tolerance = Tolerance(atol, rtol, structure.coarsest_type)
-        request = Request(seed, fixed_shapes, fixed_values, tolerance)
-        made = provenance({entry.key: entry.value for entry in after.structure.metadata_props})
-        bits = exact if exact is not None else made is not None and made.precision == "exact"
-        by_default = atol is None and rtol is None
-        demands = Demands(precise and by_default, bits and by_default, precise and measure)
-        return _Check(before, after, structure, specs, request, demands, made).verdict(started)
-
-
-def _check_names(specs: Sequence[InputSpec], names: Sequence[str]) -> None:
-    known = [spec.name for spec in specs]
-    for name in names:
-        if name not in known:
-            raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(known) or 'none'}")
-
-
-@dataclass(frozen=True)
-class _Check:
-    """One verification at work."""
-
-    original: Source
-    candidate: Source
-    structure: Structure
-    specs: Sequence[InputSpec]
-    request: Request
-    demands: Demands
-    made: Provenance | None
-
-    def verdict(self, started: float) -> Verification:
-        """Everything but the time it took to open the models."""
-
-        def conclude(
-            status: Status,
-            reason: str,
-            outputs: tuple[OutputReport, ...] = (),
-            divergent: str | None = None,
-            unmeasured: str = "",
-        ) -> Verification:
-            taken = time.perf_counter() - started
-            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured)
-
-        difference = interface_difference(self.original.graph, self.candidate.graph)
-        if difference is not None:
-            return conclude("failed", difference)
+    with model_file(original) as before, model_file(candidate) as after, scratch_folder("running") as folder:
+        # The process may have been started in another folder: its paths are absolute.
+        files = before.absolute(), after.absolute(), Path(folder) / "model"
+        fixed = dict(shapes or {}), dict(user_inputs or {})
+        question = Question(*files, seed, *fixed, atol, rtol, precise, exact, measure)
         try:
-            baseline = establish(self.original, self.structure, self.specs, self.request)
-        except RunError as error:
-            return conclude("unsupported", f"nothing was verified, the original does not run: {error}")
-        try:
-            results = self._run_candidate(baseline)
-        except RunError as error:
-            return conclude("failed", f"the candidate does not run: {error}")
-        # Constants were folded by ONNX Runtime: the reference evaluator rounds otherwise, so there bits prove nothing.
-        demands = replace(self.demands, bits=self.demands.bits and not baseline.on_reference)
-        comparison = Comparison(self.original, self.structure, self.request.tolerance, baseline, results, demands)
-        compared = comparison.outputs()
-        reports = tuple(output.report for output in compared)
-        broken = next((output for output in compared if output.broken_run is not None), None)
-        if broken is None:
-            return conclude(*self._status(compared), reports, None, comparison.unmeasured)
-        name, reason = self._explain(broken, comparison)
-        return conclude("failed", reason, reports, name, comparison.unmeasured)
+            with _worker() as worker:
+                answer = worker.ask(question, limit)
+        except WorkerDiedError as error:
+            raise VerificationError(_reason(error, question, limit)) from None
+    if isinstance(answer, Exception):
+        raise answer
+    verification: Verification = answer
+    return verification
 
-    def _run_candidate(self, baseline: Baseline) -> list[Mapping[str, Value]]:
-        backend = self._load_candidate(baseline.on_reference)
-        results: list[Mapping[str, Value]] = []
-        for run in baseline.runs:
-            try:
-                results.append(backend.run(run.feeds))
-            except RunError as error:
-                raise RunError(f"{run.title}: {error}" if run.title else str(error)) from error
-        return results
 
-    def _load_candidate(self, on_reference: bool) -> Backend:
-        if not on_reference:
-            return OnnxRuntime(self.candidate)
-        try:
-            return Reference(self.candidate)
-        except RunError:
-            return OnnxRuntime(self.candidate)
+def prepare() -> None:
+    """Start a process for the verification to come, while there is other work to wait for."""
+    with suppress(WorkerDiedError), _worker() as worker:
+        worker.start()
 
-    def _status(self, compared: Sequence[ComparedOutput]) -> tuple[Status, str]:
-        """The status when nothing differs."""
-        doubtful = [output.report for output in compared if not output.informative]
-        remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
-        dependent = [output for output in compared if output.report.name in self.structure.input_dependent]
-        steady = [output for output in compared if output.report.passed and output not in dependent]
-        if any(output.informative for output in dependent) or (steady and not dependent):
-            return "passed", f"not shown to depend on the inputs: {remark}" if remark else ""
-        return "not verifiable", remark or "the model has no outputs"
 
-    def _explain(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
-        """Name of the first divergent value, and the reason in one line."""
-        index = broken.broken_run or 0
-        run = comparison.baseline.runs[index]
-        judge = other_bits if comparison.demands.bits else beyond(self.request.tolerance)
-        if broken.convicted:
-            judge = comparison.beyond_rounding(index, common_values(self.original, self.candidate, self.structure))
-        on_reference = comparison.baseline.on_reference
-        found = first_divergence(self.original, self.candidate, self.structure, run.feeds, judge, on_reference)
-        place = f" {run.title}" if run.title else ""
-        reason = f"output {broken.report.name!r} differs{place}: {broken.report.note}"
-        if found is None:
-            return broken.report.name, reason
-        return found.name, f"{reason}; first divergent value {found}"
+@contextmanager
+def _worker() -> Iterator[WorkerProcess]:
+    """A process that no other thread asks meanwhile."""
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = WorkerProcess(f"{__package__}.verdict")
+    yield worker
+    _idle.append(worker)
+
+
+@atexit.register
+def _end_workers() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+os.register_at_fork(after_in_child=_idle.clear)  # they answer to the process that started them
+
+
+def _reason(error: WorkerDiedError, question: Question, limit: float) -> str:
+    if error.timed_out:
+        return f"verification took longer than {limit:g} s; --verify-limit gives it more"
+    role = question.noted_running()
+    return f"verification {error}" + (f" while it ran the {role} model" if role else "")

@@ -13,6 +13,9 @@ from .certificate import certificate_of, crossings_of, disproof
 from .graph import OperatorGraph
 from .partition import Partition, PartitionError, partition_of
 
+_MOST_DIGITS = 9
+"""Digits of a group's number: no model has as many groups as that, and Python refuses to read thousands."""
+
 
 def annotate(model: Model, partition: Partition) -> None:
     """Write `partition` into the metadata of `model`, in place of any that is there.
@@ -46,7 +49,7 @@ def read_partition(model: Model, graph: OperatorGraph) -> Partition | None:
         return None
     labels = _labels(model.label, layer_nodes(model))
     partition = Partition(graph, labels, method)
-    if set(labels) == set(range(partition.count)) and all(
+    if set(labels) == set(range(len(set(labels)))) and all(
         labels[source] <= labels[index] for index, sources in enumerate(graph.predecessors) for source in sources
     ):
         return partition
@@ -67,6 +70,8 @@ def _label(model: str, node: ir.Node) -> int:
         raise PartitionError(f"{model}: node {name!r} has no {GROUP_KEY}; partition it again")
     if not (text.isascii() and text.isdecimal()):
         raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} is {text!r}, not a number; partition it again")
+    if len(text) > _MOST_DIGITS:
+        raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} has {len(text)} digits; partition it again")
     return int(text)
 
 

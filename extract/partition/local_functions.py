@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from ...engine.model import ONNX_DOMAINS, Model, ModelError, first_line
+from ...engine.model import ONNX_DOMAINS, Model, first_line
 from ...engine.nodes import has_body, outer_values
 from ...engine.provenance import GROUP_KEY
+from ...errors import ModelError
 from ..cycles import strongly_connected
 from .annotate import annotate, partitioned_nodes
 from .canonical_key import subgraph_key

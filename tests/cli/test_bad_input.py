@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 
 import numpy as np
+import onnx
 import pytest
 from onnx import NodeProto, helper
 
@@ -174,6 +176,44 @@ def test_a_rule_file_with_a_fault(eqfuse: CommandLine, command: tuple[str, ...],
     assert outcome.code == 4
     assert outcome.error.startswith(f"bad.egg:{place}")
     assert eqfuse.files() == ["bad.egg", "in.onnx"]
+
+
+def test_a_rule_file_that_is_nested_too_deep(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    eqfuse.write("deep.egg", f"{RECORD}{'(' * 5000}{')' * 5000}")
+    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", "--rules", "deep.egg")
+    assert outcome.code == 4
+    assert outcome.error.startswith("deep.egg:7:101: parentheses are nested deeper than 100 levels")
+
+
+@pytest.mark.parametrize("command", [("optimize", "in.onnx"), ("bisect", "in.onnx"), ("rules", "list")])
+def test_a_rule_file_that_is_a_pipe(eqfuse: CommandLine, command: tuple[str, ...]) -> None:
+    eqfuse.small()
+    os.mkfifo("endless.egg")
+    outcome = eqfuse.run(*command, "--rules", "endless.egg")
+    assert outcome.code == 4
+    assert outcome.error == "endless.egg: is a device or a pipe, not a rule file"
+
+
+def test_a_model_that_contradicts_itself_is_no_rule_s_fault(eqfuse: CommandLine) -> None:
+    """A permutation of two axes for a tensor of three, which shape inference lets pass."""
+    nodes = [node("Transpose", "x", "t", perm=[0, 1]), node("MatMul", "x t", "p"), node("Add", "p p", "y")]
+    eqfuse.model("in.onnx", nodes, (2, 4, 6))
+    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx")
+    assert outcome.code == 1
+    assert outcome.error.startswith("in.onnx: ")
+    assert eqfuse.files() == ["in.onnx"]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-verify",)])
+def test_a_model_without_outputs(eqfuse: CommandLine, options: tuple[str, ...]) -> None:
+    model = onnx.load(eqfuse.small())
+    del model.graph.output[:]
+    eqfuse.write("in.onnx", model.SerializeToString())
+    outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", *options)
+    assert outcome.code == 1
+    assert outcome.error == "in.onnx: the graph has no outputs, so there is nothing to compute; name some"
+    assert eqfuse.files() == ["in.onnx"]
 
 
 @pytest.mark.parametrize("flags", [(), ("-v",), ("-vv",)])

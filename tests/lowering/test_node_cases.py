@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from eqfuse.engine.model import ModelError
+from eqfuse.errors import ModelError
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
 from ..conformance.test_node_cases import Case, case, cases, with_weights

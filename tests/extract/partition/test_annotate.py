@@ -87,7 +87,9 @@ def test_a_partition_of_another_model_is_refused(annotated: Model) -> None:
         annotate(other, cut(annotated, GROUPS))
 
 
-@pytest.mark.parametrize("labels", [(5, 9, 5, 9), (1, 0, 1, 0), (3, 3, 3, 3)])
+@pytest.mark.parametrize(
+    "labels", [(5, 9, 5, 9), (1, 0, 1, 0), (3, 3, 3, 3), (999_999_998, 999_999_999, 999_999_998, 999_999_999)]
+)
 def test_numbers_given_by_hand_become_an_order(annotated: Model, labels: tuple[int, ...]) -> None:
     for node, label in zip(list(annotated.graph)[1:], labels, strict=True):
         node.metadata_props[GROUP_KEY] = str(label)
@@ -106,6 +108,12 @@ def test_a_missing_number_is_named(annotated: Model) -> None:
 def test_what_is_no_number_is_named(annotated: Model, text: str) -> None:
     annotated.graph[2].metadata_props[GROUP_KEY] = text
     with pytest.raises(PartitionError, match=f"^graph: eqfuse.group of node 'left' is {text!r}, not a number"):
+        reread(annotated)
+
+
+def test_a_number_that_is_too_large_is_named(annotated: Model) -> None:
+    annotated.graph[2].metadata_props[GROUP_KEY] = "9" * 5000
+    with pytest.raises(PartitionError, match=r"^graph: eqfuse.group of node .left. has 5000 digits"):
         reread(annotated)
 
 

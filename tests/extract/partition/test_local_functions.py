@@ -20,9 +20,10 @@ from onnx import inliner
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.engine.inference import infer
-from eqfuse.engine.model import Model, ModelError, read, write
+from eqfuse.engine.model import Model, read, write
 from eqfuse.engine.provenance import GROUP_KEY
 from eqfuse.engine.summary import layer_nodes
+from eqfuse.errors import ModelError
 from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined

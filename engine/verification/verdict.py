@@ -1,0 +1,183 @@
+"""The verdict on a candidate: does it compute what the original computes?
+
+As a program it is the process that verifies: it may crash in a kernel or never end, and its parent ends it then.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import EqfuseError, UsageError, VerificationError
+from ...support.worker_process import serve
+from ..provenance import Provenance, provenance
+from .baseline import Baseline, Request, establish
+from .compare import Tolerance
+from .divergence import beyond, common_values, first_divergence, other_bits
+from .inputs import InputSpec, input_specs
+from .interface import interface_difference
+from .outputs import ComparedOutput, Comparison, Demands
+from .question import Question
+from .report import OutputReport, Status, Verification
+from .run import Backend, OnnxRuntime, Reference
+from .source import Source, read_source
+from .structure import Structure
+from .values import RunError, Value
+
+
+def verdict(question: Question) -> Verification:
+    """Run both models in this process and compare them.
+
+    Raises UsageError for a file that is no model and for inputs the model lacks.
+    """
+    started = time.perf_counter()
+    before = read_source(question.original, "original")
+    after = read_source(question.candidate, "candidate")
+    structure = Structure(before.structure)
+    specs = input_specs(structure)
+    _check_names(specs, [*question.shapes, *question.user_inputs])
+    tolerance = Tolerance(question.atol, question.rtol, structure.coarsest_type)
+    request = Request(question.seed, question.shapes, question.user_inputs, tolerance)
+    made = provenance({entry.key: entry.value for entry in after.structure.metadata_props})
+    bits = question.exact if question.exact is not None else made is not None and made.precision == "exact"
+    by_default = question.atol is None and question.rtol is None
+    demands = Demands(question.precise and by_default, bits and by_default, question.precise and question.measure)
+    return _Check(before, after, structure, specs, request, demands, made, question).verdict(started)
+
+
+def _check_names(specs: Sequence[InputSpec], names: Sequence[str]) -> None:
+    known = [spec.name for spec in specs]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(known) or 'none'}")
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One verification at work."""
+
+    original: Source
+    candidate: Source
+    structure: Structure
+    specs: Sequence[InputSpec]
+    request: Request
+    demands: Demands
+    made: Provenance | None
+    question: Question
+
+    def verdict(self, started: float) -> Verification:
+        """Everything but the time it took to open the models."""
+
+        def conclude(
+            status: Status,
+            reason: str,
+            outputs: tuple[OutputReport, ...] = (),
+            divergent: str | None = None,
+            unmeasured: str = "",
+        ) -> Verification:
+            taken = time.perf_counter() - started
+            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured)
+
+        difference = interface_difference(self.original.graph, self.candidate.graph)
+        if difference is not None:
+            return conclude("failed", difference)
+        self.question.note_running("original")
+        try:
+            baseline = establish(self.original, self.structure, self.specs, self.request)
+        except RunError as error:
+            refusal = self._refusal()
+            if refusal is not None:
+                return conclude("failed", f"ONNX Runtime loads the original, but not the candidate: {refusal}")
+            return conclude("unsupported", f"nothing was verified, the original does not run: {error}")
+        self.question.note_running("candidate")
+        try:
+            results = self._run_candidate(baseline)
+        except RunError as error:
+            return conclude("failed", f"the candidate does not run: {error}")
+        self.question.note_running("")
+        # Constants were folded by ONNX Runtime: the reference evaluator rounds otherwise, so there bits prove nothing.
+        demands = replace(self.demands, bits=self.demands.bits and not baseline.on_reference)
+        comparison = Comparison(self.original, self.structure, self.request.tolerance, baseline, results, demands)
+        compared = comparison.outputs()
+        reports = tuple(output.report for output in compared)
+        broken = next((output for output in compared if output.broken_run is not None), None)
+        if broken is None:
+            return conclude(*self._status(compared), reports, None, comparison.unmeasured)
+        name, reason = self._explain(broken, comparison)
+        return conclude("failed", reason, reports, name, comparison.unmeasured)
+
+    def _refusal(self) -> str | None:
+        """Why ONNX Runtime does not load the candidate, where it loads the original."""
+        try:
+            OnnxRuntime(self.original)
+        except RunError:
+            return None
+        self.question.note_running("candidate")
+        try:
+            OnnxRuntime(self.candidate)
+        except RunError as error:
+            return str(error)
+        return None
+
+    def _run_candidate(self, baseline: Baseline) -> list[Mapping[str, Value]]:
+        backend = self._load_candidate(baseline.on_reference)
+        results: list[Mapping[str, Value]] = []
+        for run in baseline.runs:
+            try:
+                results.append(backend.run(run.feeds))
+            except RunError as error:
+                raise RunError(f"{run.title}: {error}" if run.title else str(error)) from error
+        return results
+
+    def _load_candidate(self, on_reference: bool) -> Backend:
+        if not on_reference:
+            return OnnxRuntime(self.candidate)
+        try:
+            return Reference(self.candidate)
+        except RunError:
+            return OnnxRuntime(self.candidate)
+
+    def _status(self, compared: Sequence[ComparedOutput]) -> tuple[Status, str]:
+        """The status when nothing differs."""
+        doubtful = [output.report for output in compared if not output.informative]
+        remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
+        dependent = [output for output in compared if output.report.name in self.structure.input_dependent]
+        steady = [output for output in compared if output.report.passed and output not in dependent]
+        if any(output.informative for output in dependent) or (steady and not dependent):
+            return "passed", f"not shown to depend on the inputs: {remark}" if remark else ""
+        return "not verifiable", remark or "the model has no outputs"
+
+    def _explain(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
+        """Name of the first divergent value, and the reason in one line."""
+        index = broken.broken_run or 0
+        run = comparison.baseline.runs[index]
+        judge = other_bits if comparison.demands.bits else beyond(self.request.tolerance)
+        if broken.convicted:
+            judge = comparison.beyond_rounding(index, common_values(self.original, self.candidate, self.structure))
+        on_reference = comparison.baseline.on_reference
+        found = first_divergence(self.original, self.candidate, self.structure, run.feeds, judge, on_reference)
+        place = f" {run.title}" if run.title else ""
+        reason = f"output {broken.report.name!r} differs{place}: {broken.report.note}"
+        if found is None:
+            return broken.report.name, reason
+        return found.name, f"{reason}; first divergent value {found}"
+
+
+def answer(question: Question) -> Verification | Exception:
+    """The verdict, or what kept it from being found; an exception of no kind of ours has its traceback as a note."""
+    try:
+        return verdict(question)
+    except EqfuseError as error:
+        return error
+    except MemoryError:
+        return VerificationError("verification ran out of memory")
+    except Exception as error:  # some cannot be pickled
+        failure = RuntimeError(f"verification: {type(error).__name__}: {error}")
+        failure.add_note(traceback.format_exc())
+        return failure
+
+
+if __name__ == "__main__":
+    serve(answer)

@@ -1,0 +1,144 @@
+"""Small models that would take much memory, end the process in a library, or keep files from being closed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import ArrayLike
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from eqfuse.api import optimize
+from eqfuse.engine.evaluation import evaluate
+from eqfuse.engine.inference import infer
+from eqfuse.engine.model import read
+from eqfuse.engine.nodes import blamed
+from eqfuse.errors import ModelError, UsageError
+
+LEAST = np.iinfo(np.int64).min
+
+
+def made(nodes: Sequence[NodeProto], shape: Sequence[int], **weights: ArrayLike) -> onnx.ModelProto:
+    tensor = helper.make_tensor_value_info
+    stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
+    graph = helper.make_graph(
+        nodes, "g", [tensor("x", TensorProto.FLOAT, shape)], [onnx.ValueInfoProto(name="y")], stored
+    )
+    graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def external(folder: Path, count: int, *nodes: NodeProto) -> Path:
+    """A model whose weight `w` of so many floats lies in the file `w.bin`, as the whole of it."""
+    np.arange(count, dtype=np.float32).tofile(folder / "w.bin")
+    model = made(nodes, [count], w=np.zeros(count, np.float32))
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="w.bin")
+    path = folder / "in.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("count", [4, 6000])
+@pytest.mark.parametrize("verify", [True, False])
+def test_external_weights_are_written_anew_whatever_their_size(tmp_path: Path, count: int, verify: bool) -> None:
+    source = external(tmp_path, count, helper.make_node("Add", ["x", "w"], ["y"]))
+    optimize(source, tmp_path / "out.onnx", verify=verify)
+    written = onnx.load(tmp_path / "out.onnx")
+    np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), np.arange(count))
+
+
+def test_external_weights_that_are_also_folded_are_written(tmp_path: Path) -> None:
+    """The result holds the weight and its reshaped elements, which lie in the same map of the file."""
+    nodes = [
+        helper.make_node("Reshape", ["w", "s"], ["r"]),
+        helper.make_node("Add", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "r"], ["y"]),
+    ]
+    source = external(tmp_path, 6000, *nodes)
+    model = onnx.load(source, load_external_data=False)
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray([1, 6000]), "s"))
+    source.write_bytes(model.SerializeToString())
+    optimize(source, tmp_path / "out.onnx", verify=False)
+    assert onnx.load(tmp_path / "out.onnx").graph.initializer
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_external_data_that_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    source = external(tmp_path, 4, helper.make_node("Add", ["x", "w"], ["y"]))
+    (tmp_path / "w.bin").unlink()
+    (os.mkfifo if kind == "pipe" else os.mkdir)(tmp_path / "w.bin")
+    with pytest.raises(ModelError, match=r"w\.bin of weight w is no file"):
+        read(source)
+
+
+def test_a_model_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "in.onnx")
+    with pytest.raises(ModelError, match="is a device or a pipe, not an ONNX file"):
+        read(tmp_path / "in.onnx")
+
+
+def test_long_vectors_are_not_taken_for_shapes() -> None:
+    """Propagation of values would make a list of as many dimensions."""
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "a"], ["y"])]
+    assert infer(read(made(nodes, [2**40]))).types["y"].shape == (2**40,)
+
+
+def test_a_tensor_of_unknown_type_does_not_end_shape_inference() -> None:
+    """onnx infers no type for the sum, whose shapes do not fit, and then reads it all the same."""
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["a"]),
+        helper.make_node("EyeLike", ["a"], ["y"], dtype=TensorProto.FLOAT),
+    ]
+    assert "a" not in infer(read(made(nodes, [3, 4], w=np.zeros((2, 4), np.float32)))).types
+
+
+def test_the_type_of_an_operator_with_delicate_inference_is_known() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("EyeLike", ["a"], ["e"], dtype=TensorProto.DOUBLE),
+        helper.make_node("Cast", ["e"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert infer(read(made(nodes, [3, 4]))).types["e"].dtype == "float64"
+
+
+def test_integers_that_cannot_be_divided_do_not_end_the_process() -> None:
+    nodes = [
+        helper.make_node("Neg", ["b"], ["minus"]),
+        helper.make_node("Div", ["a", "minus"], ["q"]),
+        helper.make_node("Mod", ["q", "a"], ["r"]),
+        helper.make_node("Sqrt", ["f"], ["s"]),
+    ]
+    constants = {"a": np.asarray([LEAST, 6]), "b": np.asarray([1, 2]), "f": np.asarray([4.0], np.float32)}
+    found = evaluate(nodes, constants, ["q", "s"], {"": 17})
+    assert found["q"][1] == -3
+    assert found["s"][0] == 2
+
+
+def test_a_constant_that_takes_too_much_names_its_node() -> None:
+    nodes = [
+        helper.make_node("Expand", ["w", "s"], ["e"]),
+        helper.make_node("Gather", ["e", "i"], ["c"], name="gather", axis=1),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
+    weights = {"w": np.asarray([[1], [2]], np.float32), "s": np.asarray([2, 2**33]), "i": np.asarray([0, 1, 2])}
+    with pytest.raises(ModelError, match=r"node 'gather' \(Gather\): makes a constant that cannot be computed"):
+        optimize(made(nodes, [2, 3], **weights), verify=False)
+
+
+def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
+    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
+    with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blamed(node, "m"):
+        {}["perm"]
+
+
+def test_what_has_a_message_of_its_own_keeps_it() -> None:
+    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
+    with pytest.raises(UsageError, match=r"^its own$"), blamed(node, "m"):
+        raise UsageError("its own")
