@@ -33,7 +33,7 @@ from .lowering.interface import Port, inputs_of
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
 from .lowering.target import HOST, Target, check_linker, target_of
 from .lowering.tuning.settings import Settings
-from .lowering.tvm_runtime import runtime
+from .lowering.tvm_runtime import check_threads, runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
 from .rules.loader import rule_paths
@@ -84,6 +84,7 @@ def compile_model(
     among them VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
+    check_threads(threads)
     if target == HOST:
         check_linker()
     clock = Clock(observer)

@@ -109,9 +109,13 @@ def whole(folder: Path) -> Manifest:
     return manifest
 
 
-def checked(folder: Path) -> Manifest:
-    """The manifest of a bundle that is whole and can run here. Raises BundleError, which names what is wrong."""
-    manifest = whole(folder)
+def usable(folder: Path) -> Manifest:
+    """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
+
+    Raises BundleError, which names what is wrong.
+    """
+    manifest = read_manifest(folder)
+    _check_files(folder, {name: digest for name, digest in manifest.files.items() if name != manifest.library})
     _check_machine(folder, manifest)
     _check_versions(folder, manifest.versions)
     return manifest
@@ -119,10 +123,24 @@ def checked(folder: Path) -> Manifest:
 
 def _check_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, expected in files.items():
-        if not (folder / name).is_file():
-            raise BundleError(f"{folder / name}: is missing; compile the model again")
-        if digest(folder / name) != expected:
-            raise BundleError(f"{folder / name}: was changed (its checksum differs); compile the model again")
+        check_file(folder / name, expected)
+
+
+def check_file(file: Path, expected: str, found: Path | None = None) -> None:
+    """Raise BundleError where a file of a bundle is missing or is another one.
+
+    `found` is where its content is, if that is elsewhere: what is looked at should be what is used afterwards.
+    """
+    content = found or file
+    if not content.is_file():
+        raise missing(file)
+    if digest(content) != expected:
+        raise BundleError(f"{file}: was changed (its checksum differs); compile the model again")
+
+
+def missing(file: Path) -> BundleError:
+    """What is said of a bundle without a file that its manifest lists."""
+    return BundleError(f"{file}: is missing; compile the model again")
 
 
 def _check_machine(folder: Path, manifest: Manifest) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .errors import BundleError
 from .interface import Port
+from .tvm_runtime import MOST_THREADS
 
 FORMAT = 1
 _OPTIONAL = ("dsa", "tuning")
@@ -115,7 +116,8 @@ def parse(text: str, label: str) -> Manifest:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,12 @@ class _Reader:
     def text(self, name: str) -> str:
         return self.get(name, str, "a text")
 
-    def integer(self, name: str, least: int = 0) -> int:
+    def integer(self, name: str, least: int = 0, most: int | None = None) -> int:
         value = self.get(name, int, "a whole number")
         if value < least:
             raise self.fail(name, f"must be at least {least}, not {value}")
+        if most is not None and value > most:
+            raise self.fail(name, f"must be at most {most}, not {_short(value)}")
         return value
 
     def digest(self, name: str) -> str:
@@ -196,7 +200,7 @@ def _manifest(reader: _Reader) -> Manifest:
         outputs,
         _platform(reader.table_of("platform")),
         reader.text("precision"),
-        reader.integer("threads", 1),
+        reader.integer("threads", 1, MOST_THREADS),
         _provenance(reader.table_of("provenance")),
         fallbacks,
         {name: versions.text(name) for name in versions.table},

@@ -199,9 +199,10 @@ def _link(objects: Sequence[Path], library: Path) -> None:
 
 def _module(library: Path) -> Any:
     """The functions, by name."""
-    from ..tvm_runtime import load_library, runtime
+    from ..tvm_runtime import load_library, runtime, use_threads
 
     runtime(1)
+    use_threads(1)
     return load_library(library)
 
 
