@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import numpy as np
 
 from ..errors import UsageError
-from ..support.files import check_destination
+from ..support.files import check_destination, staged_file
 from . import render
 
 if TYPE_CHECKING:
@@ -79,12 +80,21 @@ def _check_output(path: Path) -> None:
 
 
 def _write(path: Path, results: Mapping[str, Array]) -> None:
-    if path.suffix == ".npz":
-        np.savez(path, allow_pickle=False, **dict(results))
-    elif len(results) == 1:
-        np.save(path, next(iter(results.values())))
-    else:
+    if path.suffix == ".npy" and len(results) != 1:
         raise UsageError(f"--output {path}: there are {len(results)} outputs; name an .npz file")
+    with staged_file(path) as staged:
+        if path.suffix == ".npy":
+            np.save(staged, next(iter(results.values())))
+        else:
+            _write_archive(staged, results)
+
+
+def _write_archive(path: Path, results: Mapping[str, Array]) -> None:
+    """What numpy.savez writes, which takes no array that is called like one of its parameters."""
+    with ZipFile(path, "w") as archive:
+        for name, array in results.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def _described(array: Array) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import EqfuseError, UsageError
+from ..support.files import replace_folder
 from ..support.scratch import staging_folder
 from .errors import BundleError
 from .manifest import PLAN, PROGRAM, Manifest, parse
@@ -62,10 +63,15 @@ def staged(path: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, path: Path) -> None:
-    """Move a complete folder to `path`, in place of an earlier bundle."""
-    if path.exists():
-        os.rename(path, folder.with_name("earlier"))
-    os.rename(folder, path)
+    """Move a complete folder to `path`, in place of an earlier bundle; whoever opens `path` finds one of the two.
+
+    Raises UsageError where something else was put there meanwhile, EqfuseError where it cannot be moved.
+    """
+    check_destination(path)
+    try:
+        replace_folder(folder, path)
+    except OSError as error:
+        raise EqfuseError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def digests(folder: Path) -> dict[str, str]:
