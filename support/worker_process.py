@@ -64,6 +64,10 @@ class WorkerProcess:
         """Whether a process waits for requests: then the next one need not wait for its start."""
         return self._process is not None and self._process.poll() is None
 
+    def start(self) -> None:
+        """Start the process now, so that the first request need not wait. Raises WorkerDiedError."""
+        self._started()
+
     def ask(self, request: object, seconds: float) -> Any:
         """The answer to a request. Raises WorkerDiedError where there is none within `seconds`.
 

@@ -38,6 +38,12 @@ def replaced_by_many(tmp_path: Path, threads: int, times: int) -> list[BaseExcep
     return problems
 
 
+def _fail_halfway(path: Path) -> None:
+    with staged_file(path) as staged:
+        staged.write_text("half of the n")
+        raise OSError("disk full")
+
+
 def test_a_file_replaces_another_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
@@ -51,9 +57,8 @@ def test_a_file_replaces_another_at_the_end(tmp_path: Path) -> None:
 def test_a_file_that_is_not_completed_replaces_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(EqfuseError, match="file: cannot be written: disk full"), staged_file(path) as staged:
-        staged.write_text("half of the n")
-        raise OSError("disk full")
+    with pytest.raises(EqfuseError, match="file: cannot be written: disk full"):
+        _fail_halfway(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
