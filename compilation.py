@@ -22,7 +22,7 @@ from .errors import UsageError, VerificationError
 from .extract.partition.kernels import KernelModel
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
-from .lowering import bundle, cache
+from .lowering import bundle, cache, isolation
 from .lowering.arm.toolchain import Tool, missing
 from .lowering.copied_maps import with_copied_maps
 from .lowering.decisions import Decisions
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from .lowering.check import Runnable
     from .lowering.kernels import Prepared
     from .lowering.tuning.tuner import Point
+
+
+RUN_SECONDS = 600.0
+"""How long one run of a model may take that was just compiled; beyond that a kernel is taken to hang."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,8 @@ class Work:
 
     def fill(self, folder: Path, output: Path) -> Compiled:
         """Compile into a folder, for `output`, and verify what is in it."""
+        if self.options.verify and self.target.is_host:
+            isolation.prepare()
         result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
         self.clock.phases.update(result.phases)
         return self.bundle(result, folder, output)
@@ -218,9 +224,10 @@ class Work:
     def _verdict(self, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
         """What verification says, in one line."""
         if self.target.is_host:
-            from .lowering.runner import load
+            from .lowering.isolated_model import IsolatedModel
 
-            return self._verified(load(folder, self.target.threads), folder, prepared).summary
+            compiled = IsolatedModel(folder, self.target.threads, RUN_SECONDS)
+            return self._verified(compiled, folder, prepared).summary
         from .lowering.emulated_model import EmulatedModel
 
         if missing_tools():
@@ -249,7 +256,7 @@ class Work:
         from .lowering.blame import suspects
 
         self.clock.tell("verify", "looking for the kernel that is wrong")
-        found = {suspect.symbol: str(suspect) for suspect in suspects(prepared, folder / LIBRARY)}
+        found = {suspect.symbol: str(suspect) for suspect in suspects(prepared, folder / LIBRARY, self.target.threads)}
         if not found:
             hint = "each kernel by itself is right, so it may be a rule: `eqfuse bisect` finds it"
             return VerificationError(f"{message}; {hint}; nothing was written")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..lowering.interface import random_inputs
-from ..lowering.turns import Middle, Runs, interleaved
+from ..lowering.turns import Middle, Runs
 from . import render
 
 if TYPE_CHECKING:
@@ -52,19 +52,21 @@ def _is_for_accelerator(bundle: Path) -> bool:
 
 
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
-    from ..lowering.runner import load
+    from ..lowering.bundle import read_manifest
+    from ..lowering.isolated_model import times
+    from ..lowering.isolation import NO_LIMIT, crashes_of, isolated
+    from ..lowering.tvm_runtime import threads_for
 
-    model = load(arguments.bundle, arguments.threads)
-    inputs = random_inputs(model.inputs, 0)
-    contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
-    if arguments.against is not None:
-        contestants["ONNX Runtime"] = _onnx_runtime(original(arguments, model.manifest), model.threads, inputs)
-    runs = interleaved(contestants, repeat)
+    manifest = read_manifest(arguments.bundle)
+    threads, inputs = threads_for(manifest.threads, arguments.threads), random_inputs(manifest.inputs, 0)
+    model = original(arguments, manifest) if arguments.against is not None else None
+    with crashes_of(arguments.bundle):
+        runs = isolated(NO_LIMIT, times, {"eqfuse": arguments.bundle}, threads, inputs, repeat, model)
     figures = _figures(runs)
     if arguments.json:
-        render.print_json({"threads": model.threads, "repeat": repeat, **_as_dict(figures)})
+        render.print_json({"threads": threads, "repeat": repeat, **_as_dict(figures)})
     elif not arguments.quiet:
-        _print(f"{arguments.bundle}: {repeat} runs, {model.threads} thread(s)", figures)
+        _print(f"{arguments.bundle}: {repeat} runs, {threads} thread(s)", figures)
     return 0
 
 
@@ -109,16 +111,3 @@ def original(arguments: argparse.Namespace, manifest: Manifest) -> Path:
         raise UsageError(f"{path}: is not the model that {arguments.bundle} was compiled from, or was changed since")
     return Path(path)
 
-
-def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """ONNX Runtime with all of its optimisations, its threads not spinning while the other one runs."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    fed = {value.name: inputs[value.name] for value in session.get_inputs()}
-    return lambda: session.run(None, fed)

@@ -19,11 +19,14 @@ def bench_kernels(arguments: argparse.Namespace) -> int:
     """Time every kernel where it stands, and print."""
     _check_options(arguments)
     from ..lowering.bundle import read_manifest
+    from ..lowering.isolation import NO_LIMIT, crashes_of, isolated
     from ..lowering.kernel_times import kernel_times
+    from ..lowering.tvm_runtime import threads_for
 
     manifest, repeat = read_manifest(arguments.bundle), arguments.repeat or _REPEAT
-    threads = arguments.threads or manifest.threads
-    found = kernel_times(arguments.bundle, random_inputs(manifest.inputs, 0), threads, repeat)
+    threads, inputs = threads_for(manifest.threads, arguments.threads), random_inputs(manifest.inputs, 0)
+    with crashes_of(arguments.bundle):
+        found = isolated(NO_LIMIT, kernel_times, arguments.bundle, inputs, threads, repeat)
     clock = "cpu" if threads == 1 else "wall"
     if arguments.json:
         render.print_json({"threads": threads, "repeat": repeat, "clock": clock, **breakdown_as_dict(found)})

@@ -23,15 +23,17 @@ Array = np.ndarray[Any, Any]
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
     from ..lowering.interface import random_inputs
-    from ..lowering.runner import load
+    from ..lowering.isolated_model import IsolatedModel
+    from ..lowering.isolation import crashes_of
 
     if arguments.output is not None:
         _check_output(arguments.output)
-    model = load(arguments.bundle, arguments.threads)
-    given = _given(arguments.input, model.inputs)
-    if arguments.random is not None:
-        given = {**random_inputs(model.inputs, arguments.random), **given}
-    results = model.run(given)
+    with crashes_of(arguments.bundle):
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        given = _given(arguments.input, model.inputs)
+        if arguments.random is not None:
+            given = {**random_inputs(model.inputs, arguments.random), **given}
+        results = model.run(given)
     if arguments.output is not None:
         _write(arguments.output, results)
     if arguments.json:

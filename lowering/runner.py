@@ -16,7 +16,7 @@ from .errors import BundleError
 from .fallback import FUNCTION
 from .loaded import Array, LoadedModel, fitting
 from .manifest import FallbackEntry
-from .tvm_runtime import check_threads, own_path, runtime, use_threads
+from .tvm_runtime import own_path, runtime, threads_for, use_threads
 
 _REGISTRY = threading.Lock()
 """A virtual machine finds what ONNX Runtime runs by global names, which all bundles share, when it is made."""
@@ -35,10 +35,9 @@ class CompiledModel(LoadedModel):
         It runs on the threads that it was compiled for, but not more than there are cores, unless `threads` says so.
         Raises UsageError for a number of them that cannot be had.
         """
-        check_threads(threads)
         self.path = path
         self.manifest = usable(path)
-        self.threads = threads or min(self.manifest.threads, os.cpu_count() or 1)
+        self.threads = threads_for(self.manifest.threads, threads)
         self._tvm = runtime(self.threads)
         self._library = self._loaded()
         self.fallbacks: dict[str, Any] = {

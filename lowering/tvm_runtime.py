@@ -25,6 +25,15 @@ def check_threads(threads: int | None) -> None:
         raise UsageError(f"threads: must be 1 to {MOST_THREADS}, not {threads}")
 
 
+def threads_for(compiled_for: int, asked_for: int | None = None) -> int:
+    """On how many threads a model runs: those asked for, or those it was compiled for, if there are so many cores.
+
+    Raises UsageError for a number of them that cannot be had.
+    """
+    check_threads(asked_for)
+    return asked_for or min(compiled_for, os.cpu_count() or 1)
+
+
 def runtime(threads: int) -> Any:
     """The module `tvm`. Where it is not imported yet, kernels may run on that many threads later, or all cores."""
     if "tvm" not in sys.modules:
