@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,14 +11,11 @@ import numpy as np
 
 from .bundle import read_manifest
 from .interface import Port
-from .isolation import NO_LIMIT, isolated
+from .isolation import NO_LIMIT, isolated, number
 from .loaded import Array, LoadedModel
 from .runner import CompiledModel, load
 from .turns import Runs, interleaved
 from .tvm_runtime import load_library, runtime, use_threads
-
-_numbers = itertools.count()
-"""Each bundle that is opened has one: the process that runs it knows by that whether it has loaded it."""
 
 
 class IsolatedModel(LoadedModel):
@@ -32,7 +28,7 @@ class IsolatedModel(LoadedModel):
         """Load the bundle. Raises BundleError where it is damaged or made for another machine."""
         self.path = path
         self.manifest = read_manifest(path)
-        self._key = (path, threads, next(_numbers))
+        self._key = (path, threads, number())
         self._seconds = seconds
         self.threads = isolated(NO_LIMIT, _threads, self._key)
 
@@ -94,7 +90,7 @@ class IsolatedKernels:
 
     def __init__(self, library: Path, threads: int, seconds: float) -> None:
         """Nothing is loaded yet. Each call may take `seconds`."""
-        self._key = (library, threads, next(_numbers))
+        self._key = (library, threads, number())
         self._seconds = seconds
 
     def run(self, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:

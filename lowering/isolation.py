@@ -6,6 +6,7 @@ idleness.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -27,6 +28,9 @@ _WORKER = f"{__package__}.isolation_worker"
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+number = itertools.count().__next__
+"""Gives every bundle that is opened another one: the process that runs it knows by that whether it has loaded it."""
 
 _waiting: list[WorkerProcess] = []
 """Those that work for nobody now."""

@@ -12,6 +12,7 @@ from onnx import helper
 
 from eqfuse.lowering import kernels
 from eqfuse.lowering.bundle import digests, versions, write_manifest
+from eqfuse.lowering.dsa.stored_program import TILES, store_kernels
 from eqfuse.lowering.interface import Port
 from eqfuse.lowering.kernel_messages import Answer, Request
 from eqfuse.lowering.kernel_pool import compile_kernels
@@ -88,3 +89,18 @@ def test_a_model_that_crashes_ends_no_command_by_a_signal(eqfuse: CommandLine, c
     outcome = eqfuse.run(command[0], "build", *command[1:])
     assert outcome.code == 1
     assert outcome.error.startswith("build: the compiled model crashed (SIGILL); compile it again")
+
+
+def test_a_program_for_an_accelerator_whose_simulation_crashes_is_not_written(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashing_kernels(folder: Path, observer: Callable[[str], None]) -> None:
+        store_kernels(folder, observer)
+        build(CRASHING_WHEN_LOADED, folder / TILES, "-shared")
+
+    monkeypatch.setattr("eqfuse.dsa_compilation.store_kernels", crashing_kernels)
+    eqfuse.chain(1)
+    outcome = eqfuse.run("compile", "in.onnx", "--target", "dsa-edge-npu", "-o", "build", "--seed", 104)
+    assert outcome.code == 3
+    assert "the program does not run: crashed (SIGILL)" in outcome.error
+    assert eqfuse.files() == ["in.onnx"]
