@@ -17,8 +17,7 @@ from .errors import EqfuseError, VerificationError
 from .lowering import bundle
 from .lowering.emulated_model import opened
 from .lowering.interface import random_inputs
-from .lowering.isolated_model import times
-from .lowering.isolation import isolated
+from .lowering.isolated_model import IsolatedModel, times
 from .lowering.kernel_functions import Fitting, KernelFunctions
 from .lowering.tuning.cost_model import can_learn
 from .lowering.tuning.settings import Settings, Summary
@@ -131,8 +130,8 @@ def _speed_up(work: Work, untuned: Path, candidate: Path, settings: Settings) ->
 
 def _speed_up_here(work: Work, untuned: Path, candidate: Path) -> float:
     inputs, threads = random_inputs(work.ports, 0), work.target.threads
-    folders = {"untuned": untuned, "tuned": candidate}
-    runs = isolated(RUN_SECONDS * ROUNDS, times, folders, threads, inputs, ROUNDS)
+    models = {"untuned": IsolatedModel(untuned, threads), "tuned": IsolatedModel(candidate, threads)}
+    runs = times(models, inputs, ROUNDS, seconds=RUN_SECONDS * ROUNDS)
     return ratios(runs, "tuned", "untuned", threads).median
 
 

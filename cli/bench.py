@@ -52,21 +52,19 @@ def _is_for_accelerator(bundle: Path) -> bool:
 
 
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
-    from ..lowering.bundle import read_manifest
-    from ..lowering.isolated_model import times
-    from ..lowering.isolation import NO_LIMIT, crashes_of, isolated
-    from ..lowering.tvm_runtime import threads_for
+    from ..lowering.isolated_model import IsolatedModel, crashes_of, times
 
-    manifest = read_manifest(arguments.bundle)
-    threads, inputs = threads_for(manifest.threads, arguments.threads), random_inputs(manifest.inputs, 0)
-    model = original(arguments, manifest) if arguments.against is not None else None
     with crashes_of(arguments.bundle):
-        runs = isolated(NO_LIMIT, times, {"eqfuse": arguments.bundle}, threads, inputs, repeat, model)
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        inputs = random_inputs(model.inputs, 0)
+        path = original(arguments, model.manifest) if arguments.against is not None else None
+        model.run(inputs)  # says where it crashes, if it does
+        runs = times({"eqfuse": model}, inputs, repeat, path)
     figures = _figures(runs)
     if arguments.json:
-        render.print_json({"threads": threads, "repeat": repeat, **_as_dict(figures)})
+        render.print_json({"threads": model.threads, "repeat": repeat, **_as_dict(figures)})
     elif not arguments.quiet:
-        _print(f"{arguments.bundle}: {repeat} runs, {threads} thread(s)", figures)
+        _print(f"{arguments.bundle}: {repeat} runs, {model.threads} thread(s)", figures)
     return 0
 
 

@@ -18,14 +18,15 @@ _CLOCKS = {"cpu": "CPU", "wall": "wall-clock"}
 def bench_kernels(arguments: argparse.Namespace) -> int:
     """Time every kernel where it stands, and print."""
     _check_options(arguments)
-    from ..lowering.bundle import read_manifest
-    from ..lowering.isolation import NO_LIMIT, crashes_of, isolated
+    from ..lowering.isolated_model import IsolatedModel, crashes_of
+    from ..lowering.isolation import NO_LIMIT, isolated
     from ..lowering.kernel_times import kernel_times
-    from ..lowering.tvm_runtime import threads_for
 
-    manifest, repeat = read_manifest(arguments.bundle), arguments.repeat or _REPEAT
-    threads, inputs = threads_for(manifest.threads, arguments.threads), random_inputs(manifest.inputs, 0)
+    repeat = arguments.repeat or _REPEAT
     with crashes_of(arguments.bundle):
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        inputs, threads = random_inputs(model.inputs, 0), model.threads
+        model.run(inputs)  # says where it crashes, if it does
         found = isolated(NO_LIMIT, kernel_times, arguments.bundle, inputs, threads, repeat)
     clock = "cpu" if threads == 1 else "wall"
     if arguments.json:

@@ -23,8 +23,7 @@ Array = np.ndarray[Any, Any]
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
     from ..lowering.interface import random_inputs
-    from ..lowering.isolated_model import IsolatedModel
-    from ..lowering.isolation import crashes_of
+    from ..lowering.isolated_model import IsolatedModel, crashes_of
 
     if arguments.output is not None:
         _check_output(arguments.output)

@@ -39,8 +39,11 @@ class Suspect:
         return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
 
 
-def suspects(prepared: Prepared, library: Path, threads: int) -> Iterator[Suspect]:
-    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations."""
+def suspects(prepared: Prepared, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
+    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations.
+
+    One is where the model crashed, whatever it does by itself.
+    """
     kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
     seen: set[str] = set()
@@ -48,6 +51,8 @@ def suspects(prepared: Prepared, library: Path, threads: int) -> Iterator[Suspec
         if call.symbol not in seen:
             seen.add(call.symbol)
             difference = _difference(prepared, call, kernels, generator)
+            if difference is None and call.symbol == crashed_in:
+                difference = "crashed where the model runs it"
             if difference is not None:
                 rule = prepared.answers[call.symbol].rule.partition(" ")[0]
                 yield Suspect(call.symbol, rule, difference)

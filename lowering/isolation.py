@@ -10,10 +10,9 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import EqfuseError
@@ -110,15 +109,3 @@ def _ask(process: WorkerProcess, request: Request, seconds: float) -> Answer:
 
 def _nothing() -> None:
     """What a process is asked to see that it has started."""
-
-
-@contextmanager
-def crashes_of(bundle: Path) -> Iterator[None]:
-    """Say whose crash it is that a function of this module raises within the context."""
-    try:
-        yield
-    except CrashError as error:
-        raise CrashError(
-            f"{bundle}: the compiled model {error}; compile it again on this machine and without --no-verify, "
-            "which replaces the kernel that is to blame"
-        ) from None

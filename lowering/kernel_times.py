@@ -99,8 +99,6 @@ def _recorded(
     model: CompiledModel, inputs: Mapping[str, Any], symbols: set[str]
 ) -> tuple[list[_Recorded], dict[str, Callable[..., Any]]]:
     """The calls of one run, and the functions they call by name."""
-    import tvm
-
     machine = model.machine()
     calls: list[_Recorded] = []
 
@@ -110,7 +108,7 @@ def _recorded(
         return 0
 
     machine.set_instrument(note)
-    machine["main"](*(tvm.runtime.tensor(inputs[port.name]) for port in model.inputs))
+    model.run_on(machine, inputs)
     names = dict.fromkeys(call.symbol for call in calls)
     return calls, {n: model.fallbacks[n] if n in model.fallbacks else model.kernels[n] for n in names}
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from math import prod
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -19,6 +20,10 @@ from .tvm_runtime import MOST_THREADS
 FORMAT = 1
 _OPTIONAL = ("dsa", "tuning")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_DIMENSIONS = 64
+"""Of an array of numpy's."""
+_MOST_ELEMENTS = 1 << 40
+"""Of one input or output: no machine has memory for more."""
 LIBRARY = "model.so"
 PLAN = "plan.json"
 PROGRAM = "program.json"
@@ -241,6 +246,8 @@ def _port(reader: _Reader) -> Port:
     shape = reader.get("shape", list, "a list")
     if not all(isinstance(d, int) and not isinstance(d, bool) and d >= 0 for d in shape):
         raise reader.fail("shape", f"must be a list of sizes, not {_short(shape)}")
+    if len(shape) > _MOST_DIMENSIONS or prod(shape) > _MOST_ELEMENTS:
+        raise reader.fail("shape", f"is no tensor's that fits into memory: {_short(shape)}")
     return Port(reader.text("name"), dtype, tuple(shape))
 
 

@@ -59,9 +59,17 @@ class CompiledModel(LoadedModel):
 
     def prepared(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
         """A function that runs on these inputs and gives TVM's tensors, without copies in or out: for measuring."""
-        self._check_names(inputs)
-        given = [self._tvm.runtime.tensor(fitting(port, inputs[port.name])) for port in self.inputs]
+        given = self._tensors(inputs)
         return lambda: self._run(given)
+
+    def run_on(self, machine: Any, inputs: Mapping[str, Any]) -> None:
+        """Run once in the calling thread, on a machine that something was done to."""
+        use_threads(self.threads)
+        machine["main"](*self._tensors(inputs))
+
+    def _tensors(self, inputs: Mapping[str, Any]) -> list[Any]:
+        self._check_names(inputs)
+        return [self._tvm.runtime.tensor(fitting(port, inputs[port.name])) for port in self.inputs]
 
     def machine(self) -> Any:
         """A virtual machine that runs the library, for one run at a time. Raises BundleError."""

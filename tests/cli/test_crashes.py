@@ -72,10 +72,18 @@ def test_a_kernel_that_crashes_anyway_is_named(eqfuse: CommandLine, crashing: Ca
     crashing(True)
     outcome = compiled(eqfuse, 102)
     assert outcome.code == 3
-    assert "the compiled model does not run: crashed (SIGILL); 1 kernel(s) are wrong, the first is kernel_1_matmul" in (
-        outcome.error
-    )
+    assert "crashed (SIGILL) in kernel_1_matmul; 1 kernel(s) are wrong, the first is kernel_1_matmul" in outcome.error
     assert eqfuse.files() == ["in.onnx"]
+
+
+@pytest.mark.conformance
+def test_the_kernel_in_which_a_model_crashes_is_named(eqfuse: CommandLine, crashing: Callable[[bool], None]) -> None:
+    crashing(True)
+    assert compiled(eqfuse, 103, "--no-verify", "-q").code == 0
+    for command in (("run", "build", "--random", 0), ("bench", "build"), ("bench", "build", "--kernels")):
+        outcome = eqfuse.run(*command)
+        assert outcome.code == 1
+        assert outcome.error.startswith("build: the compiled model crashed (SIGILL) in kernel_1_matmul; ")
 
 
 @pytest.mark.parametrize("command", [("run", "--random", 0), ("bench",), ("bench", "--kernels")])
