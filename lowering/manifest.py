@@ -238,8 +238,8 @@ def _port(reader: _Reader) -> Port:
     reader.only(("name", "dtype", "shape"))
     dtype = reader.text("dtype")
     try:
-        known = np.dtype(dtype).name == dtype
-    except TypeError:
+        known = np.dtype(dtype).name == dtype and np.dtype(dtype).kind not in "OSUMm"  # objects, texts, dates
+    except (TypeError, ValueError):
         known = False
     if not known:
         raise reader.fail("dtype", f"{_short(dtype)} is no element type")
