@@ -154,7 +154,9 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     """Load a compiled bundle to run it, on `threads` threads (default: as many as it was compiled for, if there are so
     many cores). Several threads may call the result at once.
 
-    A bundle is native code: load only what you would run as a program. A program for an accelerator runs in a simulator. Raises BundleError, one line that names what is wrong with it.
+    A bundle is native code: load only what you would run as a program. One for an accelerator runs in a simulator.
+    Raises BundleError, one line that names what is wrong with it, and UsageError for a number of threads that cannot
+    be had.
     """
     if read_manifest(Path(path)).dsa is not None:
         from .dsa.simulated_model import SimulatedModel

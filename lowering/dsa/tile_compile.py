@@ -199,10 +199,9 @@ def _link(objects: Sequence[Path], library: Path) -> None:
 
 def _module(library: Path) -> Any:
     """The functions, by name."""
-    from ..tvm_runtime import load_library, runtime, use_threads
+    from ..tvm_runtime import load_library, runtime
 
     runtime(1)
-    use_threads(1)
     return load_library(library)
 
 
