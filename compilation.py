@@ -21,18 +21,18 @@ from .errors import UsageError, VerificationError
 from .extract.partition.kernels import KernelModel
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
-from .lowering import bundle, cache
+from .lowering import bundle, cache, isolation
 from .lowering.arm.toolchain import Tool, missing
 from .lowering.copied_maps import with_copied_maps
 from .lowering.decisions import Decisions
 from .lowering.epilogues import with_epilogues
-from .lowering.errors import WrongKernelsError
+from .lowering.errors import CrashError, WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
 from .lowering.interface import Port, inputs_of
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
 from .lowering.target import Target, check_linker, check_runs_here, check_target, is_library, target_of
 from .lowering.tuning.settings import Settings
-from .lowering.tvm_runtime import runtime
+from .lowering.tvm_runtime import check_threads, runtime
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
 from .rules.loader import rule_paths
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from .lowering.check import Runnable
     from .lowering.kernels import Prepared
     from .lowering.tuning.tuner import Point
+
+
+RUN_SECONDS = 600.0
+"""How long one run of a model may take that was just compiled; beyond that a kernel is taken to hang."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def compile_model(
     """
     bundle.check_destination(output)
     check_target(target)
+    check_threads(threads)
     if is_library(target):
         check_linker()
     clock = Clock(observer)
@@ -159,6 +164,8 @@ class Work:
 
     def fill(self, folder: Path, output: Path) -> Compiled:
         """Compile into a folder, for `output`, and verify what is in it."""
+        if self.options.verify and self.target.is_library:
+            isolation.prepare()
         result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
         self.clock.phases.update(result.phases)
         return self.bundle(result, folder, output)
@@ -218,40 +225,48 @@ class Work:
         return prepared
 
     def _verdict(self, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
-        """What verification says, in one line."""
+        """What verification says, in one line. Raises VerificationError where the bundle differs from the original."""
         if self.target.is_library:
-            from .lowering.runner import load
+            from .lowering.isolated_model import IsolatedModel
 
-            return self._verified(load(folder, self.target.threads), folder, prepared).summary
+            try:
+                compiled = IsolatedModel(folder, self.target.threads, RUN_SECONDS)
+            except CrashError as error:
+                raise VerificationError(
+                    f"{self.model.label}: the compiled model cannot be loaded, it {error}; nothing was written"
+                ) from None
+            found = self._verification(compiled)
+            if found.status == "failed":
+                raise self._explained(self._difference(found), prepared, folder, compiled.crashed_in)
+            return found.summary
         from .lowering.emulated_model import EmulatedModel
 
         if missing_tools():
             return f"none: {missing_tools()}"
         with scratch_folder("emulated") as scratch:
-            emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
-            return f"{self._verified(emulated, folder, prepared).summary} (emulated)"
+            found = self._verification(EmulatedModel.build(folder, manifest, self.target, Path(scratch)))
+        if found.status == "failed":
+            hint = "compile it for the host to see where it is wrong"
+            raise VerificationError(f"{self._difference(found)}; nothing was written; {hint}")
+        return f"{found.summary} (emulated)"
 
-    def _verified(self, compiled: Runnable, folder: Path, prepared: Prepared) -> Verification:
+    def _verification(self, compiled: Runnable) -> Verification:
         from .lowering.check import verify_compiled
 
         options = self.options
         original = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
-        found = verify_compiled(original, compiled, atol=options.atol, rtol=options.rtol, seed=options.seed)
-        if found.status == "failed":
-            message = f"{self.model.label}: the compiled model differs from the original: {found.summary}"
-            raise self._explained(message, prepared, folder)
-        return found
+        return verify_compiled(original, compiled, atol=options.atol, rtol=options.rtol, seed=options.seed)
 
-    def _explained(self, message: str, prepared: Prepared, folder: Path) -> VerificationError:
-        """The error, with the kernels that are to blame, where this machine can run them one by one."""
-        if not self.target.is_library:
-            return VerificationError(
-                f"{message}; nothing was written; compile it for the host to see where it is wrong"
-            )
+    def _difference(self, found: Verification) -> str:
+        return f"{self.model.label}: the compiled model differs from the original: {found.summary}"
+
+    def _explained(self, message: str, prepared: Prepared, folder: Path, crashed_in: str) -> VerificationError:
+        """The error, with the kernels that are to blame: this machine can run them one by one."""
         from .lowering.blame import suspects
 
         self.clock.tell("verify", "looking for the kernel that is wrong")
-        found = {suspect.symbol: str(suspect) for suspect in suspects(prepared, folder / LIBRARY)}
+        blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
+        found = {suspect.symbol: str(suspect) for suspect in blamed}
         if not found:
             hint = "each kernel by itself is right, so it may be a rule: `eqfuse bisect` finds it"
             return VerificationError(f"{message}; {hint}; nothing was written")

@@ -43,6 +43,8 @@ from .rules.loader import rule_paths
 
 WIDTHS = {"float16": 2, "float32": 4, "float64": 8}
 """Bytes of the types that floats may be stored in."""
+_SIMULATION_SECONDS = 3600.0
+"""How long a simulation may take that verifies a program; beyond that what computes a tile is taken to hang."""
 _STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
 
 
@@ -180,10 +182,10 @@ class _Work:
 
     def _verdict(self, folder: Path, network: AcceleratorNetwork) -> str:
         """What verification says, in one line that says how much was verified."""
-        from .lowering.dsa.simulated_model import SimulatedModel
+        from .lowering.dsa.simulated_model import IsolatedSimulation
         from .lowering.dsa.verification import Demand, Original, samples_to_verify, verify_program
 
-        options, loaded = self.options, SimulatedModel(folder)
+        options, loaded = self.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
         model = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
         original = Original(model, self.ports, network.batch)
         coarser = "float16" if network.element_size < _own_width(network.graph) else None

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .compilation import Compiled, Cut, Work, kernels_of
+from .compilation import RUN_SECONDS, Compiled, Cut, Work, kernels_of
 from .costmodels.measurement import ProfileError
 from .costmodels.profile import ProfileDatabase
 from .errors import EqfuseError, VerificationError
 from .lowering import bundle
 from .lowering.emulated_model import opened
 from .lowering.interface import random_inputs
+from .lowering.isolated_model import IsolatedModel, times
 from .lowering.kernel_functions import Fitting, KernelFunctions
-from .lowering.runner import CompiledModel
 from .lowering.tuning.cost_model import can_learn
 from .lowering.tuning.settings import Settings, Summary
-from .lowering.turns import interleaved, ratios
+from .lowering.turns import ratios
 from .lowering.weights import Weights
 from .support.processor import available_cores
 from .support.scratch import scratch_folder
@@ -131,8 +131,8 @@ def _speed_up(work: Work, untuned: Path, candidate: Path, settings: Settings) ->
 
 def _speed_up_here(work: Work, untuned: Path, candidate: Path) -> float:
     inputs, threads = random_inputs(work.ports, 0), work.target.threads
-    folders = {"untuned": untuned, "tuned": candidate}
-    runs = interleaved({n: CompiledModel(folder, threads).prepared(inputs) for n, folder in folders.items()}, ROUNDS)
+    models = {"untuned": IsolatedModel(untuned, threads), "tuned": IsolatedModel(candidate, threads)}
+    runs = times(models, inputs, ROUNDS, seconds=RUN_SECONDS * ROUNDS)
     return ratios(runs, "tuned", "untuned", threads).median
 
 

@@ -120,9 +120,10 @@ class _Relax:
 
     def __init__(self, setup: Setup) -> None:
         from eqfuse.lowering.target import target_of
-        from eqfuse.lowering.tvm_runtime import runtime
+        from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
         self.tvm = runtime(setup.threads)
+        use_threads(setup.threads)
         import onnx
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
@@ -145,10 +146,11 @@ class _MetaSchedule(_Relax):
     """A module with the schedules that TVM's own search found, from its library."""
 
     def __init__(self, setup: Setup) -> None:
-        from eqfuse.lowering.tvm_runtime import runtime
+        from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
         assert setup.bundle is not None
         self.tvm = runtime(setup.threads)
+        use_threads(setup.threads)
         from tvm import relax
 
         library = self.tvm.runtime.load_module(str(setup.bundle / LIBRARY))

@@ -36,7 +36,7 @@ from eqfuse.benchmarks.contestants import LIBRARY
 from eqfuse.benchmarks.tuning_results import Point, Search
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.sampling import sampled
-from eqfuse.lowering.tvm_runtime import runtime
+from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
 KIND = "llvm"
 """Rules, postprocessors and mutators."""
@@ -163,6 +163,7 @@ def export(made: Any) -> str:
 def begin(threads: int) -> None:
     """Run on so many threads."""
     runtime(threads)
+    use_threads(threads)
 
 
 def evaluate(threads: int, module: Any, device: Any, config: Any, arguments: Sequence[Sequence[Any]]) -> list[float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..lowering.interface import random_inputs
-from ..lowering.turns import Middle, Runs, interleaved
+from ..lowering.turns import Middle, Runs
 from . import render
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def _is_for_accelerator(bundle: Path) -> bool:
 
 
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
-    from ..lowering.runner import load
+    from ..lowering.isolated_model import IsolatedModel, crashes_of, times
 
-    model = load(arguments.bundle, arguments.threads)
-    inputs = random_inputs(model.inputs, 0)
-    contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
-    if arguments.against is not None:
-        contestants["ONNX Runtime"] = _onnx_runtime(original(arguments, model.manifest), model.threads, inputs)
-    runs = interleaved(contestants, repeat)
+    with crashes_of(arguments.bundle):
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        inputs = random_inputs(model.inputs, 0)
+        path = original(arguments, model.manifest) if arguments.against is not None else None
+        model.run(inputs)  # says where it crashes, if it does
+        runs = times({"eqfuse": model}, inputs, repeat, path)
     figures = _figures(runs)
     if arguments.json:
         render.print_json({"threads": model.threads, "repeat": repeat, **_as_dict(figures)})
@@ -109,16 +109,3 @@ def original(arguments: argparse.Namespace, manifest: Manifest) -> Path:
         raise UsageError(f"{path}: is not the model that {arguments.bundle} was compiled from, or was changed since")
     return Path(path)
 
-
-def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """ONNX Runtime with all of its optimisations, its threads not spinning while the other one runs."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    fed = {value.name: inputs[value.name] for value in session.get_inputs()}
-    return lambda: session.run(None, fed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EqfuseError, UsageError
-from ..support.files import check_destination
+from ..support.files import check_destination, staged_file
 from . import render
 
 if TYPE_CHECKING:
@@ -68,10 +68,8 @@ def _regenerated(arguments: argparse.Namespace, section: Section) -> Figures:
 def _export(bundle: Path, target: Path) -> None:
     from ..lowering.dsa.stored_program import TRACE
 
-    try:
-        shutil.copyfile(bundle / TRACE, target)
-    except OSError as error:
-        raise EqfuseError(f"{target}: cannot be written: {error.strerror or error}") from None
+    with staged_file(target) as staged:
+        shutil.copyfile(bundle / TRACE, staged)
 
 
 def summary_rows(section: Section) -> list[tuple[str, ...]]:

@@ -18,12 +18,16 @@ _CLOCKS = {"cpu": "CPU", "wall": "wall-clock"}
 def bench_kernels(arguments: argparse.Namespace) -> int:
     """Time every kernel where it stands, and print."""
     _check_options(arguments)
-    from ..lowering.bundle import read_manifest
+    from ..lowering.isolated_model import IsolatedModel, crashes_of
+    from ..lowering.isolation import NO_LIMIT, isolated
     from ..lowering.kernel_times import kernel_times
 
-    manifest, repeat = read_manifest(arguments.bundle), arguments.repeat or _REPEAT
-    threads = arguments.threads or manifest.threads
-    found = kernel_times(arguments.bundle, random_inputs(manifest.inputs, 0), threads, repeat)
+    repeat = arguments.repeat or _REPEAT
+    with crashes_of(arguments.bundle):
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        inputs, threads = random_inputs(model.inputs, 0), model.threads
+        model.run(inputs)  # says where it crashes, if it does
+        found = isolated(NO_LIMIT, kernel_times, arguments.bundle, inputs, threads, repeat)
     clock = "cpu" if threads == 1 else "wall"
     if arguments.json:
         render.print_json({"threads": threads, "repeat": repeat, "clock": clock, **breakdown_as_dict(found)})

@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import numpy as np
 
 from ..errors import UsageError
-from ..support.files import check_destination
+from ..support.files import check_destination, staged_file
 from . import render
 
 if TYPE_CHECKING:
@@ -22,15 +23,16 @@ Array = np.ndarray[Any, Any]
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
     from ..lowering.interface import random_inputs
-    from ..lowering.runner import load
+    from ..lowering.isolated_model import IsolatedModel, crashes_of
 
     if arguments.output is not None:
         _check_output(arguments.output)
-    model = load(arguments.bundle, arguments.threads)
-    given = _given(arguments.input, model.inputs)
-    if arguments.random is not None:
-        given = {**random_inputs(model.inputs, arguments.random), **given}
-    results = model.run(given)
+    with crashes_of(arguments.bundle):
+        model = IsolatedModel(arguments.bundle, arguments.threads)
+        given = _given(arguments.input, model.inputs)
+        if arguments.random is not None:
+            given = {**random_inputs(model.inputs, arguments.random), **given}
+        results = model.run(given)
     if arguments.output is not None:
         _write(arguments.output, results)
     if arguments.json:
@@ -79,12 +81,21 @@ def _check_output(path: Path) -> None:
 
 
 def _write(path: Path, results: Mapping[str, Array]) -> None:
-    if path.suffix == ".npz":
-        np.savez(path, allow_pickle=False, **dict(results))
-    elif len(results) == 1:
-        np.save(path, next(iter(results.values())))
-    else:
+    if path.suffix == ".npy" and len(results) != 1:
         raise UsageError(f"--output {path}: there are {len(results)} outputs; name an .npz file")
+    with staged_file(path) as staged:
+        if path.suffix == ".npy":
+            np.save(staged, next(iter(results.values())))
+        else:
+            _write_archive(staged, results)
+
+
+def _write_archive(path: Path, results: Mapping[str, Array]) -> None:
+    """What numpy.savez writes, which takes no array that is called like one of its parameters."""
+    with ZipFile(path, "w") as archive:
+        for name, array in results.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def _described(array: Array) -> dict[str, Any]:

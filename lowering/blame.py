@@ -1,30 +1,35 @@
-"""Which kernel computes something else than its operators do: each by itself beside ONNX Runtime, on random inputs."""
+"""Which kernel computes something else than its operators do: each by itself beside ONNX Runtime, on random inputs.
+
+Kernels run in a process of their own, and one that crashes or hangs is found as one that is wrong is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
-import tvm
 
 from ..costmodels.types import TensorType
 from ..engine.verification.compare import Tolerance, compare
 from .channels_last import from_last, to_last
+from .errors import CrashError, LoweringError
 from .fallback import fallback, is_constant, static_type
+from .interface import Port
+from .isolated_model import IsolatedKernels
 from .kernel_functions import Array, Call
 from .kernels import Prepared
-from .tvm_runtime import load_library
 
 _KERNEL_TOLERANCE = Tolerance()
+KERNEL_SECONDS = 60.0
+"""How long a call of a kernel may take; the largest ones take seconds."""
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A kernel whose results differ: the rule that scheduled it, and how far they are off."""
+    """A kernel that is wrong: the rule that scheduled it, and how far its results are off, or that there are none."""
 
     symbol: str
     rule: str
@@ -34,36 +39,44 @@ class Suspect:
         return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
 
 
-def suspects(prepared: Prepared, library: Path) -> Iterator[Suspect]:
-    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations."""
-    (kernels,) = load_library(library).imports
+def suspects(prepared: Prepared, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
+    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations.
+
+    One is where the model crashed, whatever it does by itself.
+    """
+    kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
     generator = np.random.default_rng(0)
     seen: set[str] = set()
     for call in prepared.calls:
         if call.symbol not in seen:
             seen.add(call.symbol)
-            difference = _difference(prepared, call, kernels[call.symbol], generator)
+            difference = _difference(prepared, call, kernels, generator)
+            if difference is None and call.symbol == crashed_in:
+                difference = "crashed where the model runs it"
             if difference is not None:
                 rule = prepared.answers[call.symbol].rule.partition(" ")[0]
                 yield Suspect(call.symbol, rule, difference)
 
 
-def _difference(prepared: Prepared, call: Call, kernel: Any, generator: np.random.Generator) -> str | None:
+def _difference(
+    prepared: Prepared, call: Call, kernels: IsolatedKernels, generator: np.random.Generator
+) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model
     given = {v: _random(static_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
     stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
-    results = [
-        tvm.runtime.tensor(np.zeros(prepared.stored_shape(v), static_type(graph, v).dtype)) for v in call.outputs
-    ]
-    kernel(*map(tvm.runtime.tensor, arguments), *results)
+    ports = [Port(graph.values[v].name, static_type(graph, v).dtype, prepared.stored_shape(v)) for v in call.outputs]
+    try:
+        results = kernels.run(call.symbol, arguments, ports)
+    except (CrashError, LoweringError) as error:
+        return str(error)
     original = fallback(graph, call.members, prepared.weights, "compared")
     session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
     names = (info.name for info in original.model.graph.input)
     expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
     for value, wanted in zip(original.outputs, expected, strict=True):
-        made = results[call.outputs.index(value)].numpy()
+        made = results[call.outputs.index(value)]
         found = compare(wanted, from_last(made) if value in prepared.channels_last else made, _KERNEL_TOLERANCE)
         if not found.equal:
             return f"value {graph.values[value].name!r} is off by {found}"

@@ -14,7 +14,8 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import EqfuseError, UsageError
+from ..support.files import replace_folder
 from ..support.processor import processor_features
 from ..support.scratch import staging_folder
 from .errors import BundleError
@@ -62,10 +63,15 @@ def staged(path: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, path: Path) -> None:
-    """Move a complete folder to `path`, in place of an earlier bundle."""
-    if path.exists():
-        os.rename(path, folder.with_name("earlier"))
-    os.rename(folder, path)
+    """Move a complete folder to `path`, in place of an earlier bundle; whoever opens `path` finds one of the two.
+
+    Raises UsageError where something else was put there meanwhile, EqfuseError where it cannot be moved.
+    """
+    check_destination(path)
+    try:
+        replace_folder(folder, path)
+    except OSError as error:
+        raise EqfuseError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -109,9 +115,13 @@ def whole(folder: Path) -> Manifest:
     return manifest
 
 
-def checked(folder: Path) -> Manifest:
-    """The manifest of a bundle that is whole and can run here. Raises BundleError, which names what is wrong."""
-    manifest = whole(folder)
+def usable(folder: Path) -> Manifest:
+    """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
+
+    Raises BundleError, which names what is wrong.
+    """
+    manifest = read_manifest(folder)
+    _check_files(folder, {name: digest for name, digest in manifest.files.items() if name != manifest.library})
     _check_machine(folder, manifest)
     _check_versions(folder, manifest.versions)
     return manifest
@@ -119,10 +129,24 @@ def checked(folder: Path) -> Manifest:
 
 def _check_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, expected in files.items():
-        if not (folder / name).is_file():
-            raise BundleError(f"{folder / name}: is missing; compile the model again")
-        if digest(folder / name) != expected:
-            raise BundleError(f"{folder / name}: was changed (its checksum differs); compile the model again")
+        check_file(folder / name, expected)
+
+
+def check_file(file: Path, expected: str, found: Path | None = None) -> None:
+    """Raise BundleError where a file of a bundle is missing or is another one.
+
+    `found` is where its content is, if that is elsewhere: what is looked at should be what is used afterwards.
+    """
+    content = found or file
+    if not content.is_file():
+        raise missing(file)
+    if digest(content) != expected:
+        raise BundleError(f"{file}: was changed (its checksum differs); compile the model again")
+
+
+def missing(file: Path) -> BundleError:
+    """What is said of a bundle without a file that its manifest lists."""
+    return BundleError(f"{file}: is missing; compile the model again")
 
 
 def _check_machine(folder: Path, manifest: Manifest) -> None:

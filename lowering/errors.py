@@ -20,5 +20,9 @@ class WrongKernelsError(VerificationError):
         self.kernels = kernels
 
 
+class CrashError(EqfuseError):
+    """Compiled code that ended the process it ran in, or took too long; the message says which."""
+
+
 class BundleError(EqfuseError):
     """A compiled bundle that cannot be used here; the message names the file and what is wrong with it."""

@@ -19,7 +19,6 @@ from .fallback import FUNCTION
 from .kernel_table import KernelFacts, read_kernel_table
 from .runner import CompiledModel
 from .turns import settle
-from .tvm_runtime import load_library
 
 _WARM_UP = 3
 
@@ -100,11 +99,7 @@ def _recorded(
     model: CompiledModel, inputs: Mapping[str, Any], symbols: set[str]
 ) -> tuple[list[_Recorded], dict[str, Callable[..., Any]]]:
     """The calls of one run, and the functions they call by name."""
-    import tvm
-    from tvm import relax
-
-    library = load_library(model.path / model.manifest.library)
-    machine = relax.VirtualMachine(library, tvm.cpu())
+    machine = model.machine()
     calls: list[_Recorded] = []
 
     def note(_: Any, symbol: str, before: bool, __: Any, *arguments: Any) -> int:
@@ -113,10 +108,9 @@ def _recorded(
         return 0
 
     machine.set_instrument(note)
-    machine["main"](*(tvm.runtime.tensor(inputs[port.name]) for port in model.inputs))
-    (kernels,) = library.imports
+    model.run_on(machine, inputs)
     names = dict.fromkeys(call.symbol for call in calls)
-    return calls, {n: tvm.get_global_func(n) if n.startswith(FUNCTION) else kernels[n] for n in names}
+    return calls, {n: model.fallbacks[n] if n in model.fallbacks else model.kernels[n] for n in names}
 
 
 def _replayed(

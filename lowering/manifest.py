@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from math import prod
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -14,10 +15,15 @@ import numpy as np
 
 from .errors import BundleError
 from .interface import Port
+from .tvm_runtime import MOST_THREADS
 
 FORMAT = 1
 _OPTIONAL = ("dsa", "tuning")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_DIMENSIONS = 64
+"""Of an array of numpy's."""
+_MOST_ELEMENTS = 1 << 40
+"""Of one input or output: no machine has memory for more."""
 LIBRARY = "model.so"
 PLAN = "plan.json"
 PROGRAM = "program.json"
@@ -115,7 +121,8 @@ def parse(text: str, label: str) -> Manifest:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -140,10 +147,12 @@ class _Reader:
     def text(self, name: str) -> str:
         return self.get(name, str, "a text")
 
-    def integer(self, name: str, least: int = 0) -> int:
+    def integer(self, name: str, least: int = 0, most: int | None = None) -> int:
         value = self.get(name, int, "a whole number")
         if value < least:
             raise self.fail(name, f"must be at least {least}, not {value}")
+        if most is not None and value > most:
+            raise self.fail(name, f"must be at most {most}, not {_short(value)}")
         return value
 
     def digest(self, name: str) -> str:
@@ -196,7 +205,7 @@ def _manifest(reader: _Reader) -> Manifest:
         outputs,
         _platform(reader.table_of("platform")),
         reader.text("precision"),
-        reader.integer("threads", 1),
+        reader.integer("threads", 1, MOST_THREADS),
         _provenance(reader.table_of("provenance")),
         fallbacks,
         {name: versions.text(name) for name in versions.table},
@@ -229,14 +238,16 @@ def _port(reader: _Reader) -> Port:
     reader.only(("name", "dtype", "shape"))
     dtype = reader.text("dtype")
     try:
-        known = np.dtype(dtype).name == dtype
-    except TypeError:
+        known = np.dtype(dtype).name == dtype and np.dtype(dtype).kind not in "OSUMm"  # objects, texts, dates
+    except (TypeError, ValueError):
         known = False
     if not known:
         raise reader.fail("dtype", f"{_short(dtype)} is no element type")
     shape = reader.get("shape", list, "a list")
     if not all(isinstance(d, int) and not isinstance(d, bool) and d >= 0 for d in shape):
         raise reader.fail("shape", f"must be a list of sizes, not {_short(shape)}")
+    if len(shape) > _MOST_DIMENSIONS or prod(shape) > _MOST_ELEMENTS:
+        raise reader.fail("shape", f"is no tensor's that fits into memory: {_short(shape)}")
     return Port(reader.text("name"), dtype, tuple(shape))
 
 

@@ -1,42 +1,79 @@
-"""TVM with a number of threads: both of its settings are needed, one of them before it is imported."""
+"""TVM with a number of threads, and libraries that it loads."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 
+MOST_THREADS = 1024
+"""More than any machine makes use of for one model; TVM starts as many as it is told, until the system refuses."""
 _LITTLE_AND_BIG = 1
 """TVM's affinity mode that takes any core."""
 
 
+def check_threads(threads: int | None) -> None:
+    """Raise UsageError for a number of threads that no model is compiled for or runs on."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"threads: must be 1 to {MOST_THREADS}, not {threads}")
+
+
+def threads_for(compiled_for: int, asked_for: int | None = None) -> int:
+    """On how many threads a model runs: those asked for, or those it was compiled for, if there are so many cores.
+
+    Raises UsageError for a number of them that cannot be had.
+    """
+    check_threads(asked_for)
+    return asked_for or min(compiled_for, available_cores())
+
+
 def runtime(threads: int) -> Any:
-    """The module `tvm`, its kernels to run on `threads` threads. The setting holds for the whole process."""
+    """The module `tvm`. Where it is not imported yet, kernels may run on that many threads later, or all cores."""
     if "tvm" not in sys.modules:
         os.environ.setdefault("TVM_BIND_THREADS", "0")  # a bound thread waits while its core works for others
         os.environ.setdefault("TVM_NUM_THREADS", str(max(threads, available_cores())))
     import tvm
 
-    tvm.get_global_func("runtime.config_threadpool")(_LITTLE_AND_BIG, threads)
     return tvm
 
 
-def load_library(path: Path) -> Any:
-    """The library as it is now, by a path of its own: at a path that was loaded before the system takes what was there.
+def use_threads(threads: int) -> None:
+    """Have kernels that the calling thread runs from now on share their loops among so many threads.
 
-    A symbolic link does not do, TVM follows it.
+    TVM has a pool for each thread that calls this or such a kernel, and keeps it when that thread ends.
     """
     import tvm
 
-    with scratch_folder("load") as folder:
-        own = Path(folder) / path.name
-        try:
-            os.link(path, own)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(path, own)
+    tvm.get_global_func("runtime.config_threadpool")(_LITTLE_AND_BIG, threads)
+
+
+def load_library(path: Path) -> Any:
+    """The library as it is now."""
+    import tvm
+
+    with own_path(path) as own:
         return tvm.runtime.load_module(str(own))
+
+
+@contextmanager
+def own_path(library: Path) -> Iterator[Path]:
+    """A path to load a library by: at one that was loaded before, the system takes what was there.
+
+    It is a hard link where that can be had. What replaces the library meanwhile does not change what is behind the
+    link. (A symbolic link does not do, TVM follows it.)
+    """
+    with scratch_folder("load") as folder:
+        own = Path(folder) / library.name
+        try:
+            os.link(library, own)
+        except OSError:  # another file system, one without links, or somebody else's file
+            shutil.copyfile(library, own)
+        yield own

@@ -1,8 +1,13 @@
-"""Text files that appear whole or not at all, and the user's cache folder."""
+"""Files and folders that appear whole or not at all, and the user's cache folder."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import EqfuseError, UsageError
@@ -28,10 +33,67 @@ def cache_folder() -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write the whole file or none. Raises EqfuseError where it cannot be written."""
+    with staged_file(path) as staged:
+        staged.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def staged_file(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes the place of `path` at the end, unless an exception ends the context.
+
+    Raises EqfuseError where it cannot be written.
+    """
     try:
         with staging_folder(path) as folder:
-            staged = folder / path.name
-            staged.write_text(text, encoding="utf-8")
-            os.replace(staged, path)
+            yield folder / path.name
+            os.replace(folder / path.name, path)
     except OSError as error:
         raise EqfuseError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def replace_folder(folder: Path, path: Path) -> None:
+    """Move a folder to `path` on the same file system; what was there is then where `folder` was, or gone.
+
+    At any time, and whoever else does the same, there is a whole folder at `path`: the last one stays. Only where the
+    system cannot exchange two names (other than Linux, some network file systems) `path` is free for a moment.
+    Raises OSError.
+    """
+    while True:
+        try:
+            os.rename(folder, path)  # replaces nothing but an empty folder
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        with suppress(FileNotFoundError):  # somebody else has just moved away what was there
+            if _exchange(folder, path):
+                return
+            os.rename(path, _free_name(folder))
+
+
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+"""What systems say where a folder with something in it, or a link to one, has the name."""
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+"""Constants of Linux, <fcntl.h>."""
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot. Raises OSError."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(second))
+
+
+def _free_name(folder: Path) -> Path:
+    """Next to the folder, for what it replaces."""
+    numbers = itertools.count()
+    return next(p for p in (folder.with_name(f"{folder.name}.earlier{n}") for n in numbers) if not p.exists())

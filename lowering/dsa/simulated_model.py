@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..bundle import whole
+from ..isolation import isolated, number
 from ..loaded import LoadedModel, fitting
 from .constants import stored
 from .program import Buffer, Program
@@ -69,6 +70,33 @@ class SimulatedModel(LoadedModel):
 
     def _execute(self, given: Mapping[str, Array]) -> dict[str, Array]:
         return simulate_function(self.program, self.kernels, {**self._constants, **given})
+
+
+class IsolatedSimulation(SimulatedModel):
+    """A program that another process simulates: what its tiles compute was just compiled for this machine.
+
+    Where that crashes or takes longer than `seconds`, CrashError is raised.
+    """
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        """Load the bundle. Raises BundleError where it is damaged."""
+        super().__init__(path)
+        self._key = (path, number())
+        self._seconds = seconds
+
+    def run_programs(self, given: Mapping[str, Array], count: int) -> dict[str, Array]:
+        """As many samples as that many executions of the program take, each its share."""
+        return isolated(self._seconds, _run_programs, self._key, dict(given), count)
+
+
+@lru_cache(maxsize=1)
+def _model(key: tuple[Path, int]) -> SimulatedModel:
+    path, _ = key
+    return SimulatedModel(path)
+
+
+def _run_programs(key: tuple[Path, int], given: Mapping[str, Array], count: int) -> dict[str, Array]:
+    return _model(key).run_programs(given, count)
 
 
 def _cut(array: Array, wire: Wire, number: int, count: int) -> Array:

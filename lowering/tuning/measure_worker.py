@@ -15,7 +15,7 @@ from typing import Any
 
 from ...costmodels.types import TensorType
 from ...support.scratch import scratch_folder
-from ..tvm_runtime import runtime
+from ..tvm_runtime import runtime, use_threads
 from .linking import Linker
 from .measure_protocol import Kernels, Rounds, serve
 from .measuring import MOST_BETWEEN, KernelObject
@@ -30,6 +30,7 @@ def main() -> None:
     threads, seconds = int(sys.argv[1]), float(sys.argv[2])
     stay(threads)
     runtime(threads)
+    use_threads(threads)
     linker = Linker.of(platform.machine())
     clock = time.process_time if threads == 1 else time.perf_counter
 

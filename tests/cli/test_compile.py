@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import onnx
@@ -181,6 +182,29 @@ def test_random_inputs_follow_their_seed(eqfuse: CommandLine) -> None:
     compiled(eqfuse)
     printed = [eqfuse.run("run", "build", "--random", seed).out for seed in (1, 1, 2)]
     assert printed[0] == printed[1] != printed[2]
+
+
+def test_an_output_may_have_any_name(eqfuse: CommandLine) -> None:
+    x, file = ([helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "file"))
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["file"])], "graph", x, file)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "in.onnx")
+    eqfuse.run("compile", "in.onnx", "-o", "build", "-q")
+    assert eqfuse.run("run", "build", "--random", 0, "--output", "out.npz").code == 0
+    assert np.load("out.npz").files == ["file"]
+
+
+def test_numbers_replace_a_file_once_they_are_all_written(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half_written(stream: IO[bytes], *_: object, **__: object) -> None:
+        stream.write(b"half of it")
+        raise OSError("No space left on device")
+
+    compiled(eqfuse)
+    eqfuse.write("out.npz", "earlier")
+    monkeypatch.setattr("numpy.lib.format.write_array", half_written)
+    outcome = eqfuse.run("run", "build", "--random", 0, "--output", "out.npz")
+    assert (outcome.code, outcome.error) == (1, "out.npz: cannot be written: No space left on device")
+    assert Path("out.npz").read_text() == "earlier"
+    assert eqfuse.files() == ["build", "in.onnx", "out.npz"]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ from eqfuse.dsa_compilation import WIDTHS
 from eqfuse.lowering.bundle import read_manifest
 from eqfuse.lowering.dsa.program_json import load_json
 from eqfuse.lowering.dsa.scheduler import _ORDERS
-from eqfuse.lowering.dsa.simulate_function import simulate_function
+from eqfuse.lowering.dsa.simulated_model import IsolatedSimulation
 from eqfuse.lowering.dsa.variants import VARIANTS
+from eqfuse.lowering.interface import random_inputs
+from eqfuse.lowering.runner import load
 
 from ..lowering.dsa.small_networks import by_sample, cnn, transformer
 from .command_line import CommandLine, Outcome
@@ -111,9 +113,12 @@ def test_the_same_again_comes_from_the_cache(eqfuse: CommandLine) -> None:
 def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     written(transformer())
     compiled(eqfuse)
-    first = eqfuse.run("run", "build", "--random", 0)
+    model = load("build")
+    inputs = random_inputs(model.inputs, 0)
+    first = model.run(inputs)
     monkeypatch.setattr("eqfuse.lowering.dsa.stored_program.made_for", dict)
-    assert eqfuse.run("run", "build", "--random", 0) == first
+    again = load("build").run(inputs)
+    assert all(np.array_equal(again[name], first[name]) for name in first)
 
 
 @pytest.mark.representatives(1)
@@ -123,10 +128,12 @@ def test_a_program_that_is_wrong_is_not_published(
 ) -> None:
     written(transformer())
 
-    def wrong(*given: Any) -> dict[str, Any]:
-        return {name: array * 1.1 for name, array in simulate_function(*given).items()}
+    right = IsolatedSimulation.run_programs
 
-    monkeypatch.setattr("eqfuse.lowering.dsa.simulated_model.simulate_function", wrong)
+    def wrong(*given: Any) -> dict[str, Any]:
+        return {name: array * 1.1 for name, array in right(*given).items()}
+
+    monkeypatch.setattr(IsolatedSimulation, "run_programs", wrong)
     outcome = eqfuse.run("compile", "in.onnx", "--target", TARGET, "-o", "build", "--floats", floats, "--seed", 11)
     assert outcome.code == 3
     assert "the program differs from the original" in outcome.error

@@ -33,6 +33,14 @@ def mixed_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _compiled(tmp_path_factory.mktemp("mixed"), with_fallback())
 
 
+@pytest.fixture(scope="session")
+def smallest_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, but ONNX Runtime looks for the smallest values, not the largest."""
+    proto = with_fallback()
+    proto.graph.node[1].attribute.add(name="largest", type=2, i=0)
+    return _compiled(tmp_path_factory.mktemp("smallest"), proto)
+
+
 def _compiled(folder: Path, proto: onnx.ModelProto) -> Path:
     eqfuse.compile(saved(proto, folder / "model.onnx"), folder / "bundle", threads=1, intensive=False)
     return folder / "bundle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 import eqfuse
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle import MANIFEST, check_destination, read_manifest
+from eqfuse.lowering import runner
+from eqfuse.lowering.bundle import MANIFEST, check_destination, check_file, read_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.manifest import parse
 
@@ -91,12 +93,9 @@ def test_an_input_may_lie_in_memory_in_any_order(plain_bundle: Path) -> None:
     np.testing.assert_array_equal(model(np.asfortranarray(x)), model(x))
 
 
-@pytest.mark.conformance
-def test_two_bundles_with_fallbacks_do_not_mix(mixed_bundle: Path, tmp_path: Path) -> None:
-    proto = with_fallback()
-    proto.graph.node[1].attribute.add(name="largest", type=2, i=0)
-    first, second = eqfuse.load(mixed_bundle), eqfuse.load(_compiled(tmp_path, proto))
-    inputs = random_inputs(proto)
+def test_two_bundles_with_fallbacks_do_not_mix(mixed_bundle: Path, smallest_bundle: Path) -> None:
+    first, second = eqfuse.load(mixed_bundle), eqfuse.load(smallest_bundle)
+    inputs = random_inputs(with_fallback())
     assert np.all(first(**inputs)["y"] > second(**inputs)["y"])
 
 
@@ -153,11 +152,20 @@ def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
     [
         (lambda m: m.pop("threads"), "field threads: missing"),
         (lambda m: m.update(threads=0), "field threads: must be at least 1, not 0"),
+        (lambda m: m.update(threads=10**9), "field threads: must be at most 1024, not 1000000000"),
+        (lambda m: m.update(precision="\ud800"), "was changed after it was written (its digest differs)"),
         (lambda m: m.update(threads="two"), "field threads: must be a whole number, not 'two'"),
         (lambda m: m.update(format=2), "field format: is 2, and this version of eqfuse reads 1"),
         (lambda m: m.update(extra=1), "field extra: unknown"),
         (lambda m: m["inputs"][0].update(dtype="float33"), "field inputs[0].dtype: 'float33' is no element type"),
+        (lambda m: m["inputs"][0].update(dtype="object"), "field inputs[0].dtype: 'object' is no element type"),
+        (lambda m: m["inputs"][0].update(dtype="\ud800"), "field inputs[0].dtype: '\\ud800' is no element type"),
         (lambda m: m["inputs"][0].update(shape=[-1]), "field inputs[0].shape: must be a list of sizes, not [-1]"),
+        (
+            lambda m: m["inputs"][0].update(shape=[10**9, 10**9]),
+            "field inputs[0].shape: is no tensor's that fits into memory: [1000000000, 1000000000]",
+        ),
+        (lambda m: m["inputs"][0].update(shape=[1] * 65), "field inputs[0].shape: is no tensor's that fits"),
         (lambda m: m["inputs"].append(m["inputs"][0]), "field inputs[1].name: 'x' is there twice"),
         (lambda m: m["files"].update({"../a": "0" * 64}), "field files.../a: is no file in the bundle"),
         (
@@ -188,6 +196,37 @@ def test_an_edited_library_is_refused(bundle: Path) -> None:
     with (bundle / "model.so").open("ab") as library:
         library.write(b"x")
     assert refusal(bundle) == "bundle/model.so: was changed (its checksum differs); compile the model again"
+
+
+@pytest.mark.parametrize("kept", [0, 1000])
+def test_a_library_that_was_cut_off_is_refused(bundle: Path, kept: int) -> None:
+    os.truncate(bundle / "model.so", kept)
+    assert refusal(bundle) == "bundle/model.so: was changed (its checksum differs); compile the model again"
+
+
+def test_what_is_loaded_is_what_was_checked(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is another one from right after it was looked at; what was looked at is loaded."""
+    x = random_inputs(chain())["x"]
+    wanted = eqfuse.load(bundle)(x)
+
+    def checked_then_replaced(*arguments: Any) -> None:
+        check_file(*arguments)
+        (bundle / "other.so").write_bytes(b"")
+        (bundle / "other.so").replace(bundle / "model.so")
+
+    monkeypatch.setattr(runner, "check_file", checked_then_replaced)
+    np.testing.assert_array_equal(eqfuse.load(bundle)(x), wanted)
+
+
+@pytest.mark.parametrize("threads", [0, 1025, 10**9])
+def test_a_number_of_threads_that_cannot_be_had_is_refused(plain_bundle: Path, threads: int) -> None:
+    with pytest.raises(UsageError, match=f"threads: must be 1 to 1024, not {threads}"):
+        eqfuse.load(plain_bundle, threads)
+
+
+def test_it_runs_on_no_more_threads_than_there_are_cores(bundle: Path) -> None:
+    edited = resealed(bundle, lambda m: m.update(threads=1024))
+    assert eqfuse.load(edited).threads == min(1024, os.cpu_count() or 1)
 
 
 def test_a_missing_file_is_named(bundle: Path) -> None:

@@ -118,7 +118,9 @@ def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path)
     prepared = prepare(graph, kernels, stored, target, tmp_path, 1)
     link(prepared, target, tmp_path / "model.so")
     assert [call.members for call in prepared.calls] == [(0,), (1,), (2,), (3,)]
-    assert list(suspects(prepared, tmp_path / "model.so")) == []
+    assert list(suspects(prepared, tmp_path / "model.so", 1)) == []
+    crashed = prepared.calls[1].symbol
+    assert [found.symbol for found in suspects(prepared, tmp_path / "model.so", 1, crashed)] == [crashed]
 
 
 def test_a_copy_that_cannot_be_compiled_runs_elsewhere() -> None:
