@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from ..errors import EqfuseError
 from .parser import build_parser
+from .terminal import prepare_streams, write
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -22,17 +23,20 @@ TERMINATED = 128 + signal.SIGTERM
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error,
     5 a budget was hit (the output is valid), 130 interrupted."""
+    has_output = prepare_streams()
     arguments = build_parser().parse_args(argv)
     _leave_cleanly_when_terminated()
     if arguments.verbose < 2:
         _silence_libraries()
     try:
+        if not has_output and (arguments.json or not arguments.quiet):
+            raise EqfuseError("standard output is closed; send it to a file or to /dev/null, or say --quiet")
         return _run(arguments)
     except EqfuseError as error:
         return _complain(str(error), error.exit_code, arguments.verbose)
     except KeyboardInterrupt:
         kept = "; what was measured is kept: the same command goes on" if vars(arguments).get("trials") else ""
-        print(f"eqfuse: interrupted; nothing was written{kept}", file=sys.stderr)
+        write(f"eqfuse: interrupted; nothing was written{kept}", error=True)
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
@@ -89,6 +93,6 @@ def _complain(message: str, code: int, verbose: int) -> int:
     if verbose >= 2:
         import traceback
 
-        traceback.print_exc()
-    print(f"eqfuse: error: {' '.join(message.split())}", file=sys.stderr)
+        write(traceback.format_exc(), error=True, end="")
+    write(f"eqfuse: error: {' '.join(message.split())}", error=True)
     return code

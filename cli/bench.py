@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..lowering.interface import random_inputs
 from ..lowering.turns import Middle, Runs, interleaved
 from . import render
+from .progress import Progress
 
 if TYPE_CHECKING:
     from ..lowering.manifest import Manifest
@@ -54,12 +55,13 @@ def _is_for_accelerator(bundle: Path) -> bool:
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
     from ..lowering.runner import load
 
-    model = load(arguments.bundle, arguments.threads)
-    inputs = random_inputs(model.inputs, 0)
-    contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
-    if arguments.against is not None:
-        contestants["ONNX Runtime"] = _onnx_runtime(original(arguments, model.manifest), model.threads, inputs)
-    runs = interleaved(contestants, repeat)
+    with Progress(arguments, "measure"):
+        model = load(arguments.bundle, arguments.threads)
+        inputs = random_inputs(model.inputs, 0)
+        contestants: dict[str, Callable[[], Any]] = {"eqfuse": model.prepared(inputs)}
+        if arguments.against is not None:
+            contestants["ONNX Runtime"] = _onnx_runtime(original(arguments, model.manifest), model.threads, inputs)
+        runs = interleaved(contestants, repeat)
     figures = _figures(runs)
     if arguments.json:
         render.print_json({"threads": model.threads, "repeat": repeat, **_as_dict(figures)})

@@ -8,6 +8,7 @@ from ..errors import UsageError
 from ..lowering.interface import random_inputs
 from . import render
 from .kernel_report import breakdown_as_dict, print_breakdown
+from .progress import Progress
 
 _REPEAT, _SHOWN = 30, 25
 """Runs, and kernels in the table; -v and --json show all kernels."""
@@ -23,7 +24,8 @@ def bench_kernels(arguments: argparse.Namespace) -> int:
 
     manifest, repeat = read_manifest(arguments.bundle), arguments.repeat or _REPEAT
     threads = arguments.threads or manifest.threads
-    found = kernel_times(arguments.bundle, random_inputs(manifest.inputs, 0), threads, repeat)
+    with Progress(arguments, "measure"):
+        found = kernel_times(arguments.bundle, random_inputs(manifest.inputs, 0), threads, repeat)
     clock = "cpu" if threads == 1 else "wall"
     if arguments.json:
         render.print_json({"threads": threads, "repeat": repeat, "clock": clock, **breakdown_as_dict(found)})

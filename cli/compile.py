@@ -14,6 +14,7 @@ from . import render
 from .compile_parser import FOR_ACCELERATORS
 from .optimize import BUDGET_HIT
 from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..api import Options
@@ -121,15 +122,15 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
         slowest = sorted(made.kernel_seconds.items(), key=lambda item: -item[1])[:10]
         render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
     if manifest.dsa is None:
-        print(fallback_line(manifest))
+        write(fallback_line(manifest))
     for text in origin.replaced:
-        print(f"replaced by a plain schedule: {text}")
-    print(f"verification: {origin.verification or 'none (--no-verify)'}")
+        write(f"replaced by a plain schedule: {text}")
+    write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.tuning is not None:
-        print(tuning_line(manifest.tuning))
+        write(tuning_line(manifest.tuning))
     taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
-    print(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
-    print(f"written: {made.path}")
+    write(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
+    write(f"written: {made.path}")
 
 
 def tuning_line(content: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from .arguments import (
     tolerances,
 )
 from .compile_parser import DSA_VARIANTS, add_compile, add_tune
+from .terminal import printable
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
         return known, rest
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"eqfuse: error: {message}; see {self.prog} --help\n")
+        self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
 
 
 def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]

@@ -9,6 +9,7 @@ from ..costmodels.measurement import Measurement, record_of
 from ..costmodels.profile import ProfileDatabase
 from ..extract.partition.canonical_key import operator_names
 from . import render
+from .terminal import write
 
 _DIGITS = 12
 """Of a key, what tells it from others."""
@@ -30,7 +31,7 @@ def list_measurements(arguments: argparse.Namespace) -> int:
 def _print_list(database: ProfileDatabase, measurements: Sequence[Measurement]) -> None:
     title = f"{_count(len(measurements))} in {database.path}"
     if not measurements:
-        print(title)
+        write(title)
         return
     columns = ("key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs")
     render.table(title, columns, [_row(m) for m in measurements], left=6)

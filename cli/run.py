@@ -12,6 +12,8 @@ import numpy as np
 from ..errors import UsageError
 from ..support.files import check_destination
 from . import render
+from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..lowering.interface import Port
@@ -30,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = _given(arguments.input, model.inputs)
     if arguments.random is not None:
         given = {**random_inputs(model.inputs, arguments.random), **given}
-    results = model.run(given)
+    with Progress(arguments, "run"):
+        results = model.run(given)
     if arguments.output is not None:
         _write(arguments.output, results)
     if arguments.json:
@@ -39,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [(name, *map(str, _described(array).values())) for name, array in results.items()]
         render.table(str(arguments.bundle), ("output", "type", "shape", "min", "max", "mean"), rows, left=2)
         if arguments.output is not None:
-            print(f"written: {arguments.output}")
+            write(f"written: {arguments.output}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -38,10 +39,11 @@ class Outcome:
 
     @property
     def error(self) -> str:
-        """The one line on standard error, without its prefix."""
-        assert self.err.startswith("eqfuse: error: "), self.err
-        assert self.err.count("\n") == 1, self.err
-        return self.err.removeprefix("eqfuse: error: ").rstrip()
+        """The one line on standard error, without its prefix; a slow machine has progress before it."""
+        *progress, last = self.err.splitlines()
+        assert all(re.match(r" *\d+\.\d s  ", line) for line in progress), self.err
+        assert last.startswith("eqfuse: error: "), self.err
+        return last.removeprefix("eqfuse: error: ")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,14 @@ import os
 import pty
 import signal
 import subprocess
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
 import pytest
+
+from eqfuse.cli import progress
 
 from .command_line import CommandLine
 
@@ -23,9 +26,30 @@ def test_plain_lines_where_asked_for(eqfuse: CommandLine) -> None:
     ]  # fmt: skip
 
 
-def test_silence_elsewhere(eqfuse: CommandLine) -> None:
+def test_silence_elsewhere_while_it_is_short(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_REPEATED", 1000.0)
     eqfuse.small()
     assert eqfuse.run("optimize", "in.onnx").err == ""
+
+
+@pytest.mark.parametrize(("flags", "says"), [((), True), (("--json",), True), (("-q",), False)])
+def test_lines_from_time_to_time_elsewhere(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], says: bool
+) -> None:
+    monkeypatch.setattr(progress, "_REPEATED", 0.001)
+    eqfuse.small()
+    lines = eqfuse.run("optimize", "in.onnx", *flags).err.splitlines()
+    assert any(line.endswith(" s  saturate") for line in lines) == says
+
+
+def test_a_phase_that_says_nothing_is_repeated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_REPEATED", 0.001)
+    err = ""
+    with progress.Progress(Namespace(quiet=False, verbose=0), "verify"):
+        while err.count("verify\n") < 3:  # for ever, without the timer
+            err += capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "live"), [((), True), (("-q",), False)])
