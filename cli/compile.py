@@ -82,10 +82,11 @@ def _for_processor(arguments: argparse.Namespace, options: Options) -> Compiled:
 
 
 def _for_accelerator(arguments: argparse.Namespace, options: Options) -> Compiled:
-    from ..dsa_compilation import compile_for_accelerator, demands_of
+    from ..dsa_compilation import AcceleratorOptions, compile_for_accelerator, demands_of
 
     _refuse(arguments, ("threads", *FOR_TUNING), "processors")
-    demands = demands_of(arguments.target, **{name: getattr(arguments, name) for name in FOR_ACCELERATORS})
+    given = {name: value for name in FOR_ACCELERATORS if (value := getattr(arguments, name)) is not None}
+    demands = demands_of(arguments.target, AcceleratorOptions(**given))
     with Progress(arguments) as progress:
         return compile_for_accelerator(arguments.model, arguments.output, options, demands, progress)
 

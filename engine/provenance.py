@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from .messages import Precision
+from ..rules.vocabulary import Precision
 from .model import Model
 
 PRECISION_KEY = "eqfuse.precision"

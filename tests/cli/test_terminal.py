@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,11 @@ def test_characters_that_the_output_lacks_are_spelled_out(
 
 
 def closing(*numbers: int) -> Callable[[], None]:
-    return partial(list, map(os.close, numbers))
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    return close
 
 
 def test_a_closed_output_is_an_error_before_the_work(eqfuse: CommandLine) -> None:

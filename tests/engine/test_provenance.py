@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.engine.messages import Precision
 from eqfuse.engine.provenance import Provenance, provenance, stamp
+from eqfuse.rules.vocabulary import Precision
 
 
 def test_a_stamp_is_read_back_and_leaves_other_entries_alone() -> None:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from eqfuse.engine.choices import Extraction
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem, dag_cost
-from eqfuse.extract.solve import Method, solve
+from eqfuse.extract.solve import solve
 
 from .graphs import TIED_COSTS, WIDE_COSTS, closure, edges, least_cost, problems, solvable_problems
 
@@ -60,7 +61,7 @@ def test_no_extraction_is_an_error_and_only_that(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "greedy"])
-def test_solutions_are_acyclic_closed_and_priced(method: Method) -> None:
+def test_solutions_are_acyclic_closed_and_priced(method: Extraction) -> None:
     @settings(deadline=None)
     @given(solvable_problems(WIDE_COSTS))
     def check(problem: Problem) -> None:
