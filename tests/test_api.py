@@ -69,7 +69,7 @@ def test_options_of_compile_that_cannot_be_used(tmp_path: Path, call: dict[str, 
 
 
 def test_what_is_no_model_is_said() -> None:
-    with pytest.raises(EqfuseError, match="^a model is a path, .*, not int$"):
+    with pytest.raises(EqfuseError, match=r"^a model is a path, .*, not int$"):
         eqfuse.optimize(3)
 
 

@@ -9,7 +9,7 @@ import eqfuse
 
 ROOT = Path(eqfuse.__file__).parent
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-SOURCES = ("cli", "lowering", "extract", "engine", "costmodels", "rules")
+SOURCES = ("cli", "lowering", "extract", "engine", "costmodels", "rules", "support")
 
 
 def test_every_package_is_listed() -> None:
