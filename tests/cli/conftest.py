@@ -17,9 +17,10 @@ def eqfuse(
 ) -> Iterator[CommandLine]:
     """The command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield CommandLine(tmp_path, capsys)
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -118,7 +118,7 @@ def test_a_stopped_run_leaves_nothing(eqfuse: CommandLine, number: signal.Signal
         assert process.stderr is not None
         last = process.stderr.read().splitlines()[-1:]
         assert process.wait(30) == 128 + number
-    assert number != signal.SIGINT or last == ["eqfuse: interrupted; nothing was written"]
+    assert number != signal.SIGINT or last == ["eqfuse: interrupted; no file is half written"]
     assert eqfuse.files() == ["in.onnx", "temporary"]
     assert (eqfuse.folder / "in.onnx").read_bytes() == content
     assert left_over(eqfuse) == []

@@ -58,6 +58,7 @@ def test_rules_check(eqfuse: CommandLine, entry_point: Path) -> None:
     assert "4 rules" in run(eqfuse, entry_point, "rules", "check", "--fresh", *files)
 
 
+@pytest.mark.conformance
 def test_rules_explain(eqfuse: CommandLine, entry_point: Path) -> None:
     eqfuse.small()
     assert "checked by replay" in run(eqfuse, entry_point, "rules", "explain", "in.onnx", "--output", "second")
