@@ -50,6 +50,16 @@ def test_a_missing_file_leaves_nothing(eqfuse: CommandLine, temporary: Path, arg
     assert eqfuse.files() == ["temporary"]
 
 
+def test_the_temporary_folder_may_have_any_name(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs for egglog name files in it."""
+    folder = eqfuse.folder / 'a "quote" \\ and (more)'
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    eqfuse.small()
+    outcome = eqfuse.spawn("optimize", "in.onnx", "-q")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
 def compiling(eqfuse: CommandLine) -> subprocess.Popen[str]:
     """A compilation in the midst of its kernels."""
     process = subprocess.Popen(
