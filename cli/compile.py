@@ -136,7 +136,7 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
 
 def tuning_line(content: Mapping[str, Any]) -> str:
     """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
-    from ..lowering.tuning.settings import summary_of
+    from ..lowering.tuning.settings import summary_of, trials_for
 
     found = summary_of(content)
     failed = f" ({found.failed} failed)" if found.failed else ""
@@ -144,6 +144,8 @@ def tuning_line(content: Mapping[str, Any]) -> str:
     if found.kept == "untuned":
         outcome += ", so the untuned one is kept"
     line = f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"
+    if found.trials < trials_for(found.tasks):
+        line += f"\nnote: so few trials reach the largest kernels only; --trials {trials_for(found.tasks)} reaches all"
     return line if found.learned else f"{line}\nnote: {_BY_ESTIMATES}"
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 from ...errors import UsageError
 from ...support.options import NotNegativeInteger, Positive, PositiveInteger, check_options
+
+FIRST_SHARE = 0.5
+"""The part of all trials that may be the first ones of their kernels, which only time the analytic schedule."""
+
+
+def trials_for(kernels: int) -> int:
+    """How many trials reach so many kernels."""
+    return ceil(kernels / FIRST_SHARE)
+
 
 RunnerName = Literal["local", "emulate", "rpc"]
 

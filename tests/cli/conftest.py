@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eqfuse.cli import progress
+
 from .command_line import CommandLine
 
 
@@ -21,6 +23,12 @@ def eqfuse(
     yield CommandLine(tmp_path, capsys)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _no_repeated_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, a command in this process is done before it says that it lives."""
+    monkeypatch.setattr(progress, "_REPEATED", 1e6)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -54,7 +54,7 @@ def test_the_servers_of_a_kind_are_counted(serve: Serve) -> None:
     ("talk", "problem"),
     [
         (lambda c: c.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "something else listens there"),
-        (lambda c: c.close(), "it closed the connection"),
+        (lambda c: c.close(), ""),
         (lambda c: c.sendall(MAGIC + struct.pack("<i", -5)), "something else listens there"),
         (lambda c: c.sendall(MAGIC + struct.pack("<i", 2**31 - 1)), "something else listens there"),
         (answer(b"[0, {}]"), "something else listens there"),
