@@ -61,6 +61,7 @@ distclean: clean ## Remove .venv too
 	rm -rf $(VENV)
 
 $(DEMO): examples/demo_model.py | $(VENV)/.stamp-run
+	mkdir -p $(@D)
 	$(BIN)/python $< $@
 
 # A stamp holds while pyproject.toml does not change. The link gives mypy the package under its own name.

@@ -1,5 +1,10 @@
 """``python -m eqfuse``."""
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working folder, whose modules nobody meant, here or in the processes that are started
+
 from .cli import main
 
 if __name__ == "__main__":

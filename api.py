@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from .errors import VerificationError
 from .extract.select import Pricing
 from .pipeline import Clock, Observer, Options, Saturated, cost_model_for, extracted, saturated
 from .support.files import check_destination, write_text
+from .support.options import options_of
 
 if TYPE_CHECKING:
     import onnx
@@ -36,10 +37,10 @@ class Typed:
     """A model and what is known of its values, from which its graph of operators can be had."""
 
     model: Model
-    knowledge: Knowledge
+    knowledge: Knowledge = field(repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """An optimised model and how it came about. `phases` are wall-clock seconds.
 
@@ -65,6 +66,19 @@ class Result:
         """Whether a limit ended the search before it was complete; the result is valid all the same."""
         return self.saturation.budget_hit or self.extraction.status != "optimal"
 
+    def __repr__(self) -> str:
+        """A few lines: the fields hold whole graphs."""
+        before, after = self.before, self.after
+        price = f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}"
+        verdict = self.verification.summary if self.verification is not None else "none"
+        return (
+            f"<Result: {before.nodes} -> {after.nodes} nodes, {price}\n"
+            f"  search: {self.saturation.stop_reason} after {self.saturation.iterations} iterations, "
+            f"extraction {self.extraction.status}\n"
+            f"  verification: {verdict}\n"
+            f"  written: {self.path or 'no'}>"
+        )
+
 
 def optimize(
     model: str | Path | onnx.ModelProto | ir.Model,
@@ -78,7 +92,7 @@ def optimize(
     `options` are the fields of `Options`. Raises EqfuseError with one clear line on anything a user can mend, among
     them VerificationError where the result differs from the original: then nothing is written.
     """
-    return run(model, Path(output) if output is not None else None, Options(**options), observer)
+    return run(model, Path(output) if output is not None else None, options_of(Options, options), observer)
 
 
 def run(
@@ -115,13 +129,13 @@ def compile(
     from .lowering.target import is_accelerator
     from .lowering.tuning.settings import Settings
 
-    chosen = Options(**{"partition": "joint", **options})
+    chosen = options_of(Options, {"partition": "joint", **options})
     if is_accelerator(target):
-        from .dsa_compilation import compile_for_accelerator, demands_of
+        from .dsa_compilation import AcceleratorOptions, compile_for_accelerator, demands_of
 
-        demands = demands_of(target, **(accelerator or {}))
+        demands = demands_of(target, options_of(AcceleratorOptions, accelerator or {}))
         return compile_for_accelerator(model, Path(output), chosen, demands, observer)
-    settings = Settings(**tuning) if tuning is not None else None
+    settings = options_of(Settings, tuning) if tuning is not None else None
     return compile_model(
         model, Path(output), chosen, target=target, threads=threads, tuning=settings, observer=observer
     )

@@ -51,7 +51,7 @@ RUN_SECONDS = 600.0
 """How long one run of a model may take that was just compiled; beyond that a kernel is taken to hang."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """A bundle and how it came about. `phases` are wall-clock seconds, `kernel_seconds` those of each distinct kernel.
 
@@ -69,6 +69,15 @@ class Compiled:
     def from_cache(self) -> bool:
         """Whether nothing had to be compiled."""
         return self.result is None
+
+    def __repr__(self) -> str:
+        """A few lines: the manifest and the result hold much."""
+        origin = self.manifest.provenance
+        return (
+            f"<Compiled: {origin.model} for {self.manifest.platform.name}, {origin.kernels} kernels\n"
+            f"  verification: {origin.verification or 'none'}\n"
+            f"  written: {self.path}>"
+        )
 
 
 def compile_model(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .api import Result, run
 from .compilation import Compiled, fingerprint, kernels_of, outputs_of
@@ -40,8 +40,10 @@ from .lowering.target import accelerator_of, check_linker
 from .lowering.weights import Weights
 from .pipeline import Clock, Observer, Options
 from .rules.loader import rule_paths
+from .support.options import OptionError, PositiveInteger, check_options
 
-WIDTHS = {"float16": 2, "float32": 4, "float64": 8}
+Floats = Literal["float16", "float32", "float64"]
+WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
 """Bytes of the types that floats may be stored in."""
 _SIMULATION_SECONDS = 3600.0
 """How long a simulation may take that verifies a program; beyond that what computes a tile is taken to hang."""
@@ -54,25 +56,30 @@ class Demands:
 
     device: DsaDevice
     batch: int | None = None
-    floats: str | None = None
+    floats: Floats | None = None
     choices: Choices = field(default_factory=Choices)
 
 
-def demands_of(
-    target: str,
-    batch: int | None = None,
-    floats: str | None = None,
-    variant: str | None = None,
-    order: OrderName | None = None,
-    per_cluster: int | None = None,
-) -> Demands:
-    """What the command line asks for. Raises UsageError for a target that is none, DeviceError for its figures."""
-    if floats is not None and floats not in WIDTHS:
-        raise UsageError(f"floats {floats!r}: must be one of {', '.join(WIDTHS)}")
-    if variant is not None and variant not in VARIANTS:
-        raise UsageError(f"variant {variant!r}: must be one of {', '.join(VARIANTS)}")
-    choices = Choices(VARIANTS[variant or FULL.name], order, per_cluster)
-    return Demands(accelerator_of(target), batch, floats, choices)
+@dataclass(frozen=True)
+class AcceleratorOptions:
+    """What may be asked of a compilation for an accelerator: options of the command line. Raises OptionError."""
+
+    batch: PositiveInteger | None = None
+    floats: Floats | None = None
+    variant: str = FULL.name
+    order: OrderName | None = None
+    per_cluster: PositiveInteger | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.variant not in VARIANTS:
+            raise OptionError("variant", f"{self.variant!r} is not one of {', '.join(VARIANTS)}")
+
+
+def demands_of(target: str, options: AcceleratorOptions) -> Demands:
+    """What is asked for. Raises UsageError for a target that is none, DeviceError for its figures."""
+    choices = Choices(VARIANTS[options.variant], options.order, options.per_cluster)
+    return Demands(accelerator_of(target), options.batch, options.floats, choices)
 
 
 def compile_for_accelerator(

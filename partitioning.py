@@ -7,13 +7,14 @@ the cost model that was asked for, and then cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
 from .costmodels.device import Device, load_device
 from .costmodels.model import CostModel, RooflineCost
 from .costmodels.profile import ProfileDatabase
+from .engine.choices import PartitionMethod
 from .engine.egraph import Selection
 from .engine.inference import infer
 from .engine.model import Model
@@ -31,7 +32,7 @@ from .extract.partition.kernels import KernelModel, Members
 from .extract.partition.layout_assignment import LayoutPlan, assign_layouts
 from .extract.partition.local_functions import inlined
 from .extract.partition.of_model import operator_graph
-from .extract.partition.partition import Method, Partition, PartitionError, partition_of
+from .extract.partition.partition import Partition, PartitionError, partition_of
 from .extract.partition.search import partition_by
 from .extract.select import Pricing
 from .pipeline import Clock, Options, Saturated, cost_model_for, extracted
@@ -46,10 +47,10 @@ class Partitioned:
     `before` is the operator graph of the model as it was read; `proof` what z3 said of the certificate, if asked.
     """
 
-    before: OperatorGraph
+    before: OperatorGraph = field(repr=False)
     partition: Partition
-    pricing: KernelModel
-    prices: JointPrices | None = None
+    pricing: KernelModel = field(repr=False)
+    prices: JointPrices | None = field(default=None, repr=False)
     proof: Proof | None = None
 
     @cached_property
@@ -96,7 +97,9 @@ class Partitioned:
         }
 
 
-def partitioned(known: Saturated, method: Method, options: Options, clock: Clock) -> tuple[Chosen, Partitioned]:
+def partitioned(
+    known: Saturated, method: PartitionMethod, options: Options, clock: Clock
+) -> tuple[Chosen, Partitioned]:
     """Choose a graph and cut it. Nothing in `known` is changed."""
     before = operator_graph(known.model, known.knowledge)
     models = _Models.of(options)
@@ -138,7 +141,7 @@ def _in_sequence(
     known: Saturated,
     before: OperatorGraph,
     models: _Models,
-    method: Method,
+    method: PartitionMethod,
     options: Options,
     clock: Clock,
 ) -> tuple[Chosen, Partitioned]:

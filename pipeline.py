@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from onnx import defs
 
 from .costmodels.device import DEFAULT, Device, load_device
 from .costmodels.model import CostModel, cost_model
 from .costmodels.profile import ProfileDatabase
 from .engine.canary import check_constants
+from .engine.choices import CostName, Extraction, PartitionMethod
 from .engine.custom import named_operators
 from .engine.decode import decode
 from .engine.egraph import EGraph, Selection
 from .engine.encode import Encoding, encode
 from .engine.inference import Knowledge, infer
-from .engine.messages import Precision, RuleSelection
+from .engine.messages import RuleSelection
 from .engine.model import Model, check_destination, external_name, read, reads
 from .engine.opset import raise_opset
 from .engine.plan import Origins, origins
@@ -27,15 +30,21 @@ from .engine.shapes import override_shapes
 from .engine.worker import Worker
 from .errors import ModelError, UsageError
 from .extract.partition.of_model import operator_graph
-from .extract.partition.partition import Method
 from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
+from .rules.vocabulary import Precision
+from .support.options import (
+    NotNegative,
+    NotNegativeInteger,
+    OptionError,
+    Positive,
+    PositiveInteger,
+    check_options,
+)
 
 GROWTH = 1.01
 """How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
 _ATTEMPTS = 5
-
-CostName = Literal["flops", "roofline", "profile"]
 
 
 def cost_model_of(name: CostName, device: Device) -> CostModel:
@@ -47,7 +56,7 @@ def cost_model_of(name: CostName, device: Device) -> CostModel:
 
 @dataclass(frozen=True)
 class Options:
-    """How to optimise. The command line's options are these fields."""
+    """How to optimise. The command line's options are these fields. Raises OptionError for what cannot be used."""
 
     cost: CostName = "roofline"
     device: str = DEFAULT
@@ -55,23 +64,33 @@ class Options:
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    time_limit: float = 30.0
-    node_limit: int = 50_000
-    iterations: int = 200
-    extraction: Literal["exact", "greedy"] = "exact"
-    extraction_limit: float = 10.0
-    opset: int | None = None
+    time_limit: Positive = 30.0
+    node_limit: PositiveInteger = 50_000
+    iterations: PositiveInteger = 200
+    extraction: Extraction = "exact"
+    extraction_limit: Positive = 10.0
+    opset: PositiveInteger | None = None
     input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     verify: bool = True
-    atol: float | None = None
-    rtol: float | None = None
-    verify_limit: float = 300.0
-    seed: int = 0
-    partition: Method = "none"
+    atol: NotNegative | None = None
+    rtol: NotNegative | None = None
+    verify_limit: Positive = 300.0
+    seed: NotNegativeInteger = 0
+    partition: PartitionMethod = "none"
     as_functions: bool = False
     certify: bool = False
     certificate: Path | None = None
     intensive: bool = True
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("as_functions", "certify", "certificate"):
+            if self.partition == "none" and getattr(self, name):
+                raise OptionError(name, "is about sub-graphs, and partition is none")
+        if self.partition == "joint" and self.cost == "flops":
+            raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
+        if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):
+            raise OptionError("opset", f"{self.opset} is not known here; the newest is {newest}")
 
     @property
     def selection(self) -> RuleSelection:

@@ -138,7 +138,7 @@ def command(
 ) -> list[str]:
     """What starts this process; without a variant it only optimises and keeps the model."""
     chosen = ["--variant", variant, "--samples", str(samples)] if variant else []
-    start = [sys.executable, "-m", "eqfuse.benchmarks.dsa_cell", label, "--device", device, "--cache", str(cache)]
+    start = [sys.executable, "-P", "-m", "eqfuse.benchmarks.dsa_cell", label, "--device", device, "--cache", str(cache)]
     return [*start, *chosen, *(["--validate"] if check else [])]
 
 

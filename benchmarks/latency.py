@@ -120,7 +120,8 @@ class Record:
 
 def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str) -> float:
     """Wall-clock seconds of `eqfuse compile`, the start of Python with it, on an empty cache."""
-    command = [sys.executable, "-m", "eqfuse", "compile", str(model), "-o", str(bundle), "--threads", str(threads)]
+    start = [sys.executable, "-P", "-m", "eqfuse"]
+    command = [*start, "compile", str(model), "-o", str(bundle), "--threads", str(threads)]
     with tempfile.TemporaryDirectory() as cache:
         started = time.perf_counter()
         done = subprocess.run(

@@ -34,6 +34,7 @@ from rich.table import Table
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device, load_device
+from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.worker import Worker
 from eqfuse.extract.joint import JointPrices
 from eqfuse.extract.partition.certificate import certificate_of
@@ -42,13 +43,12 @@ from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Method
 from eqfuse.extract.partition.search import partition_by
 from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
 from eqfuse.partitioning import Partitioned, partitioned
 from eqfuse.pipeline import Clock, Options, saturated
 
-OTHERS: tuple[Method, ...] = ("fuseops", "dnnfusion", "ago")
+OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0
 MOBILEVIT = "mobilevit"
 
@@ -131,7 +131,7 @@ def measured(found: Partitioned, seconds: float) -> Cut:
     )
 
 
-def timed_cut(method: Method, graph: OperatorGraph, device: Device) -> Cut:
+def timed_cut(method: PartitionMethod, graph: OperatorGraph, device: Device) -> Cut:
     """A partition of the model as it is."""
     started = time.perf_counter()
     prices = KernelModel(graph, device)

@@ -81,7 +81,7 @@ class Job:
     def _search(self) -> None:
         budget = self.budget
         command = [
-            sys.executable, "-m", "eqfuse.benchmarks.tuning_search", str(self.model), str(self.folder),
+            sys.executable, "-P", "-m", "eqfuse.benchmarks.tuning_search", str(self.model), str(self.folder),
             "--tool", self.tool, "--trials", str(budget.trials), "--threads", str(budget.threads),
             "--seed", str(budget.seed), "--target", budget.target,
         ]  # fmt: skip

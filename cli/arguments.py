@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from ..costmodels.device import DEFAULT
+from ..engine.choices import CostName, Extraction
+from ..rules.vocabulary import Precision
+from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
 
 Command = tuple[str, str]
 """Module below `eqfuse.cli` and function in it."""
@@ -46,7 +48,7 @@ def optimization(parser: argparse.ArgumentParser, *, priced: bool = True, limite
     parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
     parser.add_argument(
         "--precision",
-        choices=("exact", "real", "fast"),
+        choices=get_args(Precision),
         default="real",
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
     )
@@ -59,14 +61,14 @@ def optimization(parser: argparse.ArgumentParser, *, priced: bool = True, limite
         parser.add_argument("--time-limit", type=positive(float), help="seconds of rewriting (default 30)")
     parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
     parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
-    parser.add_argument("--extraction", choices=("exact", "greedy"), default="exact", help="how to choose the graph")
+    parser.add_argument("--extraction", choices=get_args(Extraction), default="exact", help="how to choose the graph")
 
 
 def pricing(parser: argparse.ArgumentParser) -> None:
     """What to minimise, and for which device."""
     parser.add_argument(
         "--cost",
-        choices=("roofline", "flops", "profile"),
+        choices=get_args(CostName),
         default="roofline",
         help="what to minimise; profile: measured times, and elsewhere the roofline, scaled to them (default roofline)",
     )
@@ -111,19 +113,19 @@ Number = TypeVar("Number", int, float)
 
 def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers above zero."""
-    return _limited(kind, lambda number: number > 0, "a number above 0")
+    return _limited(kind, ABOVE_ZERO)
 
 
 def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers from zero on."""
-    return _limited(kind, lambda number: number >= 0, "a number from 0 on")
+    return _limited(kind, FROM_ZERO)
 
 
-def _limited(kind: Callable[[str], Number], allowed: Callable[[Number], bool], wanted: str) -> Callable[[str], Number]:
+def _limited(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
     def convert(text: str) -> Number:
         number = kind(text)
-        if not (math.isfinite(number) and allowed(number)):
-            raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+        if not bound.allows(number):
+            raise argparse.ArgumentTypeError(f"{text} is not {bound.text}")
         return number
 
     convert.__name__ = kind.__name__  # argparse names it where the text is no number at all

@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..lowering.interface import random_inputs
 from ..lowering.turns import Middle, Runs
 from . import render
+from .progress import Progress
 
 if TYPE_CHECKING:
     from ..lowering.manifest import Manifest
@@ -54,7 +55,7 @@ def _is_for_accelerator(bundle: Path) -> bool:
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
     from ..lowering.isolated_model import IsolatedModel, crashes_of, times
 
-    with crashes_of(arguments.bundle):
+    with crashes_of(arguments.bundle), Progress(arguments, "measure"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
         inputs = random_inputs(model.inputs, 0)
         path = original(arguments, model.manifest) if arguments.against is not None else None

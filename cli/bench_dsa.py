@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import EqfuseError, UsageError
 from ..support.files import check_destination, staged_file
 from . import render
+from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..lowering.dsa.section import Section
@@ -23,12 +25,13 @@ def bench_program(arguments: argparse.Namespace) -> int:
     from ..lowering.dsa.section import section_of
 
     _check(arguments)
-    section = section_of(whole(arguments.bundle).dsa, str(arguments.bundle))
-    figures = {section.variant: dict(section.figures)}
-    if arguments.against is not None:
-        figures[_other_name(arguments.against, section.variant)] = _regenerated(arguments, section)
-    if arguments.trace is not None:
-        _export(arguments.bundle, arguments.trace)
+    with Progress(arguments, "simulate"):
+        section = section_of(whole(arguments.bundle).dsa, str(arguments.bundle))
+        figures = {section.variant: dict(section.figures)}
+        if arguments.against is not None:
+            figures[_other_name(arguments.against, section.variant)] = _regenerated(arguments, section)
+        if arguments.trace is not None:
+            _export(arguments.bundle, arguments.trace)
     if arguments.json:
         render.print_json(_as_dict(section, figures))
     elif not arguments.quiet:
@@ -115,9 +118,9 @@ def _print(arguments: argparse.Namespace, section: Section, figures: dict[str, F
     render.table("one iteration of one cluster", ("", *columns), _rows(list(figures.values())), left=1)
     own, *others = figures.items()
     for name, other in others:
-        print(f"speed-up over {name}: {other['cycles'] / own[1]['cycles']:.2f}x")
+        write(f"speed-up over {name}: {other['cycles'] / own[1]['cycles']:.2f}x")
     if arguments.trace is not None:
-        print(f"written: {arguments.trace}")
+        write(f"written: {arguments.trace}")
 
 
 def _rows(columns: list[Figures]) -> list[tuple[str, ...]]:

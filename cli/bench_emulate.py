@@ -14,6 +14,8 @@ from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by
 from ..lowering.interface import random_inputs
 from . import render
 from .bench import original
+from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..costmodels.device import Device
@@ -59,7 +61,7 @@ def bench_emulated(arguments: argparse.Namespace) -> int:
     from ..lowering.emulated_model import opened
 
     root = _root(arguments)
-    with opened(arguments.bundle) as model:
+    with Progress(arguments, "emulate"), opened(arguments.bundle) as model:
         found = _measured(arguments, model, root)
     if arguments.json:
         render.print_json(_as_dict(found))
@@ -131,7 +133,7 @@ def _print(arguments: argparse.Namespace, found: Emulation) -> None:
     render.table(title, ("kernel", "operators", "calls", *columns, "cycles (estimate)"), rows, left=2)
     if found.peer is not None:
         render.table("one inference", ("", *columns), _comparison(found.counts.inference, found.peer), left=1)
-    print(_estimate(found))
+    write(_estimate(found))
 
 
 def _rows(found: Emulation, shown: int | None) -> list[tuple[str, ...]]:

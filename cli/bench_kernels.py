@@ -8,6 +8,7 @@ from ..errors import UsageError
 from ..lowering.interface import random_inputs
 from . import render
 from .kernel_report import breakdown_as_dict, print_breakdown
+from .progress import Progress
 
 _REPEAT, _SHOWN = 30, 25
 """Runs, and kernels in the table; -v and --json show all kernels."""
@@ -23,7 +24,7 @@ def bench_kernels(arguments: argparse.Namespace) -> int:
     from ..lowering.kernel_times import kernel_times
 
     repeat = arguments.repeat or _REPEAT
-    with crashes_of(arguments.bundle):
+    with crashes_of(arguments.bundle), Progress(arguments, "measure"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
         inputs, threads = random_inputs(model.inputs, 0), model.threads
         model.run(inputs)  # says where it crashes, if it does

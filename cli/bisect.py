@@ -11,6 +11,7 @@ from ..rules.loader import Rule, load_rules
 from . import render
 from .options import options_of
 from .progress import Progress
+from .terminal import write
 
 VERIFICATION_FAILED = 3
 
@@ -40,11 +41,11 @@ def _place(rule: Rule) -> str:
 
 def _print(guilt: Guilt, catalogue: Sequence[Rule]) -> None:
     for rule in (_find(name, catalogue) for name in guilt.rules):
-        print(f"{_place(rule)}: rule {rule.base} makes it fail")
-        print(rule.text)
+        write(f"{_place(rule)}: rule {rule.base} makes it fail")
+        write(rule.text)
     for rule in (_find(name, catalogue) for name in guilt.helpers):
-        print(f"{_place(rule)}: rule {rule.base} brings it to light")
-    print(f"after {guilt.runs} runs: {guilt.failure}")
+        write(f"{_place(rule)}: rule {rule.base} brings it to light")
+    write(f"after {guilt.runs} runs: {guilt.failure}")
 
 
 def _as_dict(guilt: Guilt, catalogue: Sequence[Rule]) -> dict[str, Any]:

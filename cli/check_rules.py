@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
 from . import render
 from .options import check_rule_folders
 from .progress import Progress
+from .terminal import write
 
 _LISTED = 60
 """Up to so many rules each gets a line of its own."""
@@ -43,7 +43,8 @@ def check_rules(arguments: argparse.Namespace) -> int:
     check_rule_folders(arguments.paths)
     shipped = [f.path for f in (*analysis_files(), *shipped_files())]
     paths = rule_paths(arguments.paths) or shipped
-    problems = lint_files(paths)
+    with Progress(arguments, "lint"):
+        problems = lint_files(paths)
     if problems:
         return _report_problems(arguments, problems)
     files = [read_file(path) for path in paths]
@@ -56,7 +57,7 @@ def check_rules(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         _print(arguments, checked)
     for rule, verdict in checked.wrong if not arguments.json else ():
-        print(_wrong(rule, verdict), file=sys.stderr)
+        write(_wrong(rule, verdict), error=True)
     if checked.wrong:
         raise RuleError(f"{len(checked.wrong)} of {len(checked.rules)} rules may not be used")
     return 0
@@ -67,7 +68,7 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
         render.print_json([{**vars(problem), "path": str(problem.path)} for problem in problems])
         return RuleError.exit_code
     for problem in problems:
-        print(problem, file=sys.stderr)
+        write(problem, error=True)
     raise RuleError(f"{_count(len(problems), 'problem')} in {_count(len({p.path for p in problems}), 'file')}")
 
 
@@ -78,9 +79,10 @@ def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Check
         for verdict in check_files(files, judge=remark, kept=not arguments.fresh):
             verdicts.append(verdict)
             progress("checking", f"{len(verdicts)} of {len(rules)} rules")
-    others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
-    mine = {rule.name for rule in rules}
-    found = [o for o in overlaps([*others, *rules]) if o.rule.name in mine]
+        progress("looking for overlaps")
+        others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
+        mine = {rule.name for rule in rules}
+        found = [o for o in overlaps([*others, *rules]) if o.rule.name in mine]
     return _Checked(rules, verdicts, found)
 
 

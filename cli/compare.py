@@ -17,6 +17,7 @@ from . import render
 from .effect import print_verification
 from .options import device_of
 from .partition import Inspection, inspection, print_inspection
+from .progress import Progress
 
 VERIFICATION_FAILED = 3
 
@@ -26,17 +27,18 @@ def verify(arguments: argparse.Namespace) -> int:
     from ..engine.verification import verify as compare
 
     shapes = _numeric(dict(arguments.input_shapes))
-    original, candidate = read(arguments.model), read(arguments.candidate)
-    verification = compare(
-        arguments.model if original.path else original.ir,
-        arguments.candidate if candidate.path else candidate.ir,
-        atol=arguments.atol,
-        rtol=arguments.rtol,
-        seed=arguments.seed,
-        shapes=shapes,
-        measure=True,
-        limit=arguments.verify_limit,
-    )
+    with Progress(arguments, "verify"):
+        original, candidate = read(arguments.model), read(arguments.candidate)
+        verification = compare(
+            arguments.model if original.path else original.ir,
+            arguments.candidate if candidate.path else candidate.ir,
+            atol=arguments.atol,
+            rtol=arguments.rtol,
+            seed=arguments.seed,
+            shapes=shapes,
+            measure=True,
+            limit=arguments.verify_limit,
+        )
     if arguments.json:
         render.print_json(verification.as_dict())
     elif not arguments.quiet:
@@ -58,10 +60,11 @@ def inspect(arguments: argparse.Namespace) -> int:
 
     Groups that are local functions are shown as the nodes they hold.
     """
-    model = override_shapes(inlined(read(arguments.model)), dict(arguments.input_shapes))
-    knowledge = infer(model)
-    summary = _summary(model, knowledge, arguments)
-    partition = inspection(model, knowledge, device_of(arguments), arguments)
+    with Progress(arguments, "inspect"):
+        model = override_shapes(inlined(read(arguments.model)), dict(arguments.input_shapes))
+        knowledge = infer(model)
+        summary = _summary(model, knowledge, arguments)
+        partition = inspection(model, knowledge, device_of(arguments), arguments)
     if arguments.json:
         render.print_json(_description(model, summary) | _partition(partition))
     elif not arguments.quiet:

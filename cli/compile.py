@@ -14,6 +14,7 @@ from . import render
 from .compile_parser import FOR_ACCELERATORS
 from .optimize import BUDGET_HIT
 from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..api import Options
@@ -81,10 +82,11 @@ def _for_processor(arguments: argparse.Namespace, options: Options) -> Compiled:
 
 
 def _for_accelerator(arguments: argparse.Namespace, options: Options) -> Compiled:
-    from ..dsa_compilation import compile_for_accelerator, demands_of
+    from ..dsa_compilation import AcceleratorOptions, compile_for_accelerator, demands_of
 
     _refuse(arguments, ("threads", *FOR_TUNING), "processors")
-    demands = demands_of(arguments.target, **{name: getattr(arguments, name) for name in FOR_ACCELERATORS})
+    given = {name: value for name in FOR_ACCELERATORS if (value := getattr(arguments, name)) is not None}
+    demands = demands_of(arguments.target, AcceleratorOptions(**given))
     with Progress(arguments) as progress:
         return compile_for_accelerator(arguments.model, arguments.output, options, demands, progress)
 
@@ -121,20 +123,20 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
         slowest = sorted(made.kernel_seconds.items(), key=lambda item: -item[1])[:10]
         render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
     if manifest.dsa is None:
-        print(fallback_line(manifest))
+        write(fallback_line(manifest))
     for text in origin.replaced:
-        print(f"replaced by a plain schedule: {text}")
-    print(f"verification: {origin.verification or 'none (--no-verify)'}")
+        write(f"replaced by a plain schedule: {text}")
+    write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.tuning is not None:
-        print(tuning_line(manifest.tuning))
+        write(tuning_line(manifest.tuning))
     taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
-    print(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
-    print(f"written: {made.path}")
+    write(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
+    write(f"written: {made.path}")
 
 
 def tuning_line(content: Mapping[str, Any]) -> str:
     """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
-    from ..lowering.tuning.settings import summary_of
+    from ..lowering.tuning.settings import summary_of, trials_for
 
     found = summary_of(content)
     failed = f" ({found.failed} failed)" if found.failed else ""
@@ -142,6 +144,8 @@ def tuning_line(content: Mapping[str, Any]) -> str:
     if found.kept == "untuned":
         outcome += ", so the untuned one is kept"
     line = f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"
+    if found.trials < trials_for(found.tasks):
+        line += f"\nnote: so few trials reach the largest kernels only; --trials {trials_for(found.tasks)} reaches all"
     return line if found.learned else f"{line}\nnote: {_BY_ESTIMATES}"
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
+from ..engine.choices import PartitionMethod
+from ..lowering.tuning.settings import RunnerName
 from .arguments import Commands, command, model, optimization, positive, tolerances
 
 FLOATS = ("float16", "float32", "float64")
@@ -62,7 +65,7 @@ def _bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
     parser.add_argument(
         "--partition",
-        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        choices=get_args(PartitionMethod),
         default="joint",
         help="cut the model into fused kernels; joint: choose graph and kernels together (default joint)",
     )
@@ -82,7 +85,7 @@ def _search(parser: argparse._ActionsContainer) -> None:
         "--no-reformer", action="store_true", default=None, help="tune joined kernels from the start, as a whole"
     )
     parser.add_argument(
-        "--runner", choices=("local", "emulate", "rpc"),
+        "--runner", choices=get_args(RunnerName),
         help="where candidates run: here, on an emulated Arm board, or on devices of --tracker (default: by target)",
     )  # fmt: skip
     parser.add_argument("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, which knows the devices")

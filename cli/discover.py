@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from ..rules.loader import load_rules
 from ..support.files import check_destination, write_text
 from . import render
 from .progress import Progress
+from .terminal import write
 
 
 def discover_rules(arguments: argparse.Namespace) -> int:
@@ -34,9 +34,9 @@ def discover_rules(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.print_json(_as_json(options, found, output))
     elif output is None:
-        print(text, end="")
+        write(text, end="")
     if not arguments.quiet and not arguments.json:
-        print(_summary(found, output, time.monotonic() - started), file=sys.stderr)
+        write(_summary(found, output, time.monotonic() - started), error=True)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import render
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..engine.verification import OutputReport, Verification
@@ -18,14 +19,14 @@ def print_verification(title: str, verification: Verification) -> None:
     """A row for each output, how the second model was made, what became of the numbers, and the verdict."""
     render.table(title, _COLUMNS, [_row(report) for report in verification.outputs])
     if verification.made:
-        print(verification.made)
+        write(verification.made)
     if verification.numeric_effect:
-        print(f"numeric effect: {verification.numeric_effect}")
+        write(f"numeric effect: {verification.numeric_effect}")
     if verification.accuracy:
-        print(f"accuracy: {verification.accuracy}")
+        write(f"accuracy: {verification.accuracy}")
     if verification.unmeasured:
-        print(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
-    print(verification.summary)
+        write(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
+    write(verification.summary)
 
 
 def _row(report: OutputReport) -> tuple[str, ...]:

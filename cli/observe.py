@@ -16,6 +16,7 @@ from ..rules.loader import Rule
 from . import render
 from .options import options_of
 from .progress import Progress
+from .terminal import write
 
 BUDGET_HIT = 5
 
@@ -35,10 +36,11 @@ def explain(arguments: argparse.Namespace) -> int:
     """The steps from the original to the optimised form of a value; without a value, those that have another form."""
     with Progress(arguments) as progress:
         run = _observed(arguments, progress)
-        if arguments.output is None:
-            return _list_rewritten(arguments, run)
-        progress("explain", arguments.output)
-        told = account(run, arguments.output)
+        if arguments.output is not None:
+            progress("explain", arguments.output)
+            told = account(run, arguments.output)
+    if arguments.output is None:
+        return _list_rewritten(arguments, run)
     if arguments.json:
         render.print_json(_account_as_dict(told))
     elif not arguments.quiet:
@@ -58,35 +60,35 @@ def _list_rewritten(arguments: argparse.Namespace, run: Optimized) -> int:
 
 def _print_account(told: Account) -> None:
     if told.explanation is None:
-        print(f"{told.value} {told.reason}")
+        write(f"{told.value} {told.reason}")
         if told.rewritten:
-            print(f"rewritten on the way to it: {', '.join(told.rewritten)}")
+            write(f"rewritten on the way to it: {', '.join(told.rewritten)}")
         return
     explanation = told.explanation
     count = len(explanation.steps)
-    print(f"{told.value}: {count} step{'' if count == 1 else 's'}, checked by replay")
+    write(f"{told.value}: {count} step{'' if count == 1 else 's'}, checked by replay")
     for title, lines in (("before", explanation.before), ("after", explanation.after)):
-        print(f"\n{title}")
+        write(f"\n{title}")
         _print_lines(lines, "  ")
-    print("\nsteps")
+    write("\nsteps")
     for number, step in enumerate(explanation.steps, 1):
         _print_step(number, step)
     for rule in explanation.rests_on:
-        print(f"\nconditions of these steps rest on {rule.base}: {rule.formula}   {_place(rule)}")
+        write(f"\nconditions of these steps rest on {rule.base}: {rule.formula}   {_place(rule)}")
     _print_names(explanation)
 
 
 def _print_step(number: int, step: Instance) -> None:
     turned = "" if step.forward else "   (read from right to left)"
-    print(f"  {number}. {step.rule.base}: {step.rule.formula}{turned}   {_place(step.rule)}")
-    print(f"        {step.before}")
-    print(f"     => {step.after}")
+    write(f"  {number}. {step.rule.base}: {step.rule.formula}{turned}   {_place(step.rule)}")
+    write(f"        {step.before}")
+    write(f"     => {step.after}")
     _print_lines(step.where, "        where ")
 
 
 def _print_lines(lines: Iterable[Line], indent: str) -> None:
     for line in lines:
-        print(f"{indent}{line.name} = {line.text}   {_kind(line)}".rstrip())
+        write(f"{indent}{line.name} = {line.text}   {_kind(line)}".rstrip())
 
 
 def _kind(line: Line) -> str:
@@ -98,7 +100,7 @@ def _print_names(explanation: Explanation) -> None:
     defined = {line.name for line in explanation.before}
     rows = [(n.short, n.full, type_text(n.type)) for n in explanation.names if n.short not in defined]
     if rows:
-        print()
+        write()
         render.table("over", ("", "in full", "type"), list(rows), left=3)
 
 
@@ -157,16 +159,16 @@ def why_not(arguments: argparse.Namespace) -> int:
 
 def _print_verdict(rule: Rule, node: str, verdict: Verdict) -> None:
     before, after = verdict.diagnosis.before, verdict.diagnosis.after
-    print(f"{rule.base} at {node}: {rule.formula}   {_place(rule)}")
+    write(f"{rule.base} at {node}: {rule.formula}   {_place(rule)}")
     told = _attempt(rule, before)
     later = _attempt(rule, after) if after else "not known, the time limit came first"
     if told == later:
-        print(f"  in the model, and with all rules applied: {told}")
+        write(f"  in the model, and with all rules applied: {told}")
     else:
-        print(f"  in the model: {told}")
-        print(f"  with all rules applied: {later}")
+        write(f"  in the model: {told}")
+        write(f"  with all rules applied: {later}")
     if verdict.outcome:
-        print(f"  extraction: {_outcome(verdict)}")
+        write(f"  extraction: {_outcome(verdict)}")
 
 
 def _attempt(rule: Rule, attempt: Attempt) -> str:
@@ -238,7 +240,7 @@ def _print_stats(uses: Sequence[Use], models: int, *, unused: bool) -> None:
         names = [(u.rule.name, u.rule.topic, _time(u.seconds)) for u in sorted(idle, key=lambda u: -u.seconds)]
         render.table("rules that never matched", ("rule", "topic", "time"), list(names), left=2)
     hint = "" if unused else "; --unused lists them"
-    print(f"{len(idle)} of {len(uses)} rules never matched ({_time(sum(u.seconds for u in idle))}){hint}")
+    write(f"{len(idle)} of {len(uses)} rules never matched ({_time(sum(u.seconds for u in idle))}){hint}")
 
 
 def _print_totals(title: str, uses: Sequence[Use], groups: Callable[[Use], Iterable[str]]) -> None:

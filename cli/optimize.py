@@ -27,10 +27,11 @@ def optimize(arguments: argparse.Namespace) -> int:
 
         options = options_of(arguments, verify=arguments.verify)
         result = run(arguments.model, output, options, progress, worker)
-    if arguments.report is not None:
-        from .html_report import write_report
+        if arguments.report is not None:
+            from .html_report import write_report
 
-        write_report(arguments.report, arguments.model.name, result, options)
+            progress("report")
+            write_report(arguments.report, arguments.model.name, result, options)
     print_report(arguments, result)
     return BUDGET_HIT if result.budget_hit else 0
 

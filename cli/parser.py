@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from .. import __version__
+from ..engine.choices import PartitionMethod
 from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 from .arguments import (
     EXIT_CODES,
@@ -23,6 +24,7 @@ from .arguments import (
     tolerances,
 )
 from .compile_parser import DSA_VARIANTS, add_compile, add_tune
+from .terminal import printable
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
         return known, rest
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"eqfuse: error: {message}; see {self.prog} --help\n")
+        self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
 
 
 def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
@@ -66,7 +68,7 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
     parser.add_argument(
         "--partition",
-        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        choices=get_args(PartitionMethod),
         default="none",
         help="cut the result into fused sub-graphs; joint: choose graph and sub-graphs together (default none)",
     )
@@ -132,7 +134,7 @@ def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
     partition = parser.add_mutually_exclusive_group()
     partition.add_argument(
         "--partition",
-        choices=("joint", "ago", "dnnfusion", "fuseops", "none"),
+        choices=get_args(PartitionMethod),
         help="cut the model into groups to fuse (default: show those it records)",
     )
     partition.add_argument(

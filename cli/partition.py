@@ -20,6 +20,7 @@ from ..extract.partition.kernels import KernelModel
 from ..extract.partition.of_model import operator_graph
 from ..extract.partition.partition import Partition, PartitionError, unfused
 from . import render
+from .terminal import write
 
 _LARGEST = 10
 """Groups in the table."""
@@ -169,7 +170,7 @@ def print_inspection(path: Path, found: Inspection) -> None:
     title = f"largest groups ({len(largest)} of {len(found.groups)})"
     render.table(title, ("group", "", "operators", "kernels", "predicted"), rows, left=2)
     if found.checked_by is not None:
-        print(f"certificate: {len(found.groups)} groups, checked by {found.checked_by}")
+        write(f"certificate: {len(found.groups)} groups, checked by {found.checked_by}")
 
 
 def _rows(found: Inspection) -> list[tuple[str, ...]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..costmodels.measurement import Measurement, record_of
 from ..costmodels.profile import ProfileDatabase
+from ..errors import UsageError
 from ..extract.partition.canonical_key import operator_names
 from . import render
+from .terminal import write
 
 _DIGITS = 12
 """Of a key, what tells it from others."""
@@ -18,7 +21,7 @@ _WIDTH = 40
 
 def list_measurements(arguments: argparse.Namespace) -> int:
     """Every measurement, or those of a device."""
-    database = ProfileDatabase.open(arguments.database)
+    database = _database(arguments)
     measurements = database.all(device=arguments.device)
     if arguments.json:
         render.print_json([record_of(m) for m in measurements])
@@ -27,10 +30,18 @@ def list_measurements(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _database(arguments: argparse.Namespace) -> ProfileDatabase:
+    """The one that is asked for. Raises UsageError where its folder does not exist: only the user's own is made."""
+    path: Path | None = arguments.database
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"--database {path}: the folder {path.parent} does not exist")
+    return ProfileDatabase.open(path)
+
+
 def _print_list(database: ProfileDatabase, measurements: Sequence[Measurement]) -> None:
     title = f"{_count(len(measurements))} in {database.path}"
     if not measurements:
-        print(title)
+        write(title)
         return
     columns = ("key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs")
     render.table(title, columns, [_row(m) for m in measurements], left=6)
@@ -56,7 +67,7 @@ def _shortened(text: str) -> str:
 
 def export_measurements(arguments: argparse.Namespace) -> int:
     """Write the measurements to a file."""
-    count = ProfileDatabase.open(arguments.database).export(arguments.file, device=arguments.device)
+    count = _database(arguments).export(arguments.file, device=arguments.device)
     if arguments.json:
         render.print_json({"file": arguments.file, "exported": count})
     else:
@@ -66,7 +77,7 @@ def export_measurements(arguments: argparse.Namespace) -> int:
 
 def import_measurements(arguments: argparse.Namespace) -> int:
     """Add the measurements of a file, all of them or none."""
-    database = ProfileDatabase.open(arguments.database)
+    database = _database(arguments)
     read, kept = database.load(arguments.file)
     older = f"; {read - kept} older than what is there, left out" if read > kept else ""
     if arguments.json:
@@ -78,7 +89,7 @@ def import_measurements(arguments: argparse.Namespace) -> int:
 
 def clear_measurements(arguments: argparse.Namespace) -> int:
     """Remove every measurement, or those of a device."""
-    database = ProfileDatabase.open(arguments.database)
+    database = _database(arguments)
     count = database.clear(device=arguments.device)
     if arguments.json:
         render.print_json({"database": database.path, "removed": count})

@@ -5,35 +5,70 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
+from .terminal import printable
+
 _ERASE = "\r\x1b[K"
+_REDRAWN = 1.0
+"""Seconds after which the live line is written again, for the time that it shows."""
+_REPEATED = 5.0
+"""Seconds between two lines where there is no terminal: a log stays short, and nobody takes the command for dead."""
 
 
 class Progress:
-    """One live line on a terminal; elsewhere plain lines where `-v` asks for them. A context: it clears its line."""
+    """What is being done, and since when: one live line on a terminal, elsewhere a plain line every few seconds.
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    With `-v` each phase gets a plain line at once; with `-q` there are none. A context: it clears its live line.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, phase: str = "begin") -> None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.live = terminal and not arguments.quiet
-        self.plain = not terminal and not arguments.quiet and arguments.verbose > 0
-        self.started = time.monotonic()
+        self.eager = not arguments.quiet and (terminal or arguments.verbose > 0)
+        self.started = self._shown = time.monotonic()
+        self._text = phase
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._timer = None if arguments.quiet else threading.Thread(target=self._repeat, daemon=True)
 
     def __call__(self, phase: str, detail: str = "") -> None:
         """Say what begins or goes on."""
-        if not (self.live or self.plain):
-            return
-        text = f"{time.monotonic() - self.started:5.1f} s  {phase}{': ' if detail else ''}{detail}"
-        if self.live:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(_ERASE + text[: width - 1], end="", file=sys.stderr, flush=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        self._text = f"{phase}{': ' if detail else ''}{detail}"
+        if self.eager:
+            self._show()
+
+    def _show(self) -> None:
+        with self._lock:
+            self._shown = time.monotonic()
+            text = printable(f"{self._shown - self.started:5.1f} s  {self._text}".replace("\n", " "))
+            if self.live:
+                width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+                sys.stderr.write(_ERASE + text[: width - 1])
+            else:
+                sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def _repeat(self) -> None:
+        """Show that the command lives while a phase says nothing."""
+        seconds = _REDRAWN if self.live else _REPEATED
+        with suppress(OSError, ValueError):  # nobody reads standard error any more
+            while not self._ended.wait(self._shown + seconds - time.monotonic()):
+                if time.monotonic() >= self._shown + seconds:
+                    self._show()
 
     def __enter__(self) -> Progress:
+        if self._timer is not None:
+            self._timer.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        if self._timer is not None:
+            self._timer.join()
         if self.live:
-            print(_ERASE, end="", file=sys.stderr, flush=True)
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine.summary import GraphSummary
+from .terminal import printable, write
 
 _UNLIMITED = 10_000
 """Columns of what is no terminal."""
@@ -96,11 +97,11 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, 
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < left else "right", overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(printable(cell).replace("\n", "\\n") for cell in row))
     console = Console(
         width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False, markup=False, emoji=False, soft_wrap=True
     )
-    console.print(Text(title, style="bold"))
+    console.print(Text(printable(title), style="bold"))
     console.print(made, soft_wrap=False)
     console.print()
 
@@ -108,12 +109,12 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, 
 def say(arguments: argparse.Namespace, line: str) -> None:
     """Print a line, unless asked to be quiet."""
     if not arguments.quiet:
-        print(line)
+        write(line)
 
 
 def print_json(content: Any) -> None:
-    """Print plain data as JSON of the standard: figures that are not finite become text."""
-    print(json.dumps(_plain(content), indent=2, allow_nan=False))
+    """Print plain data as JSON of the standard, in ASCII: figures that are not finite become text."""
+    write(json.dumps(_plain(content), indent=2, allow_nan=False))
 
 
 def _plain(content: Any) -> Any:

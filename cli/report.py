@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..api import Result
 from . import render
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..engine.verification import Verification
@@ -24,7 +25,7 @@ def print_report(arguments: argparse.Namespace, result: Result) -> None:
     elif not arguments.quiet:
         _print_tables(arguments.model, result, everything=arguments.verbose > 0)
         if arguments.report is not None:
-            print(f"report: {arguments.report}")
+            write(f"report: {arguments.report}")
 
 
 def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
@@ -43,7 +44,7 @@ def _print_tables(model: Path, result: Result, *, everything: bool) -> None:
     if result.partition is not None:
         _print_partition(result.partition)
     for line in _closing(result):
-        print(line)
+        write(line)
 
 
 def _print_partition(partition: Partitioned) -> None:

@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..rules.loader import Rule, load_rules
 from . import render
 from .options import check_rule_folders
+from .terminal import write
 
 
 def list_rules(arguments: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def _print_list(rules: Sequence[Rule]) -> None:
     rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
     render.table(_count(len(rules), "rule"), ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
     counts = Counter(p for r in rules for p in r.properties)
-    print(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+    write(", ".join(f"{count} {name}" for name, count in counts.most_common()))
 
 
 def _record(rule: Rule) -> dict[str, Any]:
@@ -75,10 +76,10 @@ def show_rule(arguments: argparse.Namespace) -> int:
         return 0
     text = record.pop("text")
     for name, value in record.items():
-        print(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
-    print(f"\n{text}")
+        write(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
+    write(f"\n{text}")
     for title, side in zip(("before", "after"), example or (), strict=False):
-        print(f"\n{title}, as ONNX\n{indent(side, '  ')}")
+        write(f"\n{title}, as ONNX\n{indent(side, '  ')}")
     return 0
 
 

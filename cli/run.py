@@ -13,6 +13,8 @@ import numpy as np
 from ..errors import UsageError
 from ..support.files import check_destination, staged_file
 from . import render
+from .progress import Progress
+from .terminal import write
 
 if TYPE_CHECKING:
     from ..lowering.interface import Port
@@ -27,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.output is not None:
         _check_output(arguments.output)
-    with crashes_of(arguments.bundle):
+    with crashes_of(arguments.bundle), Progress(arguments, "run"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
         given = _given(arguments.input, model.inputs)
         if arguments.random is not None:
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [(name, *map(str, _described(array).values())) for name, array in results.items()]
         render.table(str(arguments.bundle), ("output", "type", "shape", "min", "max", "mean"), rows, left=2)
         if arguments.output is not None:
-            print(f"written: {arguments.output}")
+            write(f"written: {arguments.output}")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..costmodels.types import TensorType
@@ -50,9 +50,9 @@ class Saturation:
 
     stop_reason: str
     iterations: int
-    growth: tuple[int, ...]
+    growth: tuple[int, ...] = field(repr=False)
     seconds: float
-    rules: tuple[RuleStatistics, ...]
+    rules: tuple[RuleStatistics, ...] = field(repr=False)
 
     @property
     def budget_hit(self) -> bool:
@@ -97,7 +97,7 @@ class Selection:
     cheaper.
     """
 
-    choice: Mapping[int, ENode]
+    choice: Mapping[int, ENode] = field(repr=False)
     cost: float
     lower_bound: float
     status: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-Precision = Literal["exact", "real", "fast"]
+from ..rules.vocabulary import Precision
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Model:
     `path` is where it was read from (None: made in memory).
     """
 
-    ir: onnx_ir.Model
+    ir: onnx_ir.Model = field(repr=False)
     path: Path | None = None
 
     @property
@@ -113,7 +113,12 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:
 
     Raises ModelError where the file is missing, a folder, empty or not ONNX, and where external data is missing.
     """
-    found = _from_memory(source) if isinstance(source, (onnx.ModelProto, ir.Model)) else _from_file(Path(source))
+    if isinstance(source, (onnx.ModelProto, ir.Model)):
+        found = _from_memory(source)
+    elif isinstance(source, (str, os.PathLike)):
+        found = _from_file(Path(source))
+    else:
+        raise ModelError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}")
     _check_external_files(found)
     return found
 

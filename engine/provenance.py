@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ..costmodels.device import Device
-from .messages import Precision
+from ..rules.vocabulary import Precision
 from .model import Model
 
 PRECISION_KEY = "eqfuse.precision"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from ..costmodels.model import CostModel
 from ..costmodels.types import TensorType
+from ..engine.choices import Extraction
 from ..engine.collector import paused
 from ..engine.egraph import EClass, EGraph, ENode, Selection
 from ..engine.emit import emission
@@ -155,7 +155,7 @@ def select(
     pricing: Pricing,
     *,
     time_limit: float,
-    method: Literal["exact", "greedy"] = "exact",
+    method: Extraction = "exact",
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap."""
     priced = _Pricer(egraph, encoding, origin, opset, pricing).problem()

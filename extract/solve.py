@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
+from ..engine.choices import Extraction
 from .answer import Answer
 from .branch import prove_by_branching
 from .components import Component, Core, components
@@ -19,7 +19,6 @@ from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_
 from .reduce import Reduced, reduce
 from .ties import prefer_earlier
 
-Method = Literal["exact", "greedy"]
 Answers = Mapping[Core, Answer]
 
 # Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
@@ -27,7 +26,7 @@ _MAXSAT_CLASSES = 500
 _MAXSAT_SHARE = 0.5
 
 
-def solve(problem: Problem, *, time_limit: float, method: Method = "exact") -> Solution:
+def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") -> Solution:
     """Extract a cheapest acyclic selection; time_limit is in seconds.
 
     "greedy" stops at the greedy answer; "exact" goes on until every component is proven optimal or the time is up,

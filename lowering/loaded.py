@@ -36,6 +36,11 @@ class LoadedModel(ABC):
         """What comes out."""
         return self.manifest.outputs
 
+    def __repr__(self) -> str:
+        """One line."""
+        inputs, outputs = (", ".join(map(str, ports)) or "nothing" for ports in (self.inputs, self.outputs))
+        return f"<{type(self).__name__} {self.path}: {inputs} -> {outputs}; {self.threads} thread(s)>"
+
     def __call__(self, /, *arrays: Any, **named: Any) -> Array | dict[str, Array]:
         """Run once."""
         results = self.run(self._by_name(arrays, named))

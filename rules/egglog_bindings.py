@@ -46,7 +46,8 @@ def execute(egraph: Any, program: str, name: str = "program") -> list[Any]:
     with scratch_folder("program") as folder:
         path = Path(folder, f"{name}.egg")
         path.write_text(program, encoding="utf-8")
-        return list(egraph.run_program(*egraph.parse_program(f'(include "{path}")', name)))
+        quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
+        return list(egraph.run_program(*egraph.parse_program(f'(include "{quoted}")', name)))
 
 
 _SHORT = 2000

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal
 
 from ..errors import RuleError, UsageError
 from .records import PROPERTIES, Rule, RuleFile, read_file
 from .signatures import settling, sorts
+from .vocabulary import Precision
 
-__all__ = ["Precision", "Rule", "RuleFile", "RuleSet", "analysis_files", "load_rules", "prelude", "shipped_files"]
+__all__ = ["Rule", "RuleFile", "RuleSet", "analysis_files", "load_rules", "prelude", "shipped_files"]
 
 DIRECTORY = Path(__file__).parent
 ANALYSIS = DIRECTORY / "analysis"
 
-Precision = Literal["exact", "real", "fast"]
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "exact": ("exact",),
     "real": ("exact", "real"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Literal
 
 from .sexpr import Atom, Form, Node
 
@@ -20,6 +21,8 @@ PROPERTIES = (
     "strength",
 )
 SOUNDNESS = ("exact", "real", "approx")
+Precision = Literal["exact", "real", "fast"]
+"""Which rules a user allows: bit-identical ones, those true of the reals, or those that may change overflow too."""
 
 _PRIMITIVES = """
     = != < > <= >= + - * / % ^ & | << >> min max abs neg not and or xor => log2 not-i64

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 _PREFIX = "eqfuse-"
 _STAGING = ".eqfuse-staging-"
@@ -34,10 +35,11 @@ def scratch_root() -> Path:
         if _root is None or _root[0] != os.getpid() or not _root[1].is_dir():
             parent = Path(tempfile.gettempdir())
             _sweep(parent, _PREFIX)
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            lock = _lock(folder)
+            folder = parent / f"{_PREFIX}{token_hex(8)}"
+            atexit.register(_remove, folder, os.getpid())  # before it is there: a signal may come at any moment
+            folder.mkdir(0o700)
+            _lock(folder)  # until the process ends
             _root = (os.getpid(), folder)
-            atexit.register(_remove, folder, os.getpid(), lock)
         return _root[1]
 
 
@@ -55,9 +57,11 @@ def staging_folder(beside: Path) -> Iterator[Path]:
     parent = beside.absolute().parent
     prefix = f".{beside.name[:100]}{_STAGING}"
     _sweep(parent, prefix)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    lock = _lock(folder)
+    folder = parent / f"{prefix}{token_hex(8)}"
+    lock = None
     try:
+        folder.mkdir(0o700)
+        lock = _lock(folder)
         yield folder
     finally:
         _remove(folder, os.getpid(), lock)
@@ -74,7 +78,7 @@ def _lock(folder: Path) -> int | None:
     return handle
 
 
-def _remove(folder: Path, owner: int, lock: int | None) -> None:
+def _remove(folder: Path, owner: int, lock: int | None = None) -> None:
     if os.getpid() == owner:  # a forked process has its parent's folder, and leaves it alone
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from html import escape
 from importlib import resources
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ...support.files import write_text
 from .. import render
 from . import page
 from .content import page_data
-from .markup import element, embedded
+from .markup import element, embedded, escape
 from .pricing import priced_graphs
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
+
+from ..terminal import printable
 
 _CHART = (660, 240)
 _MARGIN = (64, 14, 40, 18)
@@ -31,6 +33,11 @@ class Bar:
     length: float
     value: str
     kind: str = ""
+
+
+def escape(text: str) -> str:
+    """Text as HTML: nothing in it is a tag, or changes the order in which what follows is read."""
+    return html.escape(printable(text))
 
 
 def element(tag: str, content: str, **attributes: str) -> str:
@@ -137,7 +144,15 @@ def _numbers(count: int, points: Sequence[tuple[float, float]]) -> Iterable[str]
 
 def embedded(content: Any) -> str:
     """JSON for a script element: no text in it can end the element, or start a comment in it."""
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
+    text = json.dumps(_printable(content), separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _printable(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _printable(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_printable(value) for value in content]
+    return printable(content) if isinstance(content, str) else content

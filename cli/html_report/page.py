@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
 from ...api import Options, Result
 from ...engine.verification import Verification
@@ -11,7 +10,7 @@ from ...extract.joint import JointPrices
 from ...extract.partition.partition import Partition
 from .. import render
 from .content import CATEGORIES, PricedGraph, operators_of
-from .markup import Bar, Cell, bars, curve, element, pair, section, table
+from .markup import Bar, Cell, bars, curve, element, escape, pair, section, table
 
 _MOST_KERNELS = 24
 
@@ -65,7 +64,7 @@ def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[
 def _card(name: str, before: str, after: str, change: str) -> str:
     is_zero = not any(digit in change for digit in "123456789")
     kind = "same" if is_zero else {"-": "less", "+": "more"}.get(change[0], "same")
-    moved = element("b", escape("unchanged" if change == "=" else change.replace(" ", "\u00a0")), class_=kind)
+    moved = element("b", escape("unchanged" if change == "=" else change).replace(" ", "&nbsp;"), class_=kind)
     origin = moved if change == "=" else f"from {escape(before)} \u00b7 {moved}"
     parts = (("name", escape(name)), ("after", escape(after)), ("from", origin))
     return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")

@@ -33,7 +33,7 @@ class OutputReport:
     effect: Effect = field(default_factory=Effect)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """The verdict on a candidate.
 
@@ -52,6 +52,10 @@ class Verification:
     seconds: float
     made: Provenance | None = None
     unmeasured: str = ""
+
+    def __repr__(self) -> str:
+        """One line, however many outputs there are."""
+        return f"<Verification: {self.summary}>"
 
     @property
     def summary(self) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
+from ...engine.choices import PartitionMethod
 from ...errors import EqfuseError
 from .graph import OperatorGraph
 
-Method = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
-"""How a graph is cut into sub-graphs: see search.py."""
-METHODS: tuple[Method, ...] = get_args(Method)
+METHODS: tuple[PartitionMethod, ...] = get_args(PartitionMethod)
 
 
 class PartitionError(EqfuseError):
@@ -29,8 +28,8 @@ class Partition:
     a path that left a group and came back would have to go down. Make one by `partition_of`, which finds such numbers.
     """
 
-    graph: OperatorGraph
-    group: tuple[int, ...]
+    graph: OperatorGraph = field(repr=False)
+    group: tuple[int, ...] = field(repr=False)
     method: str
 
     @property

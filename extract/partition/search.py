@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from ...engine.choices import PartitionMethod
 from .clustering import cluster
 from .contraction import Contraction
 from .fuse_ops import fuse_ops
 from .fusion_plan import fusion_plan
 from .graph import OperatorGraph
 from .kernels import KernelModel
-from .partition import Method, Partition, partition_of, unfused
+from .partition import Partition, partition_of, unfused
 from .structure import structure_in
 from .windows import Improvement, Limits, improve
 
@@ -39,7 +40,9 @@ class Search:
     bound: float
 
 
-def partition_by(method: Method, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0) -> Partition:
+def partition_by(
+    method: PartitionMethod, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0
+) -> Partition:
     """The partition of `graph` by one method; `time_limit` is for the windows of ``joint``."""
     if method != "joint":
         return _BASELINES[method](graph, model)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal
 
 from ...errors import UsageError
+from ...support.options import NotNegativeInteger, Positive, PositiveInteger, check_options
+
+FIRST_SHARE = 0.5
+"""The part of all trials that may be the first ones of their kernels, which only time the analytic schedule."""
+
+
+def trials_for(kernels: int) -> int:
+    """How many trials reach so many kernels."""
+    return ceil(kernels / FIRST_SHARE)
+
 
 RunnerName = Literal["local", "emulate", "rpc"]
 
@@ -22,17 +33,18 @@ class Settings:
     not fit together.
     """
 
-    trials: int
-    time_limit: float | None = None
+    trials: PositiveInteger
+    time_limit: Positive | None = None
     intensive: bool = True
     reformer: bool = True
     runner: RunnerName | None = None
     tracker: str | None = None
     device_key: str | None = None
     cluster: str | None = None
-    seed: int = 0
+    seed: NotNegativeInteger = 0
 
     def __post_init__(self) -> None:
+        check_options(self)
         if (self.tracker is None) != (self.device_key is None):
             raise UsageError("--tracker and --device-key: devices are found by both; give both")
         if self.tracker is not None and self.runner not in (None, "rpc"):

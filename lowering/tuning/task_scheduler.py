@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .settings import FIRST_SHARE
+
 BATCH = 8
 WARM_UP = 4
 """Trials of a task before it is compared with others by what they gained."""
@@ -59,7 +61,8 @@ class Turn:
 def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, warm_up: int = WARM_UP) -> Turn | None:
     """Who gets the next trials of `remaining` ones; None when there are none left, or nobody takes any.
 
-    Every task first gets one trial, its analytic schedule, the larger ones first. Then a warm-up for those whose share
+    Every task first gets one trial, its analytic schedule, the larger ones first: as many tasks as half of the trials
+    reach, for a first trial alone makes nothing faster. Then a warm-up for those whose share
     of the model's time is worth at least one of all trials, the larger ones first, while less than half of them are
     used. From then on, a batch for the task of the steepest gradient.
     """
@@ -67,8 +70,9 @@ def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, war
     if remaining <= 0 or not open_ones:
         return None
     by_share = sorted(open_ones, key=lambda task: -task.share)
+    begun, total = sum(bool(task.history) for task in tasks), remaining + sum(len(task.history) for task in tasks)
     fresh = next((task for task in by_share if not task.history), None)
-    if fresh is not None:
+    if fresh is not None and begun < FIRST_SHARE * total:
         return Turn(fresh.key, 1)
     cold = _coldest(tasks, by_share, remaining, warm_up)
     if cold is not None:

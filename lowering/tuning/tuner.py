@@ -18,7 +18,7 @@ from ..kernels import intensive_kernels
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, composed, possible_joins, with_joins
 from .learning import Learner
-from .settings import Settings
+from .settings import Settings, trials_for
 from .space import decisions_of
 from .task import Task
 from .task_scheduler import Progress, Turn, next_turn
@@ -97,6 +97,9 @@ class Tuner:
         self._begin(self.table.calls(self._base))
         self._release([join for join in self._waiting if self._was_begun(join)])
         before = self._used()
+        trials, kernels = self.settings.trials, len(self.searches)
+        if trials < trials_for(kernels):
+            self.observer(f"{trials} trials are for the largest of {kernels} kernels; {trials_for(kernels)} reach all")
         while not self._is_over(started):
             self._begin_joined(started)
             wanted = self._next()

@@ -8,14 +8,16 @@ SOSP 2019, section 4) verifies its operator properties likewise, on all small sh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
+from queue import SimpleQueue
 
 import numpy as np
 
+from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
+from ...support.worker_process import WorkerDiedError, WorkerProcess
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from . import cache as verdicts
@@ -30,8 +32,16 @@ Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
 
 
+_SECONDS = 600.0
+"""How long the check of a rule may take: the slowest shipped ones take a few seconds."""
+_PATIENCE = 0.05
+"""Seconds between two attempts to end processes."""
+
+
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """A rule to check, as a process of its own is asked for it."""
+
     file: RuleFile
     rule: Rule
     judge: Judge | None
@@ -138,7 +148,7 @@ def check_files(
 
     Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core.
     """
-    jobs = [_Job(file, rule, judge) for file, rule in authored(files)]
+    jobs = [Job(file, rule, judge) for file, rule in authored(files)]
     known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file))) is not None}
     fresh = _all([job for job in jobs if job.rule.name not in known], workers or available_cores())
     for job in jobs:
@@ -148,14 +158,42 @@ def check_files(
         yield verdict
 
 
-def _all(jobs: Sequence[_Job], workers: int) -> Iterator[Verdict]:
+def _all(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
     if workers == 1 or len(jobs) < 4:
-        yield from map(_check, jobs)
+        yield from map(verdict_on, jobs)
         return
-    # not forked: egglog has threads by now, whose locks a fork would copy
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_check, jobs, chunksize=4)
+    processes = [WorkerProcess(f"{__package__}.check_worker") for _ in range(min(workers, len(jobs)))]
+    idle: SimpleQueue[WorkerProcess] = SimpleQueue()
+    for process in processes:
+        idle.put(process)
+    with ThreadPoolExecutor(len(processes)) as threads:
+        answers = [threads.submit(_asked, job, idle) for job in jobs]
+        try:
+            yield from (answer.result() for answer in answers)
+        finally:
+            for answer in answers:
+                answer.cancel()
+            while wait(answers, _PATIENCE).not_done:  # a thread may just be starting its process
+                for process in processes:
+                    process.end()
+    for process in processes:
+        process.end()
 
 
-def _check(job: _Job) -> Verdict:
+def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
+    process = idle.get()
+    try:
+        answer: Verdict | EqfuseError = process.ask(job, _SECONDS)
+    except WorkerDiedError as error:
+        rule = job.rule
+        raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None
+    finally:
+        idle.put(process)
+    if isinstance(answer, EqfuseError):
+        raise answer
+    return answer
+
+
+def verdict_on(job: Job) -> Verdict:
+    """The verdict on the rule."""
     return check_rule(job.rule, scratch_for(job.file), job.judge)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -62,12 +63,13 @@ class CommandLine:
         return Outcome(code, out, err)
 
     def spawn(self, *arguments: object, before: Callable[[], None] | None = None, columns: int = 80) -> Outcome:
-        """Run a command in a process of its own; `before` runs in it first."""
+        """Run a command in a process of its own; `before` runs in it first. What a slow machine says meanwhile is left
+        out."""
         done = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment(columns),
             capture_output=True, text=True, preexec_fn=before, timeout=60,
         )  # fmt: skip
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return Outcome(done.returncode, done.stdout, re.sub(r"(?m)^ *\d+\.\d s  .*\n", "", done.stderr))
 
     def pipe(self, *arguments: object, into: str, output: str = "/dev/stdout") -> Outcome:
         """Run a command whose output goes `into` a command of the shell, or to a file."""

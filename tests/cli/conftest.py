@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eqfuse.cli import progress
+
 from .command_line import CommandLine
 
 
@@ -17,9 +19,16 @@ def eqfuse(
 ) -> Iterator[CommandLine]:
     """The command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield CommandLine(tmp_path, capsys)
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _no_repeated_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, a command in this process is done before it says that it lives."""
+    monkeypatch.setattr(progress, "_REPEATED", 1e6)
 
 
 @pytest.fixture(scope="session", autouse=True)

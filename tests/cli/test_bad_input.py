@@ -114,6 +114,31 @@ def test_a_destination_that_cannot_be_written(
     assert (eqfuse.folder / "in.onnx").read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("optimize", "in.onnx", "-o", "none/out.onnx"),
+        ("optimize", "in.onnx", "--report", "none/out.html"),
+        ("optimize", "in.onnx", "--partition", "ago", "--certificate", "none/out.json"),
+        ("compile", "in.onnx", "-o", "none/out"),
+        ("tune", "in.onnx", "-o", "none/out", "--trials", "4"),
+        ("run", "bundle", "--output", "none/out.npz"),
+        ("rules", "discover", "--ops", "Add", "--size", "1", "--output", "none/out.egg"),
+        ("profile", "export", "none/out.json"),
+        ("profile", "import", "in.json", "--database", "none/out.db"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_the_folder_of_an_output_must_exist(eqfuse: CommandLine, arguments: tuple[str, ...]) -> None:
+    """As for cp: a name that is mistyped makes no folders."""
+    eqfuse.small()
+    eqfuse.write("in.json", "{}")
+    outcome = eqfuse.run(*arguments)
+    assert outcome.code in (1, 2)
+    assert "none" in outcome.error
+    assert eqfuse.files() == ["in.json", "in.onnx"]
+
+
 def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:
     """A limit on the size of files stands for the disk: both end a write halfway."""
     weight = np.random.default_rng(0).standard_normal((600, 600))
@@ -137,7 +162,7 @@ def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:
         (("--device", "broken.toml"), 2, "broken.toml: not a TOML file"),
         (("--only", "distributiv"), 2, "did you mean distributive?"),
         (("--skip", "no-such-tag"), 2, "'no-such-tag'"),
-        (("--opset", "999"), 2, "--opset 999: the newest one known here is"),
+        (("--opset", "999"), 2, "--opset: 999 is not known here; the newest is"),
         (("--input-shapes", "z:2,3"), 2, "no input 'z'; it has x"),
         (("--input-shapes", "x:2,3,4"), 2, "x has 2 dimensions, not 3"),
         (("-o", "a.onnx", "b.onnx"), 2, "two files to write: b.onnx and a.onnx"),

@@ -20,6 +20,7 @@ from eqfuse.cli.html_report import html_report
 from eqfuse.cli.html_report.columns import Drawing, Network, draw
 from eqfuse.cli.html_report.compound import Arrangement, Box
 from eqfuse.cli.html_report.markup import embedded
+from eqfuse.cli.terminal import printable
 
 from .command_line import CommandLine
 
@@ -179,7 +180,7 @@ def test_a_name_that_is_no_text_is_shown_somehow(plain: tuple[Result, Options]) 
 def test_embedded_data_cannot_end_their_element(text: str) -> None:
     made = embedded([text])
     assert not set("<>&\u2028\u2029") & set(made)
-    assert json.loads(made) == [text]
+    assert json.loads(made) == [printable(text)]
 
 
 # --- the drawing

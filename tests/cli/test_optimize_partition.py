@@ -83,9 +83,9 @@ def test_the_tables_say_what_fusing_did(model: Path, tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--as-functions",), "--as-functions is about sub-graphs; say how to cut by --partition"),
-        (("--certify",), "--certify is about sub-graphs; say how to cut by --partition"),
-        (("--partition", "joint", "--cost", "flops"), "--partition joint minimises time; it cannot be had with --cost"),
+        (("--as-functions",), "--as-functions: is about sub-graphs, and partition is none"),
+        (("--certify",), "--certify: is about sub-graphs, and partition is none"),
+        (("--partition", "joint", "--cost", "flops"), "--partition: joint minimises time; it cannot be had with cost"),
     ],
 )
 def test_options_that_say_nothing_together(

@@ -6,11 +6,14 @@ import os
 import pty
 import signal
 import subprocess
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
 import pytest
+
+from eqfuse.cli import progress
 
 from .command_line import CommandLine
 
@@ -23,9 +26,29 @@ def test_plain_lines_where_asked_for(eqfuse: CommandLine) -> None:
     ]  # fmt: skip
 
 
-def test_silence_elsewhere(eqfuse: CommandLine) -> None:
+def test_silence_elsewhere_while_it_is_short(eqfuse: CommandLine) -> None:
     eqfuse.small()
     assert eqfuse.run("optimize", "in.onnx").err == ""
+
+
+@pytest.mark.parametrize(("flags", "says"), [((), True), (("--json",), True), (("-q",), False)])
+def test_lines_from_time_to_time_elsewhere(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], says: bool
+) -> None:
+    monkeypatch.setattr(progress, "_REPEATED", 0.001)
+    eqfuse.small()
+    lines = eqfuse.run("optimize", "in.onnx", *flags).err.splitlines()
+    assert any(line.endswith(" s  saturate") for line in lines) == says
+
+
+def test_a_phase_that_says_nothing_is_repeated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_REPEATED", 0.001)
+    err = ""
+    with progress.Progress(Namespace(quiet=False, verbose=0), "verify"):
+        while err.count("verify\n") < 3:  # for ever, without the timer
+            err += capsys.readouterr().err
 
 
 @pytest.mark.representatives(1)
@@ -96,7 +119,7 @@ def test_a_stopped_run_leaves_nothing(eqfuse: CommandLine, number: signal.Signal
         assert process.stderr is not None
         last = process.stderr.read().splitlines()[-1:]
         assert process.wait(30) == 128 + number
-    assert number != signal.SIGINT or last == ["eqfuse: interrupted; nothing was written"]
+    assert number != signal.SIGINT or last == ["eqfuse: interrupted; no file is half written"]
     assert eqfuse.files() == ["in.onnx", "temporary"]
     assert (eqfuse.folder / "in.onnx").read_bytes() == content
     assert left_over(eqfuse) == []

@@ -176,6 +176,15 @@ def test_a_search_without_a_learned_model_says_so(learned: bool, lines: int) -> 
     assert len(tuning_line(summary.as_dict()).splitlines()) == lines
 
 
+@pytest.mark.parametrize(("trials", "says"), [(151, True), (152, False)])
+def test_too_few_trials_are_said(trials: int, says: bool) -> None:
+    summary = Summary(
+        trials=trials, failed=0, tasks=76, changed=0, joined=0, seconds=1.0, runner="local", ratio=1.0, kept="untuned",
+        learned=True,
+    )  # fmt: skip
+    assert ("--trials 152 reaches all" in tuning_line(summary.as_dict())) == says
+
+
 def test_a_model_that_needs_no_kernel_is_tuned_too(eqfuse: CommandLine) -> None:
     onnx.save(onnx.parser.parse_model(_IDENTITY), eqfuse.folder / "in.onnx")
     assert "tuning: 0 trials of 0 kernels" in tune(eqfuse, 4)

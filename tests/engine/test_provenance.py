@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.messages import Precision
 from eqfuse.engine.provenance import Provenance, provenance, stamp
+from eqfuse.rules.vocabulary import Precision
 
 DEVICE = load_device("arm64")
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from eqfuse.engine.choices import Extraction
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem, dag_cost
-from eqfuse.extract.solve import Method, solve
+from eqfuse.extract.solve import solve
 
 from .graphs import TIED_COSTS, WIDE_COSTS, closure, edges, least_cost, problems, solvable_problems
 
@@ -58,7 +59,7 @@ def test_no_extraction_is_an_error_and_only_that(problem: Problem) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "greedy"])
 @given(problem=solvable_problems(WIDE_COSTS))
-def test_solutions_are_acyclic_closed_and_priced(method: Method, problem: Problem) -> None:
+def test_solutions_are_acyclic_closed_and_priced(method: Extraction, problem: Problem) -> None:
     solution = solve(problem, time_limit=60, method=method)
     assert is_acyclic(edges(problem, solution.choice))
     assert closure(problem, solution.choice) == solution.choice

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from eqfuse.errors import RuleError, UsageError
-from eqfuse.rules.loader import Precision, RuleSet, load_rules, prelude, shipped_files
+from eqfuse.rules.loader import RuleSet, load_rules, prelude, shipped_files
 from eqfuse.rules.records import read_file
+from eqfuse.rules.vocabulary import Precision
 
 HERE = Path(__file__).parent
 PASS = HERE / "pass"

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.device import DEFAULT, Device, load_device
 from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
+from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.joint import Extracted, joint, observations
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.partition import METHODS, Method, partition_of, unfused
+from eqfuse.extract.partition.partition import METHODS, partition_of, unfused
 from eqfuse.extract.partition.search import coarser, partition_by, refined, search
 
 from .graphs import operator_graphs
@@ -43,7 +44,7 @@ def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: O
 
 @settings(max_examples=30, deadline=None)
 @given(operator_graphs(), st.sampled_from(METHODS))
-def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: Method) -> None:
+def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: PartitionMethod) -> None:
     partition = partition_by(method, graph, KernelModel(graph, HOST), time_limit=0.5)
     assert partition_of(graph, partition.group, method).count == partition.count
 

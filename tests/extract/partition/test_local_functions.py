@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from onnx import inliner
 
 from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import Model, read, write
 from eqfuse.engine.provenance import GROUP_KEY
@@ -28,7 +29,7 @@ from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Method, Partition, PartitionError, partition_of
+from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
 from eqfuse.extract.partition.search import partition_by
 
 MANY_KINDS = """
@@ -159,7 +160,7 @@ def test_any_groups_make_a_valid_model_that_inlines_back(steps: list[int]) -> No
 @pytest.mark.representatives(4)
 @pytest.mark.parametrize("method", ["joint", "ago", "dnnfusion", "fuseops", "none"])
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
-def test_real_models(name: str, method: Method) -> None:
+def test_real_models(name: str, method: PartitionMethod) -> None:
     model = read(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
     graph = operator_graph(model, infer(model))
     partition = partition_by(method, graph, KernelModel(graph, load_device(DEFAULT)), 0.5)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eqfuse.lowering.tuning.settings import FIRST_SHARE, trials_for
 from eqfuse.lowering.tuning.task_scheduler import Progress, Turn, gain, next_turn
 
 
@@ -61,6 +62,15 @@ def test_everyone_gets_the_analytic_trial_the_larger_first() -> None:
     assert next_turn(tasks, 10) == Turn("large", 1)
 
 
+def test_too_few_trials_are_for_the_largest_tasks() -> None:
+    """A first trial of each would use them all up, and make nothing faster."""
+    curves = {str(number): Curve(1, 1.0 / (1 + number), 0.0) for number in range(76)}
+    spent = played(curves, 30)
+    assert set(spent) == {str(number) for number in range(15)}
+    assert spent["0"] > 1
+    assert len(played(curves, trials_for(76))) == 76
+
+
 def test_a_negligible_task_gets_no_more_than_the_analytic_trial() -> None:
     curves = {str(number): Curve(1, 1.0 if number < 5 else 1e-5, 0.0) for number in range(60)}
     spent = played(curves, 200)
@@ -104,4 +114,4 @@ def test_the_budget_is_used_up_and_no_more(sizes: list[tuple[int, float, float]]
     curves = {str(i): Curve(calls, start, start * left) for i, (calls, start, left) in enumerate(sizes)}
     spent = played(curves, budget, batch)
     assert spent.total() == budget
-    assert len(spent) == min(len(curves), budget)
+    assert len(spent) == min(len(curves), math.ceil(budget * FIRST_SHARE))

@@ -1,0 +1,39 @@
+"""What leaves for a terminal. Names out of models and files are shown there, never obeyed. Light to import."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TextIO
+
+
+def printable(text: str) -> str:
+    """The text with its control, bidirectional and other invisible characters spelled out, such as ``\\x1b`` and
+    ``\\u202e``; line ends and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+    """Print to standard output, or to standard error: nothing in the command line prints otherwise."""
+    stream: TextIO = sys.stderr if error else sys.stdout
+    stream.write(printable(str(text)) + end)
+
+
+def prepare_streams() -> bool:
+    """Make the standard streams take every text. Returns whether there is a standard output.
+
+    What their encoding lacks is spelled out. The number of a stream that is closed is taken, so that no file that is
+    opened later gets it, and with it what is printed.
+    """
+    is_open = sys.stdout is not None
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(handle, "w" if number else "r", encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return is_open

@@ -1,0 +1,153 @@
+"""Options that users set: each is checked against the type of its field, in one line for whoever set it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ..errors import UsageError
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the numbers of a field have in common."""
+
+    least: float
+    is_excluded: bool
+
+    @property
+    def text(self) -> str:
+        """``a number above 0``."""
+        return f"a number above {self.least:g}" if self.is_excluded else f"a number from {self.least:g} on"
+
+    def allows(self, number: float) -> bool:
+        """Whether it is one of them; a number that is not finite never is."""
+        return math.isfinite(number) and (number > self.least if self.is_excluded else number >= self.least)
+
+
+ABOVE_ZERO = Bound(0, is_excluded=True)
+FROM_ZERO = Bound(0, is_excluded=False)
+Positive = Annotated[float, ABOVE_ZERO]
+NotNegative = Annotated[float, FROM_ZERO]
+PositiveInteger = Annotated[int, ABOVE_ZERO]
+NotNegativeInteger = Annotated[int, FROM_ZERO]
+
+
+class OptionError(UsageError):
+    """A value that an option cannot have. The command line puts its own spelling of the name before the `problem`."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+def options_of(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
+    """The options of these names. Raises UsageError for a name that is none, and for one that is missing."""
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), list(known), 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise OptionError(str(name), f"is no option; {hint}")
+    for name, field in known.items():
+        if name not in given and field.default is MISSING and field.default_factory is MISSING:
+            raise OptionError(name, "has to be given")
+    return kind(**given)
+
+
+def check_options(options: Any) -> None:
+    """Bring each field of a frozen dataclass to the type of its annotation. Raises OptionError where that fails.
+
+    One path or text stands for a sequence of one; any iterable for a tuple; a number of numpy's for Python's.
+    """
+    types = get_type_hints(type(options), include_extras=True)
+    for field in fields(options):
+        value = getattr(options, field.name)
+        try:
+            object.__setattr__(options, field.name, _converted(value, types[field.name]))
+        except _MismatchError as mismatch:
+            shown = repr(value)
+            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+            raise OptionError(field.name, f"{shown} is not {mismatch}") from None
+
+
+_SHOWN = 80
+"""Characters of a value that a message shows."""
+
+
+class _MismatchError(Exception):
+    """A value of another type; the text says what is wanted."""
+
+
+def _converted(value: Any, wanted: Any) -> Any:
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is Annotated:
+        number = _converted(value, arguments[0])
+        if not arguments[1].allows(number):
+            raise _MismatchError(arguments[1].text)
+        return number
+    if origin is Literal:
+        if not isinstance(value, str) or value not in arguments:
+            raise _MismatchError(f"one of {', '.join(map(str, arguments))}")
+        return value
+    if origin in (Union, UnionType):
+        return _one_of(value, arguments)
+    if origin is tuple:
+        return _sequence(value, arguments[0])
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(value, *arguments)
+    return _plain(value, wanted)
+
+
+def _one_of(value: Any, kinds: tuple[Any, ...]) -> Any:
+    if value is None and type(None) in kinds:
+        return None
+    problems = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _converted(value, kind)
+            except _MismatchError as mismatch:
+                problems.append(str(mismatch))
+    raise _MismatchError(" or ".join(problems))
+
+
+def _sequence(value: Any, element: Any) -> tuple[Any, ...]:
+    single = (str, os.PathLike) if element is Path else str
+    if element in (Path, str) and isinstance(value, single):
+        value = (value,)
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise _MismatchError(f"a sequence, each {_NAMES.get(element, 'of its own type')}")
+    return tuple(_converted(one, element) for one in value)
+
+
+def _mapping(value: Any, names: Any, values: Any) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise _MismatchError("a mapping of names")
+    return {_converted(name, names): _converted(one, values) for name, one in value.items()}
+
+
+_NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+
+
+def _plain(value: Any, wanted: type) -> Any:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # True is an int, and no number here
+    if wanted is Path and isinstance(value, (str, os.PathLike)):
+        return Path(value)
+    if wanted is int and is_number and isinstance(value, numbers.Integral):
+        return int(value)
+    if wanted is float and is_number:
+        return float(value)
+    if wanted not in (int, float) and isinstance(value, wanted):
+        return value
+    raise _MismatchError(_NAMES.get(wanted, f"a {wanted.__name__}"))

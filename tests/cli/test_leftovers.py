@@ -1,0 +1,135 @@
+"""What a command leaves behind, however it ends: its output or nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import eqfuse.cli as command_line
+from eqfuse.cli import interruption
+
+from .command_line import CommandLine
+
+
+@pytest.fixture
+def temporary(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files of commands go."""
+    folder = eqfuse.folder / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def left_in(folder: Path) -> list[str]:
+    """What eqfuse left there: ONNX Runtime has a hidden file of its own."""
+    return [path.name for path in folder.iterdir() if path.name != ".ses"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("optimize", "missing.onnx", "out.onnx"),
+        pytest.param(("verify", "missing.onnx", "missing.onnx"), marks=pytest.mark.conformance),
+        pytest.param(("bisect", "missing.onnx"), marks=pytest.mark.conformance),
+        pytest.param(("compile", "missing.onnx", "-o", "bundle"), marks=pytest.mark.conformance),
+        pytest.param(("tune", "missing.onnx", "-o", "bundle"), marks=pytest.mark.conformance),
+        pytest.param(("run", "missing"), marks=pytest.mark.conformance),
+        pytest.param(("rules", "explain", "missing.onnx"), marks=pytest.mark.conformance),
+        pytest.param(("rules", "check", "missing.egg"), marks=pytest.mark.conformance),
+    ],
+    ids=" ".join,
+)
+def test_a_missing_file_leaves_nothing(eqfuse: CommandLine, temporary: Path, arguments: tuple[str, ...]) -> None:
+    assert eqfuse.spawn(*arguments).code in (1, 4)
+    assert left_in(temporary) == []
+    assert eqfuse.files() == ["temporary"]
+
+
+def test_the_temporary_folder_may_have_any_name(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs for egglog name files in it."""
+    folder = eqfuse.folder / 'a "quote" \\ and (more)'
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    eqfuse.small()
+    outcome = eqfuse.spawn("optimize", "in.onnx", "-q")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def compiling(eqfuse: CommandLine) -> subprocess.Popen[str]:
+    """A compilation in the midst of its kernels."""
+    process = subprocess.Popen(
+        eqfuse.command("compile", "in.onnx", "-o", "bundle", "-v", "--no-verify"),
+        cwd=eqfuse.folder, env=eqfuse.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.split()[2] == "compile":
+            break
+    return process
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_compilation_that_is_stopped_leaves_nothing(
+    eqfuse: CommandLine, temporary: Path, number: signal.Signals
+) -> None:
+    eqfuse.small()
+    with compiling(eqfuse) as process:
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+    assert left_in(temporary) == []
+    assert eqfuse.files() == ["in.onnx", "temporary"]
+
+
+@pytest.mark.conformance
+def test_what_a_killed_compilation_left_goes_with_the_next(
+    eqfuse: CommandLine, temporary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    eqfuse.small()
+    with compiling(eqfuse) as process:
+        process.kill()
+    assert len(left_in(temporary)) == 1
+    (beside,) = eqfuse.folder.glob(".bundle.*")
+    for path in (beside, *temporary.iterdir()):
+        os.utime(path, (time.time() - 3600,) * 2)
+    assert eqfuse.spawn("compile", "in.onnx", "-o", "bundle", "--no-verify").code == 0
+    assert left_in(temporary) == []
+    assert eqfuse.files() == ["bundle", "in.onnx", "temporary"]
+
+
+def test_a_signal_that_gets_lost_comes_again(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that is raised in a finalizer."""
+    monkeypatch.setattr(interruption, "_AGAIN", 0.01)
+    with interruption.Interruption() as found:
+        with pytest.raises(SystemExit):
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            time.sleep(60)
+    assert found.number == signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGTERM, ""), (signal.SIGINT, "eqfuse: interrupted; no file is half written\n")]
+)
+def test_a_signal_is_no_error_whatever_a_library_makes_of_it(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    """A compiled module that is being imported raises an ImportError in its place."""
+
+    def interrupted(_: object) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        except BaseException:
+            raise ImportError("initialization failed") from None
+        return 0
+
+    monkeypatch.setattr(command_line, "_run", interrupted)
+    outcome = eqfuse.run("inspect", "in.onnx")
+    assert (outcome.code, outcome.out, outcome.err) == (128 + number, "", said)

@@ -1,0 +1,41 @@
+"""Rules that are checked in several processes."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+
+import pytest
+
+from eqfuse.errors import RuleError
+from eqfuse.rules.checking.check import check_files
+from eqfuse.rules.records import RuleFile, read_file
+
+RULE = """\
+; f(f(f(a))) = f(a)
+; @property strength
+; @sound exact
+; @requires none
+; @source derived
+; @example ({0} ({0} ({0} a))) => ({0} a)
+(rewrite ({0} ({0} ({0} a))) ({0} a) :ruleset explore :name "own-{1}")
+"""
+OPERATORS = ("Abs", "Relu", "Floor", "Ceil")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> RuleFile:
+    path = tmp_path / "own.egg"
+    path.write_text("\n".join(RULE.format(op, op.lower()) for op in OPERATORS), encoding="utf-8")
+    return read_file(path)
+
+
+def test_verdicts_come_in_order(file: RuleFile) -> None:
+    found = list(check_files([file], kept=False, workers=2))
+    assert [(v.rule, v.kind) for v in found] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
+
+
+def test_a_process_that_dies_names_its_rule(file: RuleFile) -> None:
+    """A judge that raises stands for what ends a process."""
+    with pytest.raises(RuleError, match=r"own\.egg:7:1: the check of own-abs crashed \(exit code 1\)"):
+        list(check_files([file], judge=operator.truediv, kept=False, workers=2))
