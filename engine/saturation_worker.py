@@ -48,9 +48,9 @@ class _Run:
     def saturate(self, job: Job) -> None:
         """Load one job and run it to its end."""
         self.job = job
+        self.started = time.monotonic()
         self.load("facts", job.facts)
         self.send("stage", "saturation")
-        self.started = time.monotonic()
         self.loop()
         self.execute(job.closing)
         self.send("snapshot", self.snapshot())

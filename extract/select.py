@@ -161,4 +161,5 @@ def select(
     priced = _Pricer(egraph, encoding, origin, opset, pricing).problem()
     solution = solve(priced.problem, time_limit=time_limit, method=method)
     choice = {owner: priced.nodes[owner][index] for owner, index in solution.choice.items()}
-    return Selection(choice, solution.cost, solution.lower_bound, solution.status)
+    out_of_time = method == "exact" and solution.status != "optimal"
+    return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)
