@@ -136,11 +136,6 @@ class Saturated:
     deadline: float
     checked: bool
 
-    @property
-    def is_unrewritten(self) -> bool:
-        """Whether the time ended before any rule was applied."""
-        return self.egraph.saturation.out_of_time and not self.egraph.saturation.iterations
-
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""
         limit = min(_EXTRACTION_SHARE * options.time_limit, seconds_left(self.deadline))
@@ -226,7 +221,7 @@ def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
             selection = known.select(pricing, options)
-        if known.is_unrewritten:
+        if known.egraph.saturation.is_void:
             return Choice(unchanged(known.model), selection, pricing)
         with clock.phase("decode"):
             result = decode(known.model, known.knowledge, known.encoding, known.egraph, selection)

@@ -46,7 +46,7 @@ class RuleStatistics:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How the rewriting went: `growth` is the number of e-nodes after each iteration; `seconds` leave out loading rules."""
+    """How the rewriting went: `growth` is the number of e-nodes after each iteration, `seconds` leave out the rules."""
 
     stop_reason: str
     iterations: int
@@ -63,6 +63,11 @@ class Saturation:
     def out_of_time(self) -> bool:
         """Whether the time ended it."""
         return self.stop_reason == "time limit"
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it ended before a single iteration was complete: then the e-graph is the model as it was."""
+        return self.iterations == 0 and self.stop_reason in ("time limit", "memory limit")
 
     @property
     def matched(self) -> tuple[RuleStatistics, ...]:

@@ -29,6 +29,8 @@ ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) 
 CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
 _INTERNAL = ("analysis.", "settle.", "(")
 """Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
+_OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
+"""What a worker that has no memory left dies with: what Rust says, what Python says."""
 _GRACE = 1.0
 """Seconds a worker that is over its time limit gets to end its iteration by itself."""
 
@@ -60,9 +62,9 @@ def saturate(
 ) -> EGraph:
     """Rewrite the encoding under the worker's rules until nothing changes or a limit is hit.
 
-    The time begins when the worker has loaded its rules; where it ends before the first iteration does, the e-graph
-    holds the encoding as it is. Raises UnsoundRuleError where a rule contradicts the shape or dtype analysis, RuleError
-    where egglog refuses the rules.
+    The time begins when the worker has loaded its rules; where it or the memory ends before the first iteration does,
+    the e-graph holds the encoding as it is. Raises UnsoundRuleError where a rule contradicts the shape or dtype
+    analysis, RuleError where egglog refuses the rules.
     """
     facts, labels = write_facts(encoding, worker.folder)
     job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
@@ -70,7 +72,7 @@ def saturate(
     conversation.run()
     seconds = time.monotonic() - conversation.started
     if conversation.snapshot is None:
-        return _unrewritten(encoding, _statistics(Progress(), seconds))
+        return _unrewritten(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
     return _egraph(conversation.snapshot, encoding, labels.originals, _statistics(conversation.progress, seconds))
 
 
@@ -121,6 +123,9 @@ class _Conversation:
             return True
         elif kind == "refused":
             raise content
+        elif self.deadline is not None and any(sign in content for sign in _OUT_OF_MEMORY):
+            self.progress.stop_reason = "memory limit"
+            return True
         else:
             self._fail(content)
         return False

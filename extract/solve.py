@@ -26,6 +26,7 @@ Answers = Mapping[Core, Answer]
 # Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
 _MAXSAT_CLASSES = 500
 _MAXSAT_SHARE = 0.5
+_REDUCTION_SHARE = 0.5
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 
@@ -40,7 +41,7 @@ def solve(problem: Problem, *, time_limit: float, method: Method = "exact") -> S
     """
     start = time.monotonic()
     prepared = start + max(time_limit, _LEAST_PREPARATION)
-    reduced = reduce(problem, prepared)
+    reduced = reduce(problem, start + max(_REDUCTION_SHARE * time_limit, _LEAST_PREPARATION))
     # Finishing takes about half the time of reducing; the search gets what is left.
     deadline = start + time_limit - (time.monotonic() - start) / 2
     parts = components(reduced, prepared)
