@@ -69,13 +69,14 @@ class Joint(Generic[Chosen]):
 @dataclass
 class _State(Generic[Chosen]):
     models: Callable[[OperatorGraph], KernelModel]
+    deadline: float
     best: tuple[Extracted[Chosen], Search, KernelModel] | None = None
     seen: list[float] = field(default_factory=list)
 
     def consider(self, found: Extracted[Chosen]) -> Search:
         """Partition a graph, quickly, and keep it if it is the cheapest so far."""
         model = self.models(found.graph)
-        result = search(found.graph, model)
+        result = search(found.graph, model, self.deadline)
         if self.best is None or result.price < self.best[1].price:
             self.best = found, result, model
         self.seen.append(result.price)
@@ -97,10 +98,10 @@ def joint(
     those of the device.
     """
     deadline = time.monotonic() + time_limit
-    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)))
+    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)), deadline)
+    first = extract(RooflineCost(device))  # before all else, so that it has the time that it needs
     fused = state.consider(original)
     alone = unfused_price(original.graph, device)
-    first = extract(RooflineCost(device))
     sequence = state.consider(first)
     observed: dict[Key, float] = {}
     for _ in range(_ROUNDS):
