@@ -45,6 +45,7 @@ class Result:
     """An optimised model and how it came about. `phases` are wall-clock seconds.
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
+    `checked` says whether all constants that rules united were compared.
     """
 
     model: ir.Model
@@ -60,11 +61,23 @@ class Result:
     original: Typed
     rewritten: Typed
     partition: Partitioned | None = None
+    checked: bool = True
 
     @property
     def budget_hit(self) -> bool:
         """Whether a limit ended the search before it was complete; the result is valid all the same."""
-        return self.saturation.budget_hit or self.extraction.status != "optimal"
+        return self.saturation.budget_hit or self.extraction.status != "optimal" or bool(self.cut_short)
+
+    @property
+    def cut_short(self) -> tuple[str, ...]:
+        """The phases that the time limit ended before they were complete."""
+        complete = {
+            "saturation": not self.saturation.out_of_time,
+            "check of constants": self.checked,
+            "extraction": not self.extraction.out_of_time,
+            "partition": self.partition is None or self.partition.complete,
+        }
+        return tuple(phase for phase, is_complete in complete.items() if not is_complete)
 
     def __repr__(self) -> str:
         """A few lines: the fields hold whole graphs."""
@@ -192,6 +205,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         original=Typed(model, known.knowledge),
         rewritten=rewritten,
         partition=partition,
+        checked=known.checked,
     )
 
 

@@ -33,6 +33,8 @@ _NAMED = 5
 """How many values a message names."""
 _PRICED = 3
 """How many matches of one rule at one node are priced."""
+_PRICING_LIMIT = 10.0
+"""Seconds for one of those prices."""
 
 
 @dataclass(frozen=True)
@@ -305,9 +307,9 @@ def _extra(run: Optimized, result: Result) -> float | None:
         if not classes[owner].constant:
             classes[owner] = replace(classes[owner], nodes=(node,))
     forced = replace(run.egraph, classes=tuple(classes))
-    origin, limit = origins(run.model.graph, run.encoding, run.egraph), run.options.extraction_limit
+    origin = origins(run.model.graph, run.encoding, run.egraph)
     try:
-        selection = select(forced, run.encoding, origin, run.model.opset, run.pricing, time_limit=limit)
+        selection = select(forced, run.encoding, origin, run.model.opset, run.pricing, time_limit=_PRICING_LIMIT)
     except ExtractionError:
         return None
     return max(selection.cost - run.selection.cost, 0.0)

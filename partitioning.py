@@ -35,7 +35,8 @@ from .extract.partition.of_model import operator_graph
 from .extract.partition.partition import Partition, PartitionError, partition_of
 from .extract.partition.search import partition_by
 from .extract.select import Pricing
-from .pipeline import Clock, Options, Saturated, cost_model_for, extracted
+from .pipeline import Clock, Options, Saturated, cost_model_for, extracted, unchanged
+from .support.deadlines import seconds_left
 
 Chosen = tuple[Model, Selection]
 
@@ -44,7 +45,8 @@ Chosen = tuple[Model, Selection]
 class Partitioned:
     """A graph cut into sub-graphs; `prices` come with the method ``joint`` only.
 
-    `before` is the operator graph of the model as it was read; `proof` what z3 said of the certificate, if asked.
+    `before` is the operator graph of the model as it was read; `proof` what z3 said of the certificate, if asked;
+    `complete` says whether the search for it ended before the time limit did.
     """
 
     before: OperatorGraph = field(repr=False)
@@ -52,6 +54,7 @@ class Partitioned:
     pricing: KernelModel = field(repr=False)
     prices: JointPrices | None = field(default=None, repr=False)
     proof: Proof | None = None
+    complete: bool = True
 
     @cached_property
     def kernels(self) -> tuple[Members, ...]:
@@ -132,9 +135,11 @@ def _joint(
 
     with clock.phase("partition"):
         original: Extracted[Chosen | None] = Extracted(None, before)
-        found = joint(original, extract, lower_bound, models.device, options.time_limit, models)
-    chosen = found.chosen or (replace(known.model, ir=known.model.ir.clone(), path=None), selections[0])
-    return chosen, Partitioned(before, found.search.partition, found.model, found.prices)
+        found = joint(original, extract, lower_bound, models.device, seconds_left(known.deadline), models)
+    chosen = found.chosen or (unchanged(known.model), selections[0])
+    return chosen, Partitioned(
+        before, found.search.partition, found.model, found.prices, complete=found.complete
+    )
 
 
 def _in_sequence(

@@ -33,6 +33,7 @@ from .extract.partition.of_model import operator_graph
 from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
 from .rules.vocabulary import Precision
+from .support.deadlines import is_over, seconds_left
 from .support.options import (
     NotNegative,
     NotNegativeInteger,
@@ -45,6 +46,11 @@ from .support.options import (
 GROWTH = 1.01
 """How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
 _ATTEMPTS = 5
+_SATURATION_SHARE = 0.6
+_CHECK_SHARE = 0.1
+_EXTRACTION_SHARE = 0.3
+"""The parts of the time limit that saturation, the check of constants, and each extraction may take at most: what the
+ones before have made is worth nothing without those after. Sub-graphs get what is left."""
 
 
 def cost_model_of(name: CostName, device: Device) -> CostModel:
@@ -68,7 +74,6 @@ class Options:
     node_limit: PositiveInteger = 50_000
     iterations: PositiveInteger = 200
     extraction: Extraction = "exact"
-    extraction_limit: Positive = 10.0
     opset: PositiveInteger | None = None
     input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     verify: bool = True
@@ -105,7 +110,7 @@ class Options:
     @property
     def budget(self) -> Budget:
         """How far to saturate."""
-        return Budget(self.node_limit, self.time_limit, self.iterations)
+        return Budget(self.node_limit, _SATURATION_SHARE * self.time_limit, self.iterations)
 
 
 Observer = Callable[[str, str], None]
@@ -138,26 +143,33 @@ class Clock:
 
 @dataclass(frozen=True)
 class Saturated:
-    """A model, what is known of it, and the e-graph of all that the rules prove equal to it."""
+    """A model, what is known of it, and the e-graph of all that the rules prove equal to it.
+
+    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were looked at before.
+    """
 
     model: Model
     knowledge: Knowledge
     encoding: Encoding
     egraph: EGraph
     origin: Origins
+    deadline: float
+    checked: bool
 
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""
+        limit = min(_EXTRACTION_SHARE * options.time_limit, seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
-            time_limit=options.extraction_limit, method=options.extraction,
+            time_limit=limit, method=options.extraction,
         )  # fmt: skip
 
 
 def saturated(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Read a model and apply the rules until nothing changes, or a budget is hit.
 
-    `output` is where the result will go: that it can go there is found out first.
+    `output` is where the result will go: that it can go there is found out first. The time limit begins once the model
+    is read and the rules are loaded.
     """
     with clock.phase("read"):
         model = _read(source, output, options)
@@ -176,8 +188,11 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
         except UnsoundRuleError:
             _require_sense(model, options)
             raise
-        check_constants(model, knowledge, encoding, egraph, options.selection, options.budget)
-    return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph))
+    deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
+    with clock.phase("check"):
+        limit = min(deadline, time.monotonic() + _CHECK_SHARE * options.time_limit)
+        checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
+    return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph), deadline, checked)
 
 
 def _require_sense(model: Model, options: Options) -> None:
@@ -220,6 +235,11 @@ class Choice:
     pricing: Pricing
 
 
+def unchanged(model: Model) -> Model:
+    """A copy of a model, as a result that was not written yet."""
+    return replace(model, ir=model.ir.clone(), path=None)
+
+
 def cost_model_for(options: Options, known: Saturated) -> CostModel:
     """What extraction minimises over the graphs that are equal to a model."""
     model = options.cost_model
@@ -227,14 +247,21 @@ def cost_model_for(options: Options, known: Saturated) -> CostModel:
 
 
 def extracted(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
-    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte."""
+    """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte.
+
+    It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
+    """
     allowed = GROWTH * known.model.file_bytes
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
             selection = known.select(pricing, options)
+        if known.egraph.saturation.is_void:
+            return Choice(unchanged(known.model), selection, pricing)
         with clock.phase("decode"):
             result = decode(known.model, known.knowledge, known.encoding, known.egraph, selection)
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
+        if is_over(known.deadline):
+            return Choice(unchanged(known.model), selection, pricing)
         pricing = pricing.stricter()
     return Choice(replace(result, path=None), selection, pricing)

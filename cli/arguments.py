@@ -58,7 +58,9 @@ def optimization(parser: argparse.ArgumentParser, *, priced: bool = True, limite
     parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
     parser.set_defaults(time_limit=30.0)
     if limited:
-        parser.add_argument("--time-limit", type=positive(float), help="seconds of rewriting (default 30)")
+        parser.add_argument(
+            "--time-limit", type=positive(float), help="seconds for rewriting and choosing the graph (default 30)"
+        )
     parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
     parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
     parser.add_argument("--extraction", choices=get_args(Extraction), default="exact", help="how to choose the graph")

@@ -96,10 +96,16 @@ def _closing(result: Result) -> list[str]:
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
         f"{result.classes} e-classes, {result.enodes} e-nodes",
         f"extraction: {proof}",
+        *_cut_short(result),
         *_verified(result.verification),
         "time: " + render.seconds(sum(result.phases.values())) + _slowest(result.phases),
     ]
     return [*lines, f"written: {result.path}"] if result.path else lines
+
+
+def _cut_short(result: Result) -> list[str]:
+    phases = ", ".join(result.cut_short)
+    return [f"time limit: ended {phases}; the result is the best that was found before"] if phases else []
 
 
 def _verified(verification: Verification | None) -> list[str]:
@@ -145,6 +151,7 @@ def as_dict(result: Result) -> dict[str, Any]:
         "partition": _partition_dict(result.partition) if result.partition else None,
         "seconds": dict(result.phases),
         "budget_hit": result.budget_hit,
+        "cut_short": list(result.cut_short),
     }
 
 

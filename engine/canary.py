@@ -8,14 +8,16 @@ first e-node. Constants of many elements are not computed, which keeps healthy r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from ..rules.loader import Rule, load_rules, shipped_files
 from ..rules.signatures import Operand, operators
+from ..support.deadlines import OutOfTime, require_time, seconds_left
 from .constants import Array
 from .egraph import EGraph, ENode
 from .encode import Encoding
@@ -58,35 +60,53 @@ class Conflict:
 
 
 def check_constants(
-    model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: RuleSelection, budget: Budget
-) -> None:
+    model: Model,
+    knowledge: Knowledge,
+    encoding: Encoding,
+    egraph: EGraph,
+    selection: RuleSelection,
+    budget: Budget,
+    deadline: float = inf,
+) -> bool:
     """Raise UnsoundRuleError where a class of the e-graph holds distinct constants.
 
     `selection` and `budget` are those of the saturation: where rules beside the shipped ones took part in it, it is
-    repeated without some of them, to name one that has to be there.
+    repeated without some of them, to name one that has to be there. Returns whether all was looked at before the
+    deadline (time.monotonic).
     """
-    found = conflict(model, knowledge, egraph)
+    try:
+        found = conflict(model, knowledge, egraph, deadline)
+    except OutOfTime:
+        return False
     if found is None:
-        return
+        return True
 
     def fails(skip: Sequence[str]) -> bool:
+        require_time(deadline)
         less = RuleSelection(selection.paths, selection.precision, selection.only, (*selection.skip, *skip))
+        limited = replace(budget, seconds=min(budget.seconds, seconds_left(deadline)))
         with Worker(less) as worker:
-            return conflict(model, knowledge, saturate(encoding, worker, budget)) is not None
+            return conflict(model, knowledge, saturate(encoding, worker, limited), deadline) is not None
 
-    culprits = _culprits(_own_rules(selection, egraph), fails)
+    try:
+        culprits = _culprits(_own_rules(selection, egraph), fails)
+    except OutOfTime:
+        culprits = ()
     names = " and ".join(f"{r.path}:{r.line}:{r.column}: rule {r.base}" for r in culprits) or "the rules"
     advice = "" if culprits else "; `eqfuse bisect` finds the rule"
     raise UnsoundRuleError(f"{names} proved two distinct constants equal: {found}{advice}")
 
 
-def conflict(model: Model, knowledge: Knowledge, egraph: EGraph) -> Conflict | None:
-    """The first class that holds distinct constants; None where none does, as far as they can be computed."""
+def conflict(model: Model, knowledge: Knowledge, egraph: EGraph, deadline: float = inf) -> Conflict | None:
+    """The first class that holds distinct constants; None where none does, as far as they can be computed.
+
+    Raises OutOfTime once the deadline (time.monotonic) has come.
+    """
     suspects = [i for i, c in enumerate(egraph.classes) if c.constant and len(c.nodes) > 1 and i != egraph.absent]
     if not suspects:
         return None
     needed = _needed(egraph, suspects)
-    return next(_Values(model, knowledge, egraph, _affordable(egraph, needed)).conflicts(needed), None)
+    return next(_Values(model, knowledge, egraph, _affordable(egraph, needed), deadline).conflicts(needed), None)
 
 
 def _needed(egraph: EGraph, suspects: Iterable[int]) -> set[int]:
@@ -121,6 +141,7 @@ class _Values:
     knowledge: Knowledge
     egraph: EGraph
     affordable: frozenset[int]
+    deadline: float = inf
     known: dict[int, Value] = field(default_factory=dict)
     first: dict[int, ENode] = field(default_factory=dict)
 
@@ -130,6 +151,7 @@ class _Values:
         users, missing = self.dependencies(needed)
         ready = sorted((site for site, count in missing.items() if count == 0), reverse=True)
         while ready:
+            require_time(self.deadline)
             owner, index = ready.pop()
             node = self.egraph.classes[owner].nodes[index]
             value = self.value(owner, node)

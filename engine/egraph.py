@@ -46,7 +46,7 @@ class RuleStatistics:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How the rewriting went: `growth` is the number of e-nodes after each iteration."""
+    """How the rewriting went: `growth` is the number of e-nodes after each iteration, `seconds` leave out the rules."""
 
     stop_reason: str
     iterations: int
@@ -58,6 +58,16 @@ class Saturation:
     def budget_hit(self) -> bool:
         """Whether a limit ended it before nothing was left to rewrite."""
         return self.stop_reason != "saturated"
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time ended it."""
+        return self.stop_reason == "time limit"
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it ended before a single iteration was complete: then the e-graph is the model as it was."""
+        return self.iterations == 0 and self.stop_reason in ("time limit", "memory limit")
 
     @property
     def matched(self) -> tuple[RuleStatistics, ...]:
@@ -94,13 +104,14 @@ class Selection:
     """One e-node chosen for every class that the outputs need.
 
     Invariant: the chosen nodes form an acyclic graph that reaches every root. `lower_bound` is proven: no choice is
-    cheaper.
+    cheaper. `out_of_time` says whether the time ended the search for the optimum.
     """
 
     choice: Mapping[int, ENode] = field(repr=False)
     cost: float
     lower_bound: float
     status: str
+    out_of_time: bool = False
 
     @property
     def gap(self) -> float:

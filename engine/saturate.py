@@ -16,6 +16,7 @@ from typing import Any
 
 from ..costmodels.types import TensorType
 from ..errors import EqfuseError, RuleError
+from ..support.deadlines import seconds_left
 from .collector import paused
 from .egraph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
 from .encode import Encoding
@@ -28,6 +29,8 @@ ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) 
 CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
 _INTERNAL = ("analysis.", "settle.", "(")
 """Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
+_OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
+"""What a worker that has no memory left dies with: what Rust says, what Python says."""
 _GRACE = 1.0
 """Seconds a worker that is over its time limit gets to end its iteration by itself."""
 
@@ -59,21 +62,18 @@ def saturate(
 ) -> EGraph:
     """Rewrite the encoding under the worker's rules until nothing changes or a limit is hit.
 
-    Raises UnsoundRuleError where a rule contradicts the shape or dtype analysis, RuleError where egglog refuses
-    the rules.
+    The time begins when the worker has loaded its rules; where it or the memory ends before the first iteration does,
+    the e-graph holds the encoding as it is. Raises UnsoundRuleError where a rule contradicts the shape or dtype
+    analysis, RuleError where egglog refuses the rules.
     """
-    started = time.monotonic()
     facts, labels = write_facts(encoding, worker.folder)
     job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
-    outcome = _Conversation(worker, job, progress).run()
-    statistics = _statistics(outcome.progress, time.monotonic() - started)
-    return _egraph(outcome.snapshot, encoding, labels.originals, statistics)
-
-
-@dataclass
-class _Outcome:
-    snapshot: Snapshot
-    progress: Progress
+    conversation = _Conversation(worker, job, progress)
+    conversation.run()
+    seconds = time.monotonic() - conversation.started
+    if conversation.snapshot is None:
+        return _unrewritten(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
+    return _egraph(conversation.snapshot, encoding, labels.originals, _statistics(conversation.progress, seconds))
 
 
 class _Conversation:
@@ -85,22 +85,11 @@ class _Conversation:
         self.snapshot: Snapshot | None = None
         self.progress = Progress()
         self.stage = "start"
+        self.started = time.monotonic()
         self.deadline: float | None = None
 
-    def run(self) -> _Outcome:
+    def run(self) -> None:
         threading.Thread(target=self._receive, daemon=True).start()
-        self._listen()
-        if self.snapshot is None:
-            raise EqfuseError(
-                "saturation: the time limit ended before one iteration did; give a larger --time-limit"
-            )
-        return _Outcome(self.snapshot, self.progress)
-
-    def _receive(self) -> None:
-        for message in self.worker.messages(self.job):
-            self.messages.put(message)
-
-    def _listen(self) -> None:
         while True:
             try:
                 kind, content = self.messages.get(timeout=self._patience())
@@ -110,14 +99,19 @@ class _Conversation:
             if self._handle(kind, content):
                 return
 
+    def _receive(self) -> None:
+        for message in self.worker.messages(self.job):
+            self.messages.put(message)
+
     def _patience(self) -> float | None:
-        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+        return None if self.deadline is None else seconds_left(self.deadline)
 
     def _handle(self, kind: str, content: Any) -> bool:
         if kind == "stage":
             self.stage = content
-            if content == "saturation":
-                self.deadline = time.monotonic() + self.job.time_limit + _GRACE
+            if content == "facts":  # the rules are loaded
+                self.started = time.monotonic()
+                self.deadline = self.started + self.job.time_limit + _GRACE
         elif kind == "progress":
             self.progress = content
             if self.report:
@@ -129,6 +123,9 @@ class _Conversation:
             return True
         elif kind == "refused":
             raise content
+        elif self.deadline is not None and any(sign in content for sign in _OUT_OF_MEMORY):
+            self.progress.stop_reason = "memory limit"
+            return True
         else:
             self._fail(content)
         return False
@@ -155,6 +152,17 @@ def _statistics(progress: Progress, seconds: float) -> Saturation:
         seconds=seconds,
         rules=tuple(sorted(rules, key=lambda r: (-r.matches, r.name))),
     )
+
+
+def _unrewritten(encoding: Encoding, statistics: Saturation) -> EGraph:
+    """Every term a class by itself."""
+    members = [[term] for term in encoding.terms]
+    constant = _constant(members)
+    classes = tuple(
+        EClass((term,), encoding.types.get(index), index in constant, encoding.uniform.get(index))
+        for index, term in enumerate(encoding.terms)
+    )
+    return EGraph(classes, {i: i for i in range(len(classes))}, encoding.roots, statistics)
 
 
 def _egraph(

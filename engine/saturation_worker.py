@@ -8,6 +8,7 @@ overlaps with reading the model. A job comes in and messages go out as pickles.
 from __future__ import annotations
 
 import pickle
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
+_MEMORY = 3 * 2**29
+"""Bytes of data that this process may have: one iteration can square an e-graph, and limits of e-nodes are looked at
+only between two. A hundred thousand e-nodes take about 200 MB."""
 _SNAPSHOT_SHARE = 0.05
 """The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 
@@ -48,9 +52,9 @@ class _Run:
     def saturate(self, job: Job) -> None:
         """Load one job and run it to its end."""
         self.job = job
+        self.started = time.monotonic()
         self.load("facts", job.facts)
         self.send("stage", "saturation")
-        self.started = time.monotonic()
         self.loop()
         self.execute(job.closing)
         self.send("snapshot", self.snapshot())
@@ -197,6 +201,14 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
         return  # the parent had no job after all
 
 
+def _limit_memory() -> None:
+    """Have the process die of what would take the memory of others."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
 if __name__ == "__main__":
     end_with_parent()
+    _limit_memory()
     work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

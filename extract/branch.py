@@ -10,10 +10,10 @@ known. Most cores are proven in milliseconds: the greedy answer is near the opti
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ..support.deadlines import OutOfTime, is_over, require_time
 from .answer import Answer, Selection
 from .components import Core
 from .cycles import strongly_connected
@@ -33,9 +33,12 @@ def prove_by_branching(core: Core, answer: Answer, deadline: float) -> Answer:
     """Improve an answer, and prove it if that takes no more than a fixed effort and ends before the deadline
     (time.monotonic)."""
     decisions = sum(len(choices) > 1 for choices in core.classes)
-    if answer.proven or decisions > _DECISIONS or time.monotonic() > deadline:
+    if answer.proven or decisions > _DECISIONS or is_over(deadline):
         return answer
-    search = _Search(core, answer.cost)
+    try:
+        search = _Search(core, answer.cost, deadline)
+    except OutOfTime:
+        return answer
     exhausted = search.run(deadline)
     answer = answer.improved_by(search.found, core)
     return answer.bounded_by(answer.cost) if exhausted else answer
@@ -77,10 +80,10 @@ class _State(NamedTuple):
 
 
 class _Search:
-    def __init__(self, core: Core, cost: float) -> None:
+    def __init__(self, core: Core, cost: float, deadline: float) -> None:
         self.core, self.best = core, cost
         self.found: Selection | None = None
-        self.must = _must_sets(core)
+        self.must = _must_sets(core, deadline)
         self.least = [min(choice.cost for choice in choices) for choices in core.classes]
         loops = _loops(core)
         self.options = [list(self._options(number, loops[number])) for number in range(len(core.classes))]
@@ -114,7 +117,7 @@ class _Search:
         states = 0
         while pending:
             states += 1
-            if self.effort > _EFFORT or (states % _STATES_PER_LOOK == 0 and time.monotonic() > deadline):
+            if self.effort > _EFFORT or (states % _STATES_PER_LOOK == 0 and is_over(deadline)):
                 return False
             pending += self._followers(pending.pop())
         return True
@@ -198,11 +201,12 @@ def _loops(core: Core) -> list[int]:
     return loops
 
 
-def _must_sets(core: Core) -> list[int]:
+def _must_sets(core: Core, deadline: float) -> list[int]:
     """For each class the classes that every acyclic selection with it contains: the greatest fixed point."""
     everything = (1 << len(core.classes)) - 1
     must = [everything] * len(core.classes)
     for _ in range(_SETTLING_ROUNDS):
+        require_time(deadline)
         before = list(must)
         for number in reversed(range(len(must))):
             must[number] = _common(core, must, number, everything)

@@ -7,10 +7,12 @@ them are forced, for a cycle can run through all of them: decided apart they can
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..support.deadlines import is_over
 from .graph import Option
 from .reduce import Reduced
 
@@ -46,10 +48,13 @@ class Component:
     candidates: tuple[tuple[int, ...], ...]
 
 
-def components(reduced: Reduced) -> list[Component]:
-    """The components in which there is something to decide, smallest first."""
+def components(reduced: Reduced, deadline: float = math.inf) -> list[Component]:
+    """The components in which there is something to decide, smallest first.
+
+    After the deadline (time.monotonic) some that are equal may get distinct cores.
+    """
     found = [
-        _component(members, reduced)
+        _component(members, reduced, deadline)
         for members in _groups(reduced)
         if any(len(reduced.graph[member]) > 1 for member in members)
     ]
@@ -76,9 +81,9 @@ def _groups(reduced: Reduced) -> list[list[int]]:
     return list(groups.values())
 
 
-def _component(members: list[int], reduced: Reduced) -> Component:
+def _component(members: list[int], reduced: Reduced, deadline: float) -> Component:
     """Number the classes so that components of equal structure get equal cores."""
-    colour = _colours(members, reduced)
+    colour = _colours(members, reduced, deadline)
     order = _discovery_order(members, colour, reduced)
     local = {member: position for position, member in enumerate(order)}
     classes = []
@@ -97,7 +102,7 @@ def _choices(options: Sequence[Option], local: Mapping[int, int]) -> Iterator[tu
         yield Choice(min(position, 1), option.cost, numbers), option.candidate
 
 
-def _colours(members: list[int], reduced: Reduced) -> dict[int, int]:
+def _colours(members: list[int], reduced: Reduced, deadline: float) -> dict[int, int]:
     """Colour refinement: classes of equal colour look alike from above and from below.
 
     Colours are hashes of tuples of numbers, which no hash seed changes; a collision costs a missed repetition at most.
@@ -106,6 +111,8 @@ def _colours(members: list[int], reduced: Reduced) -> dict[int, int]:
     colour = {member: hash((member in reduced.forced, len(graph[member]))) for member in members}
     kinds = len(set(colour.values()))
     for _ in range(_REFINEMENTS):
+        if is_over(deadline):
+            break
         above: dict[int, list[tuple[int, float]]] = {member: [] for member in members}
         below: dict[int, list[tuple[int, float, tuple[int, ...]]]] = {}
         for member in members:

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..support.deadlines import require_time
 from .graph import Graph, Option
 
 # A cyclic component that is larger, or not settled after so many rounds, counts every class as containing itself alone.
@@ -32,14 +33,17 @@ class _View(NamedTuple):
     below: int
 
 
-def sweep(graph: Graph, connected: Sequence[Sequence[int]], forced: frozenset[int]) -> tuple[Graph, frozenset[int]]:
+def sweep(
+    graph: Graph, connected: Sequence[Sequence[int]], forced: frozenset[int], deadline: float = math.inf
+) -> tuple[Graph, frozenset[int]]:
     """Drop options once over the whole graph; connected components come children first.
 
     forced: classes known to be in every extraction, the roots at least; outside their own strongly connected
     component they are no one's children any more (see reduce.py). Returns the smaller graph and all forced classes.
-    Every class keeps a finite extraction, but some may have become unreachable.
+    Every class keeps a finite extraction, but some may have become unreachable. Raises OutOfTime once the deadline
+    (time.monotonic) has come.
     """
-    state = _Sweep(connected)
+    state = _Sweep(connected, deadline)
     last_reader = _last_readers(graph, connected)
     kept: dict[int, tuple[Option, ...]] = {}
     required = 0
@@ -81,7 +85,8 @@ def _last_readers(graph: Graph, connected: Sequence[Sequence[int]]) -> dict[int,
 class _Sweep:
     """The must-sets and bounds known so far, in one walk from the leaves up."""
 
-    def __init__(self, connected: Sequence[Sequence[int]]) -> None:
+    def __init__(self, connected: Sequence[Sequence[int]], deadline: float) -> None:
+        self.deadline = deadline
         self.order = [member for component in connected for member in component]
         self.position = {member: position for position, member in enumerate(self.order)}
         self.home = {member: number for number, component in enumerate(connected) for member in component}
@@ -103,6 +108,7 @@ class _Sweep:
         for _ in range(_SETTLING_ROUNDS if len(component) <= _SETTLING_CLASSES else 0):
             changed = False
             for member in component:
+                require_time(self.deadline)
                 before = self.must[member]
                 self.must[member] = self._common(member, graph[member])
                 changed |= before != self.must[member]
@@ -123,6 +129,7 @@ class _Sweep:
 
     def visit(self, member: int, options: Sequence[Option]) -> tuple[Option, ...]:
         """The options of a class to keep, in their order; notes the must-set and the bound of the class."""
+        require_time(self.deadline)
         position = self.position[member]
         views = [_View(option, self.below(option)) for option in options]
         cyclic = member in self.must
@@ -141,7 +148,8 @@ class _Sweep:
     def _undominated(self, member: int, views: Sequence[_View]) -> list[_View]:
         ranked = sorted(views, key=lambda view: (view.option.cost, len(view.option.children), view.option.candidate))
         kept: list[_View] = []
-        for view in ranked:
+        for view in ranked:  # the number of comparisons may grow with the square of that of the options
+            require_time(self.deadline)
             if not any(self._replaces(member, other.option, view) for other in kept):
                 kept.append(view)
         return sorted(kept, key=lambda view: view.option.candidate)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from ..support.deadlines import OutOfTime, require_time, seconds_left
 from .answer import Answer, Selection, edges, follow
 from .components import Core
 from .cycles import short_cycles
@@ -61,8 +61,11 @@ def prove_by_maxsat(core: Core, answer: Answer, deadline: float) -> Answer:
     """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come."""
     if answer.proven:
         return answer
-    search = _Search(core)
-    while not answer.proven and deadline - time.monotonic() > _LEAST_BUDGET:
+    try:
+        search = _Search(core, deadline)
+    except OutOfTime:
+        return answer
+    while not answer.proven and seconds_left(deadline) > _LEAST_BUDGET:
         found = search.optimum(deadline)
         answer = answer.bounded_by(search.lower_bound())
         if found is None:
@@ -86,7 +89,7 @@ def _context() -> Any:
 class _Search:
     """One z3 optimisation over the choices of a core."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, deadline: float) -> None:
         import z3
 
         self.core = core
@@ -98,16 +101,17 @@ class _Search:
         }
         self.optimize = z3.Optimize(ctx=_context())
         self.optimize.set("ctrl_c", False)  # z3 would swallow the signal
-        self._require()
+        self._require(deadline)
         self._price()
 
     def _any_of(self, choices: Iterable[tuple[int, int]]) -> Any:
         return self.z3.Or([*(self.chosen[choice] for choice in choices), self.z3.BoolVal(False, _context())])
 
-    def _require(self) -> None:
+    def _require(self, deadline: float) -> None:
         for root in self.core.roots:
             self.optimize.add(self._any_of((root, position) for position in range(len(self.core.classes[root]))))
         for (number, position), chosen in self.chosen.items():
+            require_time(deadline)  # a choice takes as long as its children have choices
             for child in self.core.classes[number][position].children:
                 self.optimize.add(self.z3.Implies(chosen, self._any_of(supports(self.core, number, child))))
 

@@ -12,6 +12,7 @@ import heapq
 import math
 from collections import deque
 
+from ..support.deadlines import is_over
 from .answer import Answer, Selection, edges, follow, least_cost, selection_cost
 from .components import Core
 from .cycles import is_acyclic
@@ -23,13 +24,13 @@ _VISITS_PER_CLASS = 20
 _MORE_VISITS = 20_000
 
 
-def greedy(core: Core) -> Answer:
-    """The best of the greedy selections."""
+def greedy(core: Core, deadline: float = math.inf) -> Answer:
+    """The best of the greedy selections; the greedy DAG is left as it is once the deadline (time.monotonic) comes."""
     tree = tree_selection(core)
     earliest = follow(core, lambda number: 0)
     first = earliest if earliest is not None and is_acyclic(edges(core, earliest)) else tree
     answer = Answer(first, selection_cost(core, first), least_cost(core))
-    return answer.improved_by(dag_selection(core), core).improved_by(tree, core)
+    return answer.improved_by(dag_selection(core, deadline), core).improved_by(tree, core)
 
 
 def tree_selection(core: Core) -> Selection:
@@ -63,8 +64,9 @@ def tree_selection(core: Core) -> Selection:
     return selection
 
 
-def dag_selection(core: Core) -> Selection | None:
-    """The choice with the cheapest closure, for every class, improved until nothing changes or visits run out."""
+def dag_selection(core: Core, deadline: float = math.inf) -> Selection | None:
+    """The choice with the cheapest closure, for every class, improved until nothing changes, visits run out or the
+    deadline (time.monotonic) comes; None where it comes before a choice is known for every class."""
     readers: list[list[int]] = [[] for _ in core.classes]
     for number, choices in enumerate(core.classes):
         for child in dict.fromkeys(child for choice in choices for child in choice.children):
@@ -73,7 +75,7 @@ def dag_selection(core: Core) -> Selection | None:
     queue = deque(reversed(range(len(core.classes))))
     waiting = set(queue)
     visits = min(_VISITS_PER_CLASS * len(core.classes), len(core.classes) + _MORE_VISITS)
-    while queue and visits:
+    while queue and visits and not is_over(deadline):
         visits -= 1
         number = queue.popleft()
         waiting.discard(number)

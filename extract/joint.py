@@ -8,6 +8,7 @@ rewriting and fusing in sequence.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -15,6 +16,7 @@ from typing import Generic, TypeVar
 from ..costmodels.device import Device
 from ..costmodels.fused import ArithmeticCost, FusedCost, Key, key
 from ..costmodels.model import CostModel, RooflineCost
+from ..support.deadlines import is_over, seconds_left
 from .partition.graph import OperatorGraph
 from .partition.kernels import KernelModel
 from .partition.partition import Partition, unfused
@@ -55,24 +57,26 @@ class JointPrices:
 
 @dataclass(frozen=True)
 class Joint(Generic[Chosen]):
-    """The cheapest graph and partition found."""
+    """The cheapest graph and partition found; `complete` says whether the search ended before its time did."""
 
     chosen: Chosen
     search: Search
     prices: JointPrices
     model: KernelModel
+    complete: bool
 
 
 @dataclass
 class _State(Generic[Chosen]):
     models: Callable[[OperatorGraph], KernelModel]
+    deadline: float
     best: tuple[Extracted[Chosen], Search, KernelModel] | None = None
     seen: list[float] = field(default_factory=list)
 
     def consider(self, found: Extracted[Chosen]) -> Search:
         """Partition a graph, quickly, and keep it if it is the cheapest so far."""
         model = self.models(found.graph)
-        result = search(found.graph, model)
+        result = search(found.graph, model, self.deadline)
         if self.best is None or result.price < self.best[1].price:
             self.best = found, result, model
         self.seen.append(result.price)
@@ -89,16 +93,20 @@ def joint(
 ) -> Joint[Chosen]:
     """Alternate extraction and partition.
 
-    `extract` chooses a graph by a cost model, `lower_bound` proves what none can be below by one; `time_limit` is for
-    the windows; `models` makes the prices of a graph's kernels, by default those of the device.
+    `extract` chooses a graph by a cost model, `lower_bound` proves what none can be below by one; after `time_limit`
+    seconds neither another round nor another window begins; `models` makes the prices of a graph's kernels, by default
+    those of the device.
     """
-    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)))
+    deadline = time.monotonic() + time_limit
+    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)), deadline)
+    first = extract(RooflineCost(device))  # before all else, so that it has the time that it needs
     fused = state.consider(original)
     alone = unfused_price(original.graph, device)
-    first = extract(RooflineCost(device))
     sequence = state.consider(first)
     observed: dict[Key, float] = {}
     for _ in range(_ROUNDS):
+        if is_over(deadline):
+            break
         before = state.best[1].price if state.best else 0.0
         state.consider(extract(FusedCost(device, observed)))
         assert state.best is not None
@@ -106,17 +114,18 @@ def joint(
             break
         observed = observations(state.best[1].partition, state.best[2])
     chosen, found, model = state.best  # type: ignore[misc]
-    final = refined(found, model, time_limit)
+    least = 0.0 if is_over(deadline) else lower_bound(ArithmeticCost(device))
+    final = refined(found, model, seconds_left(deadline))
     prices = JointPrices(
         original=alone,
         rewritten=unfused_price(first.graph, device),
         fused=fused.price,
         sequence=sequence.price,
         joint=final.price,
-        bound=min(final.price, lower_bound(ArithmeticCost(device)) + min(device.launch_overhead, device.view_overhead)),
+        bound=min(final.price, least + min(device.launch_overhead, device.view_overhead)),
         rounds=len(state.seen) - 2,
     )
-    return Joint(chosen.chosen, final, prices, model)
+    return Joint(chosen.chosen, final, prices, model, not is_over(deadline))
 
 
 def unfused_price(graph: OperatorGraph, device: Device) -> float:

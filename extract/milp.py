@@ -7,9 +7,9 @@ lazily, as in exact.py: of the choices along a cycle of n classes at most n - 1 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
+from ..support.deadlines import OutOfTime, require_time, seconds_left
 from .answer import Answer, Selection, edges
 from .components import Core
 from .cycles import short_cycles
@@ -30,8 +30,11 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float) -> Answer:
     """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come."""
     if answer.proven:
         return answer
-    program = _Program(core, answer.cost)
-    while not answer.proven and deadline - time.monotonic() > _LEAST_BUDGET:
+    try:
+        program = _Program(core, answer.cost, deadline)
+    except OutOfTime:
+        return answer
+    while not answer.proven and seconds_left(deadline) > _LEAST_BUDGET:
         found, bound = program.optimum(deadline)
         answer = answer.bounded_by(bound)
         cycles = [] if found is None else short_cycles(edges(core, found))
@@ -46,7 +49,7 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float) -> Answer:
 class _Program:
     """The variables and the rows of the program; rows are lower <= sum of terms <= upper."""
 
-    def __init__(self, core: Core, cost: float) -> None:
+    def __init__(self, core: Core, cost: float, deadline: float) -> None:
         self.core = core
         self.pairs = [(n, p) for n, choices in enumerate(core.classes) for p in range(len(choices))]
         self.column = {pair: number for number, pair in enumerate(self.pairs)}
@@ -56,17 +59,18 @@ class _Program:
         for number in range(len(core.classes)):
             own = ((number, position) for position in range(len(core.classes[number])))
             self.rows.append((self._terms(own, 1.0), float(number in roots), 1.0))
-            self._require_children(number)
+            self._require_children(number, deadline)
 
     def _terms(self, choices: Iterable[tuple[int, int]], factor: float) -> list[Term]:
         return [(self.column[choice], factor) for choice in choices]
 
-    def _require_children(self, number: int) -> None:
+    def _require_children(self, number: int, deadline: float) -> None:
         readers: dict[int, list[tuple[int, int]]] = {}
         for position, choice in enumerate(self.core.classes[number]):
             for child in choice.children:
                 readers.setdefault(child, []).append((number, position))
         for child, choices in readers.items():
+            require_time(deadline)
             terms = self._terms(supports(self.core, number, child), 1.0) + self._terms(choices, -1.0)
             self.rows.append((terms, 0.0, float("inf")))
 
@@ -90,7 +94,7 @@ class _Program:
             shape=(len(self.rows), len(self.pairs)),
         )
         limits = LinearConstraint(matrix, [lower for _, lower, _ in self.rows], [upper for _, _, upper in self.rows])
-        options = {"time_limit": max(deadline - time.monotonic(), _LEAST_BUDGET), "mip_rel_gap": 0.0}
+        options = {"time_limit": max(seconds_left(deadline), _LEAST_BUDGET), "mip_rel_gap": 0.0}
         integrality = numpy.ones(len(self.pairs))
         result = interruptible(
             lambda: milp(costs, constraints=limits, integrality=integrality, bounds=Bounds(0, 1), options=options)

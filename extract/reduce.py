@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..support.deadlines import OutOfTime
 from .dominance import sweep
 from .graph import (
     Graph,
@@ -45,8 +46,11 @@ class Reduced:
     usable: Graph
 
 
-def reduce(problem: Problem) -> Reduced:
-    """Reduce a problem. Raises ExtractionError if a root has no acyclic extraction."""
+def reduce(problem: Problem, deadline: float = math.inf) -> Reduced:
+    """Reduce a problem as far as that goes before the deadline (time.monotonic).
+
+    Raises ExtractionError if a root has no acyclic extraction.
+    """
     usable = drop_unextractable(drop_self_cyclic(problem))
     _require_roots(problem, usable)
     graph, leaves = take_out_leaves(usable)
@@ -55,7 +59,10 @@ def reduce(problem: Problem) -> Reduced:
     settled: dict[int, Option] = {}
     while True:
         connected = connected_components(graph)
-        smaller, required = sweep(graph, connected, forced)
+        try:
+            smaller, required = sweep(graph, connected, forced, deadline)
+        except OutOfTime:
+            break
         smaller = drop_forced_children(smaller, connected, required)
         fresh = frozenset(settled_classes(smaller, connected, required))
         settled.update((number, smaller[number][0]) for number in fresh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from ..engine.encode import Encoding, opaque_type
 from ..engine.folding import FOLD, is_foldable_class
 from ..engine.plan import Origins
 from ..rules.signatures import operators
+from ..support.deadlines import seconds_left
 from .problem import Candidate, Problem
 from .solve import solve
 
@@ -158,7 +160,9 @@ def select(
     method: Extraction = "exact",
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap."""
+    deadline = time.monotonic() + time_limit
     priced = _Pricer(egraph, encoding, origin, opset, pricing).problem()
-    solution = solve(priced.problem, time_limit=time_limit, method=method)
+    solution = solve(priced.problem, time_limit=seconds_left(deadline), method=method)
     choice = {owner: priced.nodes[owner][index] for owner, index in solution.choice.items()}
-    return Selection(choice, solution.cost, solution.lower_bound, solution.status)
+    out_of_time = method == "exact" and solution.status != "optimal"
+    return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)

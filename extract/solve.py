@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.choices import Extraction
+from ..support.deadlines import seconds_left
 from .answer import Answer
 from .branch import prove_by_branching
 from .components import Component, Core, components
@@ -24,38 +25,41 @@ Answers = Mapping[Core, Answer]
 # Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
 _MAXSAT_CLASSES = 500
 _MAXSAT_SHARE = 0.5
+_REDUCTION_SHARE = 0.5
+_LEAST_PREPARATION = 1.0
+"""Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 
 
 def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") -> Solution:
     """Extract a cheapest acyclic selection; time_limit is in seconds.
 
     "greedy" stops at the greedy answer; "exact" goes on until every component is proven optimal or the time is up,
-    and is never worse. The limit is for the search: the reduction and the greedy answer are completed in any case
-    (under a second for ten thousand classes, several if those are one cyclic component). Raises ExtractionError, an
-    EqfuseError, if a root has no acyclic extraction.
+    and is never worse. Out of time, an answer is at worst the earliest candidate everywhere or the cheapest tree,
+    which are found in a time that hardly grows faster than the problem. Raises ExtractionError, an EqfuseError, if a
+    root has no acyclic extraction.
     """
     start = time.monotonic()
-    reduced = reduce(problem)
+    prepared = start + max(time_limit, _LEAST_PREPARATION)
+    reduced = reduce(problem, start + max(_REDUCTION_SHARE * time_limit, _LEAST_PREPARATION))
     # Finishing takes about half the time of reducing; the search gets what is left.
     deadline = start + time_limit - (time.monotonic() - start) / 2
-    parts = components(reduced)
+    parts = components(reduced, prepared)
     cores = list(dict.fromkeys(part.core for part in parts))
-    rough = {core: greedy(core) for core in cores}
+    rough = {core: greedy(core, prepared) for core in cores}
     if method == "greedy":
-        return _finish(problem, reduced, parts, rough)
+        return _finish(problem, reduced, parts, rough, prepared)
     proven = _prove(cores, rough, deadline)
-    solution = _finish(problem, reduced, parts, proven)
+    solution = _finish(problem, reduced, parts, proven, prepared)
     if solution.status == "optimal" or all(proven[core].selection is rough[core].selection for core in cores):
         return solution
-    return _better(solution, _finish(problem, reduced, parts, rough))
+    return _better(solution, _finish(problem, reduced, parts, rough, prepared))
 
 
 def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core, Answer]:
     """Exact answers, smallest core first; each gets an equal share of the time that the ones before have left."""
     proven: dict[Core, Answer] = {}
     for done, core in enumerate(cores):
-        now = time.monotonic()
-        share = max(deadline - now, 0.0) / (len(cores) - done)
+        now, share = time.monotonic(), seconds_left(deadline) / (len(cores) - done)
         answer = prove_by_branching(core, rough[core], now + share)
         if len(core.classes) <= _MAXSAT_CLASSES:
             answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
@@ -63,9 +67,11 @@ def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core,
     return proven
 
 
-def _finish(problem: Problem, reduced: Reduced, parts: Sequence[Component], answers: Answers) -> Solution:
+def _finish(
+    problem: Problem, reduced: Reduced, parts: Sequence[Component], answers: Answers, deadline: float
+) -> Solution:
     """Put the answers together, prefer earlier candidates, and check what came out."""
-    choice = prefer_earlier(problem, reduced.usable, _assemble(problem, reduced, parts, answers))
+    choice = prefer_earlier(problem, reduced.usable, _assemble(problem, reduced, parts, answers), deadline)
     _require_acyclic(problem, choice)
     cost = dag_cost(problem, choice)
     bound = min(_lower_bound(reduced, parts, answers), cost)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ..support.deadlines import is_over
 from .graph import Graph, connected_components, extraction_ranks
 from .problem import Problem
 
@@ -16,17 +17,22 @@ from .problem import Problem
 _ROUNDING = 1e-12
 
 
-def prefer_earlier(problem: Problem, usable: Graph, choice: Mapping[int, int]) -> dict[int, int]:
+def prefer_earlier(
+    problem: Problem, usable: Graph, choice: Mapping[int, int], deadline: float = math.inf
+) -> dict[int, int]:
     """An acyclic selection of no higher cost in which no single class could take an earlier candidate for nothing.
 
-    usable: the candidates with a finite extraction, and their classes.
+    usable: the candidates with a finite extraction, and their classes. After the deadline (time.monotonic) the classes
+    that were not tried keep what they have.
     """
     later = [number for number, index in choice.items() if index]
-    if not later:
+    if not later or is_over(deadline):
         return dict(choice)
     swaps = _Swaps(problem, usable, choice)
     for number in later:
         for index in range(swaps.picked[number]):
+            if is_over(deadline):
+                return swaps.selection()
             if swaps.readers[number] and swaps.try_swap(number, index):
                 break
     return swaps.selection()

@@ -213,6 +213,8 @@ def search(result: Result) -> str:
         f"{saturation.stop_reason} after {saturation.iterations} iterations: {result.classes:,} e-classes, "
         f"{result.enodes:,} e-nodes. Extraction: {proof}."
     )
+    if result.cut_short:
+        note += f" The time limit ended {', '.join(result.cut_short)}."
     growth = curve(saturation.growth, "iteration", "e-nodes") if saturation.growth else ""
     return section("Growth of the e-graph", note, growth)
 

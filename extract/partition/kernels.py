@@ -31,6 +31,8 @@ Measured = Callable[[Members], float | None]
 """Seconds of a kernel from the profile database, without its launch; None where it was never measured."""
 
 _PICKING = frozenset({"Slice", "Gather"})
+_LARGEST_KERNEL = 256
+"""Operators of one kernel at most: the price of each that joins takes as long as the kernel is large."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +300,8 @@ class _Cut:
     def _join(self, source: int, member: int) -> None:
         first, second = self.kernel[source], self.kernel[member]
         if first == second or self._surrounds(first, second):
+            return
+        if len(self.content[first]) + len(self.content[second]) > _LARGEST_KERNEL:
             return
         joined = tuple(sorted(self.content[first] + self.content[second]))
         apart = self.model.kernel(self.content[first]) + self.model.kernel(self.content[second])

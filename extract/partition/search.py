@@ -9,10 +9,13 @@ the baselines.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from ...engine.choices import PartitionMethod
+from ...support.deadlines import is_over, seconds_left
 from .clustering import cluster
 from .contraction import Contraction
 from .fuse_ops import fuse_ops
@@ -28,7 +31,7 @@ _WINDOW = Limits(groups=6, operators=24, largest=16, sets=2_000)
 
 @dataclass(frozen=True)
 class Search:
-    """A partition, its price in seconds, those of the baselines, and what the windows proved.
+    """A partition, its price in seconds, those of the baselines looked at, and what the windows proved.
 
     `bound` is proven too: no partition of this graph costs less under the model of kernels.
     """
@@ -43,18 +46,27 @@ class Search:
 def partition_by(
     method: PartitionMethod, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0
 ) -> Partition:
-    """The partition of `graph` by one method; `time_limit` is for the windows of ``joint``."""
+    """The partition of `graph` by one method; `time_limit` is for the search of ``joint``."""
     if method != "joint":
         return _BASELINES[method](graph, model)
-    return refined(search(graph, model), model, time_limit).partition
+    deadline = time.monotonic() + time_limit
+    return refined(search(graph, model, deadline), model, seconds_left(deadline)).partition
 
 
-def search(graph: OperatorGraph, model: KernelModel) -> Search:
-    """The cheapest of the baselines and of the kernels of the whole graph, each made coarser."""
-    baselines = {name: method(graph, model) for name, method in _BASELINES.items()}
-    starts = (_kernels(graph, model), *baselines.values())
-    best = min((coarser(start, model) for start in starts), key=model.partition)
-    prices = {name: model.partition(partition) for name, partition in baselines.items()}
+def search(graph: OperatorGraph, model: KernelModel, deadline: float = inf) -> Search:
+    """The cheapest of the baselines and of the kernels of the whole graph, each made coarser.
+
+    After the deadline (time.monotonic) no further one is made; FuseOps, which takes no time, where it is over already.
+    """
+    starts: dict[str, Partition] = {"fuseops": fuse_ops(graph)} if is_over(deadline) else {}
+    found = list(starts.values())
+    for name, method in {"kernels": _kernels, **_BASELINES}.items():
+        if is_over(deadline):
+            break
+        starts[name] = method(graph, model)
+        found.append(coarser(starts[name], model, deadline))
+    best = min(found, key=model.partition)
+    prices = {name: model.partition(partition) for name, partition in starts.items() if name in _BASELINES}
     return Search(replace(best, method="joint"), model.partition(best), prices, None, model.bound())
 
 
@@ -64,18 +76,22 @@ def refined(found: Search, model: KernelModel, time_limit: float) -> Search:
         return found
     start = found.partition
     structure = structure_in(start.graph)
+    deadline = time.monotonic() + time_limit
     improvement = improve(start, model.group, model.allowed, time_limit, _WINDOW, structure)
-    best = min(start, coarser(improvement.partition, model), key=model.partition)
+    best = min(start, coarser(improvement.partition, model, deadline), key=model.partition)
     price = model.partition(best)
     return replace(found, partition=replace(best, method="joint"), price=price, improvement=improvement)
 
 
-def coarser(partition: Partition, model: KernelModel) -> Partition:
-    """Merge groups that read from each other, those that share the most bytes first, as long as that is cheaper."""
+def coarser(partition: Partition, model: KernelModel, deadline: float = inf) -> Partition:
+    """Merge groups that read from each other, those that share the most bytes first, as long as that is cheaper and the
+    deadline (time.monotonic) has not come."""
     graph = partition.graph
     groups = Contraction.of(partition)
     edges = [(-graph.output_bytes(p), p, m) for m in range(len(graph)) for p in graph.predecessors[m]]
     for _, source, reader in sorted(edges):
+        if is_over(deadline):
+            break
         first, second = groups.group(source), groups.group(reader)
         if first == second:
             continue
