@@ -57,6 +57,7 @@ def test_kernels_and_what_lies_between_are_the_inference(eqfuse: CommandLine) ->
     assert said["inference"]["misses"].keys() == {"L1D", "L2", "L3"}
 
 
+@pytest.mark.conformance
 @needs_tools
 def test_kernels_beyond_the_twentieth_are_added_up(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eqfuse.cli.bench_emulate._SHOWN", 0)

@@ -70,6 +70,7 @@ def test_bisect_names_the_rule_that_unites_two_shapes(ill_shaped: CommandLine) -
     assert "bad.egg:7:1: rule flat-earth makes it fail" in outcome.out
 
 
+@pytest.mark.conformance
 def test_bisect_finds_the_one_of_several_files(unsound: CommandLine) -> None:
     unsound.rule("good.egg", '(rewrite (Abs (Exp x)) (Exp x) :ruleset simplify :name "exp-is-positive")')
     (unsound.folder / "rules").mkdir()

@@ -56,6 +56,7 @@ def records() -> int:
     return len(RecordDatabase.open().all())
 
 
+@pytest.mark.conformance
 def test_a_search_from_the_first_trial_to_a_bundle(eqfuse: CommandLine, pair: Path) -> None:
     """Each search compiles two bundles and compares them, so there is one for all of it."""
     assert "tuning: 8 trials of" in tune(eqfuse, 8)
@@ -106,7 +107,6 @@ def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None
     assert "tuning: 8 trials" in tune(eqfuse, 8, variant)
 
 
-@pytest.mark.conformance
 @pytest.mark.usefixtures("pair")
 def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
