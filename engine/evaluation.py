@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from .delicate import without_delicate_nodes
+
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
@@ -54,7 +56,8 @@ def _integer_divisions(
     if not divisions:
         return frozenset()
     try:
-        graph = onnx.shape_inference.infer_shapes(submodel(nodes, constants, [], opsets)).graph
+        model = without_delicate_nodes(submodel(nodes, constants, [], opsets), {})
+        graph = onnx.shape_inference.infer_shapes(model).graph
     except Exception:  # of several kinds; then none is known to be safe
         return frozenset(name for node in divisions for name in node.output)
     floats = {value.name for value in graph.value_info if value.type.tensor_type.elem_type in _FLOATS}

@@ -19,11 +19,12 @@ from onnx_ir import serde
 from ..costmodels.types import TensorType
 from ..errors import ModelError
 from . import ceil_pools
+from .delicate import without_delicate_nodes
 from .evaluation import evaluate
 from .local_inference import refined, whole_numbers
 from .model import Model, elements, first_line
 from .nodes import blamed, is_foldable, is_standard
-from .typing import constant_type, dtype_of, tensor_type
+from .typing import constant_type, tensor_type
 
 SMALL = 4096
 """Elements up to which a constant is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -31,8 +32,6 @@ _LONGEST = 1 << 20
 """Elements of the longest vector of which ONNX may make a list of dimensions; each takes some 50 bytes."""
 _LARGEST = 1 << 36
 """Elements of the largest tensor that may turn up as a vector: no machine runs a model with larger ones."""
-_DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
-"""Operators whose shape inference in onnx 1.19 to 1.23 reads the type of an operand without asking if there is one."""
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "Pad", "Resize", "Upsample"})
 
 
@@ -135,9 +134,9 @@ class _Skeleton:
 
     def infer(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, TensorType]:
         proto = self._with(constants)
-        types = self._inferred(_without_delicate_nodes(proto, {}), propagate=False)
+        types = self._inferred(without_delicate_nodes(proto, {}), propagate=False)
         if not any(_is_too_long(type_) for type_ in types.values()):
-            types = self._inferred(_without_delicate_nodes(proto, types), propagate=True)
+            types = self._inferred(without_delicate_nodes(proto, types), propagate=True)
         types |= self._weight_types
         types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
         return self.infer(constants) if ceil_pools.correct(self._proto.graph.node, types) else types
@@ -150,28 +149,6 @@ class _Skeleton:
             raise ModelError(f"{self._model.label}: shapes do not fit: {first_line(error)}") from None
         types = {v.name: tensor_type(v.type) for v in (*graph.input, *graph.value_info, *graph.output)}
         return {name: type_ for name, type_ in types.items() if type_ is not None}
-
-
-def _without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> onnx.ModelProto:
-    """The model without the nodes whose inference may end this process, but for those whose operand is of a type known.
-
-    That type becomes a declared one: where inference of the operand fails, it would be unknown once more.
-    """
-    if not any(node.op_type in _DELICATE for node in model.graph.node):
-        return model
-    safe = onnx.ModelProto()
-    safe.CopyFrom(model)
-    del safe.graph.node[:]
-    declared = {value.name for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
-    for node in model.graph.node:
-        operand = node.input[0] if node.input else ""
-        if node.op_type not in _DELICATE or operand in types:
-            safe.graph.node.append(node)
-        if node.op_type in _DELICATE and operand in types and operand not in declared:
-            element_type = dtype_of(types[operand].dtype)
-            safe.graph.value_info.append(onnx.helper.make_tensor_value_info(operand, int(element_type), None))
-            declared.add(operand)
-    return safe
 
 
 def _is_too_long(type_: TensorType) -> bool:

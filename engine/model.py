@@ -141,7 +141,7 @@ def _from_file(path: Path) -> Model:
     try:
         proto = onnx.load(path, load_external_data=False)
     except DecodeError:
-        raise ModelError(f"{path}: no ONNX file, cut short, or nested too deep (protobuf cannot decode it)") from None
+        raise ModelError(f"{path}: not an ONNX file, cut short or nested too deep for protobuf") from None
     except Exception as error:  # each text format that onnx takes by its extension has an error of its own
         raise ModelError(f"{path}: cannot be read: {first_line(error)}") from None
     model = _deserialize(proto, str(path))

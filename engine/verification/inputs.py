@@ -30,8 +30,8 @@ _LONGEST_EXPRESSION = 200
 """Characters up to which the name of a dimension may be an expression of other dimensions."""
 _GENERATED_BYTES = 8
 """Random numbers are doubles before they are cast."""
-LARGEST_BYTES = 4 << 30
-"""What all inputs together may take, and any one value of a model that is run for a comparison."""
+_LARGEST_BYTES = 1 << 30
+"""What all inputs may take together: of each, several versions are kept, and what becomes of it in both models."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _check_memory(specs: Iterable[InputSpec], plan: Plan) -> None:
         if any(size < 0 for size in shape):
             raise RunError(f"input {spec.name!r} would have the shape {shape}; fix its shape")
         total += math.prod(shape) * _GENERATED_BYTES
-        if total > LARGEST_BYTES:
+        if total > _LARGEST_BYTES:
             raise RunError(f"input {spec.name!r} of shape {shape} is too large to be generated; fix a smaller shape")
 
 

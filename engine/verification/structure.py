@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
+from ..delicate import without_delicate_nodes
 from .skim import has_data
 
 RANDOM_OPERATORS = frozenset(
@@ -205,7 +206,7 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
-        return shape_inference.infer_shapes(model)
+        return shape_inference.infer_shapes(without_delicate_nodes(model, {}))
     except Exception:  # the inference raises several unrelated types; without it, only the declared types are known
         return model
 

@@ -61,6 +61,14 @@ def test_one_that_is_killed_while_it_waits_is_not_the_next_requests_fault(proces
     assert process.ask(21, 10.0) == 42
 
 
+def test_one_that_was_started_before_answers_the_first_request(process: WorkerProcess) -> None:
+    process.start()
+    started = process._process
+    assert process.is_running
+    assert process.ask(21, 10.0) == 42
+    assert process._process is started
+
+
 def test_one_that_cannot_be_started_is_said(process: WorkerProcess) -> None:
     process._command[0] = "/nowhere/python"
     with pytest.raises(WorkerDiedError, match="cannot be started: No such file") as died:

@@ -96,3 +96,14 @@ def test_a_candidate_that_does_not_load_fails_where_the_original_loads_but_does_
     verification = verify(out_of_range, unknown)
     assert verification.status == "failed"
     assert "loads the original, but not the candidate" in verification.reason
+
+
+def test_a_value_of_unknown_type_does_not_end_shape_inference() -> None:
+    """The original does not run, for nobody knows its first operator; onnx infers what follows nevertheless."""
+    nodes = [
+        helper.make_node("Unknown", ["x"], ["u"], domain="nowhere"),
+        helper.make_node("EyeLike", ["u"], ["y"], dtype=TensorProto.FLOAT),
+    ]
+    unknown = model(nodes, [value("x", [3, 3])], ["y"])
+    unknown.opset_import.append(helper.make_opsetid("nowhere", 1))
+    assert verify(unknown, unknown).status == "unsupported"
