@@ -1,4 +1,4 @@
-"""Compiled code that crashes: one line that names the kernel, which gets a plain schedule where that helps."""
+"""Compiled code that crashes or hangs: one line that names the kernel, which gets a plain schedule where that helps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from eqfuse.lowering.manifest import LIBRARY, Manifest, Platform, Provenance
 
 from .command_line import CommandLine, Outcome
 
-CRASHING = "#include <signal.h>\nint __tvm_ffi_NAME(void *a, void *b, int c, void *d) { return raise(SIGILL); }"
+KERNEL = "#include <signal.h>\nint __tvm_ffi_NAME(void *a, void *b, int c, void *d) { BODY return 0; }"
+CRASH, HANG = "raise(SIGILL);", "for (volatile int i = 0;; ++i) {}"
 CRASHING_WHEN_LOADED = "#include <signal.h>\n__attribute__((constructor)) static void load(void) { raise(SIGILL); }"
 
 
@@ -33,18 +34,19 @@ def build(source: str, made: Path, *options: str) -> None:
 
 
 @pytest.fixture
-def crashing(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Once it is called, compiled products crash: those of a plain schedule, too, or only others."""
+def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], None]:
+    """Once it is called, compiled products do something else: those of a plain schedule, too, or only others."""
 
-    def use(even_plain: bool) -> None:
-        def crashing_ones(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
+    def use(body: str, even_plain: bool) -> None:
+        def spoiled(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
             answers = list(compile_kernels(requests, processes))
             for request in requests:
                 if "matmul" in request.name and (even_plain or request.with_rules):
-                    build(CRASHING.replace("NAME", request.name), Path(request.object_file), "-c")
+                    source = KERNEL.replace("NAME", request.name).replace("BODY", body)
+                    build(source, Path(request.object_file), "-c")
             return iter(answers)
 
-        monkeypatch.setattr(kernels, "compile_kernels", crashing_ones)
+        monkeypatch.setattr(kernels, "compile_kernels", spoiled)
 
     return use
 
@@ -57,8 +59,8 @@ def compiled(eqfuse: CommandLine, seed: int, *options: object) -> Outcome:
     return eqfuse.run("compile", "in.onnx", "-o", "build", *fixed, *options)
 
 
-def test_a_kernel_that_crashes_gets_a_plain_schedule(eqfuse: CommandLine, crashing: Callable[[bool], None]) -> None:
-    crashing(False)
+def test_a_kernel_that_crashes_gets_a_plain_schedule(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
+    spoil(CRASH, False)
     outcome = compiled(eqfuse, 101)
     assert outcome.code == 0
     (replaced,) = (line for line in outcome.out.splitlines() if line.startswith("replaced"))
@@ -68,8 +70,22 @@ def test_a_kernel_that_crashes_gets_a_plain_schedule(eqfuse: CommandLine, crashi
 
 
 @pytest.mark.conformance
-def test_a_kernel_that_crashes_anyway_is_named(eqfuse: CommandLine, crashing: Callable[[bool], None]) -> None:
-    crashing(True)
+def test_a_kernel_that_hangs_gets_a_plain_schedule(
+    eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eqfuse.compilation.RUN_SECONDS", 5)
+    monkeypatch.setattr("eqfuse.lowering.blame.KERNEL_SECONDS", 5)
+    spoil(HANG, False)
+    outcome = compiled(eqfuse, 105)
+    assert outcome.code == 0
+    (replaced,) = (line for line in outcome.out.splitlines() if line.startswith("replaced"))
+    assert replaced.startswith("replaced by a plain schedule: kernel_1_matmul (schedule: ")
+    assert replaced.endswith("): took longer than 5 s")
+
+
+@pytest.mark.conformance
+def test_a_kernel_that_crashes_anyway_is_named(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
+    spoil(CRASH, True)
     outcome = compiled(eqfuse, 102)
     assert outcome.code == 3
     assert "crashed (SIGILL) in kernel_1_matmul; 1 kernel(s) are wrong, the first is kernel_1_matmul" in outcome.error
@@ -77,8 +93,8 @@ def test_a_kernel_that_crashes_anyway_is_named(eqfuse: CommandLine, crashing: Ca
 
 
 @pytest.mark.conformance
-def test_the_kernel_in_which_a_model_crashes_is_named(eqfuse: CommandLine, crashing: Callable[[bool], None]) -> None:
-    crashing(True)
+def test_the_kernel_in_which_a_model_crashes_is_named(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
+    spoil(CRASH, True)
     assert compiled(eqfuse, 103, "--no-verify", "-q").code == 0
     for command in (("run", "build", "--random", 0), ("bench", "build"), ("bench", "build", "--kernels")):
         outcome = eqfuse.run(*command)

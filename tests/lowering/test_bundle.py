@@ -15,7 +15,7 @@ import pytest
 import eqfuse
 from eqfuse.errors import UsageError
 from eqfuse.lowering import runner
-from eqfuse.lowering.bundle import MANIFEST, check_destination, check_file, read_manifest
+from eqfuse.lowering.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, staged
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.manifest import parse
 
@@ -264,6 +264,16 @@ def test_a_folder_with_other_things_in_it_stays_as_it_is(tmp_path: Path) -> None
     (tmp_path / "thesis.txt").write_text("")
     with pytest.raises(UsageError, match="with other things in it"):
         check_destination(tmp_path)
+
+
+def test_what_was_put_there_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    with staged(tmp_path / "build") as folder:
+        (folder / MANIFEST).touch()
+        (tmp_path / "build").write_text("thesis")
+        with pytest.raises(UsageError, match="is a file"):
+            publish(folder, tmp_path / "build")
+    assert (tmp_path / "build").read_text() == "thesis"
+    assert list(tmp_path.iterdir()) == [tmp_path / "build"]
 
 
 def test_a_bundle_is_no_file(tmp_path: Path) -> None:
