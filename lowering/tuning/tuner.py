@@ -220,6 +220,8 @@ class Tuner:
             turn = next_turn(list(progress.values()), left - len(wanted), BATCH // 2)
             if turn is None:
                 break
+            if progress[turn.key].history and not self.searches[turn.key].history:
+                break  # its first trial is in this batch, and decides what to try next
             found = self._proposals(turn)
             wanted += found
             now = progress[turn.key]

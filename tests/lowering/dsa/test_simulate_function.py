@@ -49,7 +49,7 @@ def replay(program: Program) -> np.ndarray:
 
 
 def test_the_layer_is_computed() -> None:
-    np.testing.assert_allclose(run(layer_program()), expected(), rtol=1e-6)
+    np.testing.assert_allclose(run(layer_program()), expected(), rtol=1e-5)
 
 
 def test_the_layer_is_computed_in_the_order_of_its_timeline() -> None:

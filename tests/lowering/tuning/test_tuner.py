@@ -201,6 +201,14 @@ def test_a_search_of_fewer_trials_goes_on_in_one_of_more(bench: Bench, tmp_path:
     assert len({json.dumps(each) for each in runner.seen}) == len(runner.seen)
 
 
+def test_too_few_trials_try_out_the_largest_kernel(bench: Bench, tmp_path: Path) -> None:
+    """A first trial of each of the two would find nothing."""
+    bench.elsewhere(tmp_path).search(MadeUp(joined=0.5), Settings(2, intensive=False))
+    records = RecordDatabase.open(tmp_path / "tuning.db").all()
+    assert len({record.task for record in records}) == 1
+    assert len({json.dumps(dict(record.decisions)) for record in records}) == 2
+
+
 @pytest.mark.conformance
 def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
