@@ -49,15 +49,12 @@ class Component:
 
 
 def components(reduced: Reduced, deadline: float = math.inf) -> list[Component]:
-    """The components in which there is something to decide, smallest first.
+    """What has to be decided together, smallest first; a component without any choice is left by a reduction that was
+    cut short.
 
     After the deadline (time.monotonic) some that are equal may get distinct cores.
     """
-    found = [
-        _component(members, reduced, deadline)
-        for members in _groups(reduced)
-        if any(len(reduced.graph[member]) > 1 for member in members)
-    ]
+    found = [_component(members, reduced, deadline) for members in _groups(reduced)]
     return sorted(found, key=lambda component: (len(component.numbers), component.numbers))
 
 

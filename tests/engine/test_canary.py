@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from eqfuse.engine.egraph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.inference import Knowledge
 from eqfuse.engine.model import read
 from eqfuse.engine.saturate import UnsoundRuleError
+from eqfuse.support.deadlines import OutOfTime
 
 RECORD = """\
 ; made for a test
@@ -118,12 +120,12 @@ def constant(*nodes: ENode, type_: TensorType = FLOAT) -> EClass:
     return EClass(nodes, type_, True)
 
 
-def found(folder: Path, *classes: EClass, **weights: ArrayLike) -> Conflict | None:
+def found(folder: Path, *classes: EClass, deadline: float = inf, **weights: ArrayLike) -> Conflict | None:
     """The conflict in an e-graph of these classes."""
     model = read(written(folder, "float32", [helper.make_node("Identity", ["x"], ["y"])]))
     saturation = Saturation("saturated", 1, (), 0.0, ())
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    return conflict(model, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation))
+    return conflict(model, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation), deadline)
 
 
 def binary(op: str, *operands: int) -> ENode:
@@ -181,3 +183,11 @@ def test_large_constants_are_not_computed(tmp_path: Path) -> None:
     v = np.arange(2**17, dtype=np.float32)
     classes = constant(V, type_=large), constant(binary("Add", 0, 0), binary("Mul", 0, 0), type_=large)
     assert found(tmp_path, *classes, v=v) is None
+
+
+def test_nothing_is_computed_after_the_deadline(tmp_path: Path) -> None:
+    """Else the distinct weights of one class would be a conflict."""
+    distinct = {"v": [1.0, 2.0, 3.0], "w": [1.0, 2.0, 4.0]}
+    assert found(tmp_path, constant(V, W), **distinct) is not None
+    with pytest.raises(OutOfTime):
+        found(tmp_path, constant(V, W), deadline=0.0, **distinct)

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from eqfuse.engine.choices import Extraction
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.cycles import is_acyclic
+from eqfuse.extract.dominance import sweep
+from eqfuse.extract.graph import Graph
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem, dag_cost
 from eqfuse.extract.solve import solve
+from eqfuse.support.deadlines import OutOfTime
 
 from .graphs import TIED_COSTS, WIDE_COSTS, closure, edges, least_cost, problems, solvable_problems
 
@@ -140,7 +144,10 @@ def test_a_deep_e_graph_needs_no_recursion() -> None:
 
 
 @pytest.mark.parametrize("time_limit", [0.0, 0.3])
-def test_out_of_time_the_answer_is_feasible_and_its_bound_honest(time_limit: float) -> None:
+def test_out_of_time_the_answer_is_feasible_and_its_bound_honest(
+    monkeypatch: pytest.MonkeyPatch, time_limit: float
+) -> None:
+    monkeypatch.setattr("eqfuse.extract.solve._LEAST_PREPARATION", 60.0)
     problem = entangled(400, 1)
     greedy = solve(problem, time_limit=60, method="greedy")
     solution = solve(problem, time_limit=time_limit)
@@ -148,6 +155,44 @@ def test_out_of_time_the_answer_is_feasible_and_its_bound_honest(time_limit: flo
     assert is_acyclic(edges(problem, solution.choice))
     assert 0 < solution.lower_bound < solution.cost <= greedy.cost
     assert 0 < solution.gap < 1
+
+
+@pytest.mark.parametrize("sweeps", [0, 1])
+def test_a_reduction_that_was_cut_short_loses_no_optimum(monkeypatch: pytest.MonkeyPatch, sweeps: int) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(solvable_problems(WIDE_COSTS))
+    def check(problem: Problem) -> None:
+        left = iter(range(sweeps))
+
+        def limited(*arguments: Any) -> tuple[Graph, frozenset[int]]:
+            if next(left, None) is None:
+                raise OutOfTime
+            return sweep(*arguments)
+
+        monkeypatch.setattr("eqfuse.extract.reduce.sweep", limited)
+        solution = solve(problem, time_limit=60)
+        assert solution.status == "optimal"
+        assert solution.cost == pytest.approx(least_cost(problem), rel=TOLERANCE, abs=0)
+
+    check()
+
+
+def test_without_any_time_the_answer_is_no_dearer_than_the_earliest_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eqfuse.extract.solve._LEAST_PREPARATION", 0.0)
+    source = random.Random(3)
+    classes: list[tuple[Candidate, ...]] = [(Candidate(1.0, ()),)]
+    for number in range(1, 60):
+        rows = [(source.randrange(number), source.randrange(number)) for _ in range(200)]
+        classes.append(tuple(Candidate(source.uniform(1.0, 1.1), row) for row in rows))
+    problem = Problem(tuple(classes), (59,))
+    earliest = closure(problem, dict.fromkeys(range(60), 0))
+    monkeypatch.setattr("eqfuse.extract.dominance._Sweep._replaces", lambda *_: pytest.fail("options are compared"))
+    solution = solve(problem, time_limit=0.0)
+    assert solution.status == "feasible"
+    assert is_acyclic(edges(problem, solution.choice))
+    assert solution.lower_bound <= solution.cost <= dag_cost(problem, earliest)
 
 
 def test_a_bound_found_in_little_time_holds() -> None:

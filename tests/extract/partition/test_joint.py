@@ -100,3 +100,29 @@ def test_the_cheaper_of_two_graphs_is_kept(first: OperatorGraph, second: Operato
     assert found.chosen == ("original" if prices.fused <= prices.sequence else "rewritten")
     assert prices.bound <= prices.joint
 
+
+@settings(max_examples=15, deadline=None)
+@given(operator_graphs(), operator_graphs())
+def test_out_of_time_there_are_no_further_rounds(first: OperatorGraph, second: OperatorGraph) -> None:
+    asked: list[str] = []
+
+    def extract(cost: CostModel) -> Extracted[str]:
+        asked.append(cost.name)
+        return Extracted("rewritten", second)
+
+    def lower_bound(cost: CostModel) -> float:
+        asked.append("bound")
+        return 0.0
+
+    found = joint(Extracted("original", first), extract, lower_bound, HOST, time_limit=0.0)
+    assert asked == ["roofline"]
+    assert not found.complete
+    assert found.prices.rounds == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(operator_graphs())
+def test_out_of_time_no_groups_are_merged(graph: OperatorGraph) -> None:
+    model = KernelModel(graph, HOST)
+    assert coarser(unfused(graph), model, deadline=0.0).count == len(graph)
+    assert set(search(graph, model, deadline=0.0).baselines) == {"fuseops"}

@@ -322,3 +322,14 @@ def test_conventional_fusion_has_one_anchor_op() -> None:
     graph = build.graph()
     assert KernelModel(graph, HOST).kernel(everything(graph)) < inf
     assert KernelModel(graph, HOST, intensive=False).kernel(everything(graph)) == inf
+
+
+def test_a_long_chain_is_several_kernels() -> None:
+    """The price of a kernel takes as long as it is large, and is asked for at every operator that joins."""
+    build = Build()
+    value = build.source(2)
+    for _ in range(300):
+        value = build.add("Relu", value)
+    graph = build.graph()
+    kernels = KernelModel(graph, HOST).kernels(everything(graph))
+    assert sorted(len(kernel) for kernel in kernels) == [44, 256]

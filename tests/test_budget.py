@@ -1,0 +1,147 @@
+"""The time limit: one budget for all phases, and a valid result whenever it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import eqfuse
+from eqfuse.api import Options
+from eqfuse.cli import main
+from eqfuse.engine.encode import encode
+from eqfuse.engine.inference import infer
+from eqfuse.engine.messages import Job, Progress
+from eqfuse.engine.model import read
+from eqfuse.engine.saturate import Budget, saturate
+from eqfuse.engine.worker import Worker
+from eqfuse.extract.select import Pricing
+from eqfuse.pipeline import Clock, Saturated, extracted, saturated
+
+OPERATORS = ["Neg", "Neg", "Identity", "Relu"]
+
+
+def chain(folder: Path) -> Path:
+    """A model that rules and the encoding alone would both make smaller."""
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [helper.make_node(op, [names[i]], [names[i + 1]]) for i, op in enumerate(OPERATORS)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3])] for name in "xy"]
+    graph = helper.make_graph(nodes, "small", *ends)
+    path = folder / "in.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def operators(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saturation is out of time as soon as its time begins."""
+    monkeypatch.setattr("eqfuse.engine.saturate._GRACE", -1e9)
+
+
+class Silent(Worker):
+    """A worker that says what it is told to say, and then no more."""
+
+    def __init__(self, folder: Path, *said: tuple[str, Any]) -> None:
+        self.folder, self.said = folder, said
+
+    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
+        yield from self.said
+        threading.Event().wait()
+
+
+@pytest.mark.usefixtures("no_time")
+def test_a_limit_that_ends_before_the_first_iteration_gives_the_original(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["optimize", str(chain(tmp_path)), str(tmp_path / "out.onnx")])
+    report = capsys.readouterr().out
+    assert code == 5
+    assert operators(tmp_path / "out.onnx") == OPERATORS
+    assert "time limit: ended saturation;" in report
+    assert "verification: passed" in report
+
+
+@pytest.mark.usefixtures("no_time")
+@pytest.mark.parametrize("method", ["fuseops", "joint"])
+def test_the_original_can_be_cut_too(tmp_path: Path, method: str) -> None:
+    result = eqfuse.optimize(chain(tmp_path), tmp_path / "out.onnx", partition=method)
+    assert operators(tmp_path / "out.onnx") == OPERATORS
+    assert result.partition is not None
+    assert len(result.partition.partition.graph) == len(OPERATORS)
+    assert result.budget_hit
+
+
+@pytest.mark.parametrize("sign", ["memory allocation of 96 bytes failed", "Traceback ... MemoryError"])
+def test_a_worker_without_memory_gives_the_original(tmp_path: Path, sign: str) -> None:
+    model = read(chain(tmp_path))
+    encoding = encode(model, infer(model))
+    worker = Silent(tmp_path, ("stage", "facts"), ("stage", "saturation"), ("died", sign))
+    egraph = saturate(encoding, worker, Budget())
+    assert egraph.saturation.stop_reason == "memory limit"
+    assert egraph.saturation.is_void
+    assert egraph.enodes == len(encoding.terms)
+
+
+def test_the_time_of_an_iteration_that_is_lost_does_not_count_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eqfuse.engine.saturate._GRACE", 0.05)
+    model = read(chain(tmp_path))
+    worker = Silent(tmp_path, ("stage", "facts"), ("progress", Progress(iterations=1, growth=[9], matches={"r": 3})))
+    egraph = saturate(encode(model, infer(model)), worker, Budget(seconds=0.0))
+    assert (egraph.saturation.iterations, egraph.saturation.growth, egraph.saturation.rules) == (0, (), ())
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Saturated:
+    """The small model, saturated."""
+    options = Options()
+    with Worker(options.selection) as worker:
+        return saturated(chain(tmp_path_factory.mktemp("known")), None, options, worker, Clock(None))
+
+
+def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
+    known: Saturated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def select(*arguments: Any, time_limit: float, method: str) -> None:
+        limits.append(time_limit)
+
+    monkeypatch.setattr("eqfuse.pipeline.select", select)
+    pricing = Pricing.of(Options().cost_model)
+    replace(known, deadline=float("inf")).select(pricing, Options(time_limit=1000.0))
+    replace(known, deadline=0.0).select(pricing, Options(time_limit=1000.0))
+    assert limits == [300.0, 0.0]
+
+
+@pytest.mark.parametrize(("deadline", "attempts", "expected"), [(0.0, 1, OPERATORS), (float("inf"), 5, ["Relu"])])
+def test_out_of_time_a_graph_that_grows_is_not_chosen_again(
+    known: Saturated, monkeypatch: pytest.MonkeyPatch, deadline: float, attempts: int, expected: list[str]
+) -> None:
+    monkeypatch.setattr("eqfuse.pipeline.GROWTH", 0.0)
+    tries: list[str] = []
+    clock = Clock(lambda phase, _: tries.append(phase))
+    options = Options()
+    choice = extracted(replace(known, deadline=deadline), Pricing.of(options.cost_model), options, clock)
+    assert tries.count("extract") == attempts
+    assert [node.op_type for node in choice.model.graph] == expected
+
+
+def test_what_the_time_limit_ended_is_said(tmp_path: Path) -> None:
+    whole = eqfuse.optimize(chain(tmp_path))
+    assert (whole.cut_short, whole.budget_hit) == ((), False)
+    unchecked = replace(whole, checked=False)
+    assert (unchecked.cut_short, unchecked.budget_hit) == (("check of constants",), True)
+    rough = replace(whole, extraction=replace(whole.extraction, status="feasible", out_of_time=True))
+    assert (rough.cut_short, rough.budget_hit) == (("extraction",), True)
