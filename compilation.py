@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import onnx
 import onnx_ir as ir
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 RUN_SECONDS = 600.0
 """How long one run of a model may take that was just compiled; beyond that a kernel is taken to hang."""
+_RUNS = 4
+"""The parts of the limit of verification that one run may take: two are compared, and one more tells what hangs."""
+Runs = TypeVar("Runs", bound="Runnable")
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,33 +241,40 @@ class Work:
         if self.target.is_library:
             from .lowering.isolated_model import IsolatedModel
 
+            limit = self.options.verify_limit
             try:
-                compiled = IsolatedModel(folder, self.target.threads, RUN_SECONDS)
+                compiled = IsolatedModel(folder, self.target.threads, min(RUN_SECONDS, limit / _RUNS))
             except CrashError as error:
                 raise VerificationError(
                     f"{self.model.label}: the compiled model cannot be loaded, it {error}; nothing was written"
                 ) from None
-            found = self._verification(compiled)
+            found, left = self._verification(compiled)
             if found.status == "failed":
-                raise self._explained(self._difference(found), prepared, folder, compiled.crashed_in)
+                raise self._explained(self._difference(found), prepared, folder, left.crashed_in)
             return found.summary
         from .lowering.emulated_model import EmulatedModel
 
         if missing_tools():
             return f"none: {missing_tools()}"
         with scratch_folder("emulated") as scratch:
-            found = self._verification(EmulatedModel.build(folder, manifest, self.target, Path(scratch)))
+            found, _ = self._verification(EmulatedModel.build(folder, manifest, self.target, Path(scratch)))
         if found.status == "failed":
             hint = "compile it for the host to see where it is wrong"
             raise VerificationError(f"{self._difference(found)}; nothing was written; {hint}")
         return f"{found.summary} (emulated)"
 
-    def _verification(self, compiled: Runnable) -> Verification:
-        from .lowering.check import verify_compiled
+    def _verification(self, compiled: Runs) -> tuple[Verification, Runs]:
+        from .lowering.check import Tolerated, verify_compiled
 
         options = self.options
         original = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
-        return verify_compiled(original, compiled, atol=options.atol, rtol=options.rtol, seed=options.seed)
+        tolerated = Tolerated(options.atol, options.rtol, options.seed)
+        try:
+            return verify_compiled(original, compiled, tolerated, options.verify_limit)
+        except VerificationError as error:
+            raise VerificationError(
+                f"{self.model.label}: {error}; nothing was written; --no-verify does without"
+            ) from None
 
     def _difference(self, found: Verification) -> str:
         return f"{self.model.label}: the compiled model differs from the original: {found.summary}"

@@ -189,15 +189,24 @@ class _Work:
 
     def _verdict(self, folder: Path, network: AcceleratorNetwork) -> str:
         """What verification says, in one line that says how much was verified."""
+        from .engine.verification.source import model_file
+        from .lowering.check import apart
         from .lowering.dsa.simulated_model import IsolatedSimulation
         from .lowering.dsa.verification import Demand, Original, samples_to_verify, verify_program
 
         options, loaded = self.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
         model = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
-        original = Original(model, self.ports, network.batch)
         coarser = "float16" if network.element_size < _own_width(network.graph) else None
-        self.clock.tell("verify", f"{samples_to_verify(loaded, original)} samples in the functional simulator")
-        found = verify_program(original, loaded, Demand(options.atol, options.rtol, options.seed, coarser))
+        demand = Demand(options.atol, options.rtol, options.seed, coarser)
+        with model_file(model) as path:
+            original = Original(path.absolute(), self.ports, network.batch)
+            self.clock.tell("verify", f"{samples_to_verify(loaded, original)} samples in the functional simulator")
+            try:
+                found = apart(options.verify_limit, verify_program, original, loaded, demand)
+            except VerificationError as error:
+                raise VerificationError(
+                    f"{self.model.label}: {error}; nothing was written; --no-verify does without"
+                ) from None
         if found.status == "failed":
             raise VerificationError(
                 f"{self.model.label}: the program differs from the original: {found.summary}; nothing was written"

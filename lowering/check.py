@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ..engine.verification import ModelLike, Verification
 from ..engine.verification.baseline import Request, establish
@@ -12,10 +14,16 @@ from ..engine.verification.compare import Tolerance
 from ..engine.verification.inputs import input_specs
 from ..engine.verification.outputs import ComparedOutput, Comparison, Demands
 from ..engine.verification.report import Status
-from ..engine.verification.source import open_source
+from ..engine.verification.source import model_file, read_source
 from ..engine.verification.structure import Structure
 from ..engine.verification.values import RunError, one_line
+from ..errors import VerificationError
+from .errors import CrashError
 from .interface import Port
+from .isolation import isolated, prepare
+
+Parameters = ParamSpec("Parameters")
+Outcome = TypeVar("Outcome")
 
 
 class Runnable(Protocol):
@@ -31,34 +39,69 @@ class Runnable(Protocol):
         ...
 
 
-def verify_compiled(
-    original: ModelLike,
-    compiled: Runnable,
-    *,
-    atol: float | None = None,
-    rtol: float | None = None,
-    seed: int = 0,
-) -> Verification:
-    """Run both on the same inputs, random from two seeds, and compare every output.
+Model = TypeVar("Model", bound=Runnable)
 
-    Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`.
+
+@dataclass(frozen=True)
+class Tolerated:
+    """How far outputs may be off, by default as the element type says, and the seed of the inputs."""
+
+    atol: float | None = None
+    rtol: float | None = None
+    seed: int = 0
+
+
+def verify_compiled(
+    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float
+) -> tuple[Verification, Model]:
+    """Run both on the same inputs, random from two seeds, and compare every output; within `limit` seconds.
+
+    Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`. Also returns
+    the compiled model as the runs left it. Raises VerificationError where there is no verdict.
     """
+    with model_file(original) as path:
+        return apart(limit, _compare, path.absolute(), compiled, tolerated)
+
+
+def apart(
+    limit: float,
+    function: Callable[Parameters, Outcome],
+    *arguments: Parameters.args,
+    **named: Parameters.kwargs,
+) -> Outcome:
+    """What a comparison with an original finds in a process of its own, where that may crash or never end.
+
+    Compiled code runs in yet another one. Raises VerificationError where there is no answer within `limit` seconds.
+    """
+    try:
+        return isolated(limit, function, *arguments, **named)
+    except CrashError as error:
+        hint = "; --verify-limit gives it more" if error.timed_out else " while it ran the original model"
+        raise VerificationError(f"verification {error}{hint}") from None
+
+
+def _compare(original: Path, compiled: Model, tolerated: Tolerated) -> tuple[Verification, Model]:
+    prepare()  # a process for the compiled code, while the original runs
+    return _verification(original, compiled, tolerated), compiled
+
+
+def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> Verification:
     started = time.perf_counter()
-    with open_source(original, "original") as source:
-        structure = Structure(source.structure)
-        tolerance = Tolerance(atol, rtol, structure.coarsest_type)
-        shapes = {port.name: port.shape for port in compiled.inputs}
-        request = Request(seed, shapes, {}, tolerance)
-        try:
-            baseline = establish(source, structure, input_specs(structure), request)
-        except RunError as error:
-            return verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
-        try:
-            results = [_run(compiled, run.feeds) for run in baseline.runs]
-        except RunError as error:
-            return verdict(started, "failed", f"the compiled model does not run: {error}")
-        demands = Demands(atol is None and rtol is None)
-        compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+    source = read_source(original, "original")
+    structure = Structure(source.structure)
+    tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
+    shapes = {port.name: port.shape for port in compiled.inputs}
+    request = Request(tolerated.seed, shapes, {}, tolerance)
+    try:
+        baseline = establish(source, structure, input_specs(structure), request)
+    except RunError as error:
+        return verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
+    try:
+        results = [_run(compiled, run.feeds) for run in baseline.runs]
+    except RunError as error:
+        return verdict(started, "failed", f"the compiled model does not run: {error}")
+    demands = Demands(tolerated.atol is None and tolerated.rtol is None)
+    compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
     return verdict(started, *status_of(compared, structure), compared)
 
 

@@ -21,7 +21,11 @@ class WrongKernelsError(VerificationError):
 
 
 class CrashError(EqfuseError):
-    """Compiled code that ended the process it ran in, or took too long; the message says which."""
+    """Compiled code that ended the process it ran in, or took too long (`timed_out`); the message says which."""
+
+    def __init__(self, message: str, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class BundleError(EqfuseError):

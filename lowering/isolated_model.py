@@ -43,7 +43,8 @@ class IsolatedModel(LoadedModel):
             return isolated(self._seconds, _run, self.key, dict(inputs))
         except CrashError as error:
             self.crashed_in = self._crashing_kernel(inputs)
-            raise CrashError(f"{error} in {self.crashed_in}" if self.crashed_in else str(error)) from None
+            text = f"{error} in {self.crashed_in}" if self.crashed_in else str(error)
+            raise CrashError(text, error.timed_out) from None
 
     def _crashing_kernel(self, inputs: Mapping[str, Any]) -> str:
         """Empty where it does not crash again, or in no kernel."""

@@ -103,7 +103,8 @@ def _ask(process: WorkerProcess, request: Request, seconds: float) -> Answer:
     except WorkerDiedError as error:
         if error.signal == signal.SIGALRM:  # it was idle for too long just then
             return _ask(process, request, seconds)
-        raise CrashError(f"took longer than {seconds:g} s" if error.timed_out else str(error)) from None
+        text = f"took longer than {seconds:g} s" if error.timed_out else str(error)
+        raise CrashError(text, error.timed_out) from None
     return answer
 
 

@@ -96,7 +96,7 @@ def test_an_earlier_bundle_is_replaced(eqfuse: CommandLine) -> None:
 def test_nothing_is_written_where_verification_fails(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     eqfuse.small()
     wrong = Verification("failed", (), None, "output 'y' differs", 0.0)
-    monkeypatch.setattr(check, "verify_compiled", lambda *arguments, **options: wrong)
+    monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (wrong, compiled))
     outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "7")
     assert outcome.code == 3
     assert "output 'y' differs; each kernel by itself is right" in outcome.error
@@ -106,7 +106,7 @@ def test_nothing_is_written_where_verification_fails(eqfuse: CommandLine, monkey
 def test_a_kernel_that_is_wrong_gets_a_plain_schedule(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = iter([Verification("failed", (), None, "", 0.0), Verification("passed", (), None, "", 0.0)])
     wrong = blame.Suspect("kernel_0_relu_add", "fast", "value 'y' is off by 1")
-    monkeypatch.setattr(check, "verify_compiled", lambda *arguments, **options: next(verdicts))
+    monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (next(verdicts), compiled))
     monkeypatch.setattr(blame, "suspects", lambda *arguments: iter([wrong]))
     eqfuse.small()
     outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "8")

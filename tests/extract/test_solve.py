@@ -159,7 +159,6 @@ def test_out_of_time_the_answer_is_feasible_and_its_bound_honest(
 
 @pytest.mark.parametrize("sweeps", [0, 1])
 def test_a_reduction_that_was_cut_short_loses_no_optimum(monkeypatch: pytest.MonkeyPatch, sweeps: int) -> None:
-    @settings(max_examples=40, deadline=None)
     @given(solvable_problems(WIDE_COSTS))
     def check(problem: Problem) -> None:
         left = iter(range(sweeps))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eqfuse.errors import UsageError
+from eqfuse.errors import UsageError, VerificationError
+from eqfuse.lowering.check import apart
 from eqfuse.lowering.errors import BundleError, CrashError, LoweringError
 from eqfuse.lowering.isolated_model import IsolatedKernels, IsolatedModel
 from eqfuse.lowering.isolation import NO_LIMIT, isolated
@@ -86,3 +87,13 @@ def test_a_kernel_that_is_called_wrongly_is_an_error(plain_bundle: Path) -> None
     kernels = IsolatedKernels(plain_bundle / LIBRARY, 1, NO_LIMIT)
     with pytest.raises(LoweringError):
         kernels.run("kernel_0_matmul_relu", [np.zeros(1, np.float32)], [])
+
+
+def test_an_original_that_never_ends_is_given_up_at_the_limit() -> None:
+    with pytest.raises(VerificationError, match=r"verification took longer than 0\.5 s; --verify-limit gives it more"):
+        apart(0.5, time.sleep, 60.0)
+
+
+def test_an_original_that_crashes_is_named() -> None:
+    with pytest.raises(VerificationError, match=r"verification crashed \(SIGABRT\) while it ran the original model"):
+        apart(60.0, os.abort)
