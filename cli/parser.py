@@ -10,6 +10,7 @@ from typing import Any, NoReturn, get_args
 from .. import __version__
 from ..engine.choices import PartitionMethod
 from ..rules.vocabulary import PROPERTIES, SOUNDNESS
+from ..support.text import printable
 from .arguments import (
     EXIT_CODES,
     Commands,
@@ -24,7 +25,6 @@ from .arguments import (
     tolerances,
 )
 from .compile_parser import DSA_VARIANTS, add_compile, add_tune
-from .terminal import printable
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from .terminal import printable
+from ..support.text import printable
 
 _ERASE = "\r\x1b[K"
 _REDRAWN = 1.0

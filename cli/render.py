@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine.summary import GraphSummary
-from .terminal import printable, write
+from ..support.text import printable
+from .terminal import write
 
 _UNLIMITED = 10_000
 """Columns of what is no terminal."""

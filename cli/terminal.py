@@ -7,13 +7,7 @@ import os
 import sys
 from typing import TextIO
 
-
-def printable(text: str) -> str:
-    """The text with its control, bidirectional and other invisible characters spelled out, such as ``\\x1b`` and
-    ``\\u202e``; line ends and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+from ..support.text import printable
 
 
 def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..support.scratch import staging_folder
+from ..support.text import printable
 from .measurement import ProfileError
 
 Result = TypeVar("Result")
@@ -180,11 +181,11 @@ class DatabaseFile:
             for end in _COMPANIONS:
                 if os.path.exists(f"{self.path}{end}"):
                     os.rename(f"{self.path}{end}", f"{aside}{end}")
-        print(
+        warning = (
             f"eqfuse: warning: {self.path}: the {self.kind} database cannot be used ({' '.join(reason.split())}); "
-            f"moved aside to {aside}, a new one takes its place",
-            file=sys.stderr,
+            f"moved aside to {aside}, a new one takes its place"
         )
+        print(printable(warning), file=sys.stderr)
 
     def _check_ours(self, reason: str) -> None:
         """Raise ProfileError where the file may never have been a database of this kind: it stays where it is."""

@@ -16,10 +16,11 @@ from ...api import Options, Result
 from ...engine.model import external_name, reads
 from ...errors import UsageError
 from ...support.files import write_text
+from ...support.text import escape_html
 from .. import render
 from . import page
 from .content import page_data
-from .markup import element, embedded, escape
+from .markup import element, embedded
 from .pricing import priced_graphs
 
 
@@ -39,7 +40,7 @@ def html_report(title: str, result: Result, options: Options) -> str:
     content = (
         page.header(title, result, options, before, after),
         page.main(result, before, after, options.device),
-        element("footer", f"Written by eqfuse {escape(__version__)}. The page is this one file; it loads nothing."),
+        element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
         '<div id="tip" role="tooltip" hidden></div>',
         element("script", embedded(page_data(before, after, render.seconds)), type="application/json", id="data"),
         element("script", script),
@@ -56,8 +57,8 @@ def _head(title: str, script: str) -> str:
         "head",
         '<meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        + element("title", escape(f"{title} \u00b7 eqfuse"))
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(policy)}">'
+        + element("title", escape_html(f"{title} \u00b7 eqfuse"))
         + element("style", _asset("report.css")),
     )
 

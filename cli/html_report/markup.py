@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..terminal import printable
+from ...support.text import escape_html, printable
 
 _CHART = (660, 240)
 _MARGIN = (64, 14, 40, 18)
@@ -35,20 +34,15 @@ class Bar:
     kind: str = ""
 
 
-def escape(text: str) -> str:
-    """Text as HTML: nothing in it is a tag, or changes the order in which what follows is read."""
-    return html.escape(printable(text))
-
-
 def element(tag: str, content: str, **attributes: str) -> str:
     """``<tag ...>content</tag>``; `content` is HTML, attributes are text (`class_`: class, `data_x`: data-x)."""
-    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(text)}"' for name, text in attributes.items())
+    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape_html(text)}"' for name, text in attributes.items())
     return f"<{tag}{given}>{content}</{tag}>"
 
 
 def section(title: str, note: str, *content: str) -> str:
     """A panel with a title and a line about it."""
-    heading = element("h2", escape(title)) + element("p", escape(note), class_="note")
+    heading = element("h2", escape_html(title)) + element("p", escape_html(note), class_="note")
     return element("section", heading + "".join(content))
 
 
@@ -67,9 +61,9 @@ def bars(rows: Iterable[Bar], *, is_long: bool = False) -> str:
     """Horizontal bars with a label before and a value behind."""
     parts = []
     for row in rows:
-        label = element("div", escape(row.label), class_="label", title=row.label)
+        label = element("div", escape_html(row.label), class_="label", title=row.label)
         fill = element("div", "", class_=f"fill {row.kind}".strip(), style=f"width:{percent(row.length)}")
-        value = element("div", escape(row.value), class_="value")
+        value = element("div", escape_html(row.value), class_="value")
         parts.append(f"{label}{value}{element('div', fill, class_='track')}")
     return element("div", "".join(parts), class_="bars long" if is_long else "bars")
 
@@ -79,7 +73,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], attributes: Se
     lines = [list(row) for row in rows]
     is_text = [cell.is_text for cell in lines[0]] if lines else [False] * len(columns)
     head = "".join(
-        element("th", element("button", escape(c), type="button"), **({"class_": "text"} if t else {}))
+        element("th", element("button", escape_html(c), type="button"), **({"class_": "text"} if t else {}))
         for c, t in zip(columns, is_text, strict=True)
     )
     given = [*attributes, *({} for _ in lines[len(attributes) :])]
@@ -97,7 +91,7 @@ def _cell(cell: Cell) -> str:
     bar = ""
     if cell.bar is not None:
         bar = element("span", element("i", "", style=f"width:{percent(cell.bar)}"), class_="mini")
-    return element("td", escape(cell.text) + bar, **attributes)
+    return element("td", escape_html(cell.text) + bar, **attributes)
 
 
 def curve(values: Sequence[float], across: str, upwards: str) -> str:
@@ -116,8 +110,8 @@ def curve(values: Sequence[float], across: str, upwards: str) -> str:
     if len(points) <= 40:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in points]
     middle = (left + width - right) / 2
-    parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle">{escape(across)}</text>')
-    label = escape(f"{upwards} by {across}")
+    parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle">{escape_html(across)}</text>')
+    label = escape_html(f"{upwards} by {across}")
     return f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 

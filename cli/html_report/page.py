@@ -8,9 +8,10 @@ from ...api import Options, Result
 from ...engine.verification import Verification
 from ...extract.joint import JointPrices
 from ...extract.partition.partition import Partition
+from ...support.text import escape_html
 from .. import render
 from .content import CATEGORIES, PricedGraph, operators_of
-from .markup import Bar, Cell, bars, curve, element, escape, pair, section, table
+from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
 _MOST_KERNELS = 24
 
@@ -22,8 +23,8 @@ def header(title: str, result: Result, options: Options, before: PricedGraph, af
         asked += f" \u00b7 partition {result.partition.partition.method}"
     return element(
         "header",
-        element("h1", escape(title))
-        + element("div", escape(asked), class_="soft")
+        element("h1", escape_html(title))
+        + element("div", escape_html(asked), class_="soft")
         + _verdict(result.verification)
         + _figures(list(_cards(result, before, after))),
     )
@@ -38,9 +39,9 @@ def _verdict(verification: Verification | None) -> str:
     if verification is None:
         return element("div", "verification: not asked for", class_="status")
     line = f"verification: {verification.summary}"
-    lines = element("div", escape(line), class_=f"status {verification.status.split()[0]}")
+    lines = element("div", escape_html(line), class_=f"status {verification.status.split()[0]}")
     more = " \u00b7 ".join(filter(None, (verification.numeric_effect, verification.accuracy)))
-    return lines + (element("div", escape(more), class_="soft") if more else "")
+    return lines + (element("div", escape_html(more), class_="soft") if more else "")
 
 
 def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[str]:
@@ -64,9 +65,9 @@ def _cards(result: Result, before: PricedGraph, after: PricedGraph) -> Iterator[
 def _card(name: str, before: str, after: str, change: str) -> str:
     is_zero = not any(digit in change for digit in "123456789")
     kind = "same" if is_zero else {"-": "less", "+": "more"}.get(change[0], "same")
-    moved = element("b", escape("unchanged" if change == "=" else change).replace(" ", "&nbsp;"), class_=kind)
-    origin = moved if change == "=" else f"from {escape(before)} \u00b7 {moved}"
-    parts = (("name", escape(name)), ("after", escape(after)), ("from", origin))
+    moved = element("b", escape_html("unchanged" if change == "=" else change).replace(" ", "&nbsp;"), class_=kind)
+    origin = moved if change == "=" else f"from {escape_html(before)} \u00b7 {moved}"
+    parts = (("name", escape_html(name)), ("after", escape_html(after)), ("from", origin))
     return element("div", "".join(element("div", text, class_=kind) for kind, text in parts), class_="card")
 
 
@@ -112,7 +113,7 @@ def graphs(after: PricedGraph) -> str:
     if after.partition is not None:
         note += " Click a sub-graph to mark it here and in the table; a double click opens it."
     frames = _viewer("before", "before") + _viewer("after", "after")
-    legend = [element("span", _swatch(f"c{n}") + escape(name)) for n, name in enumerate(CATEGORIES)]
+    legend = [element("span", _swatch(f"c{n}") + escape_html(name)) for n, name in enumerate(CATEGORIES)]
     legend.append(element("span", _swatch("heat") + "part of the price"))
     if after.partition is not None:
         legend += ["<span>solid frame: sub-graph</span>", "<span>dashed frame: kernel</span>"]
@@ -135,7 +136,7 @@ def _viewer(key: str, title: str) -> str:
             ("wide", "wide", "this graph alone", {"class_": "wide-button"}),
         )
     )
-    heading = element("div", element("h3", escape(title)) + element("span", "", class_="levels"), class_="toolbar")
+    heading = element("div", element("h3", escape_html(title)) + element("span", "", class_="levels"), class_="toolbar")
     tools = (
         f'<input type="search" placeholder="find a node" aria-label="find a node in the graph {key}">'
         + element("span", "", class_="found", aria_live="polite")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from itertools import groupby
 
+from ...support.text import escape_html
 from .flow import Flow
 from .grouping import Group
 from .instances import InstanceGraph
@@ -124,7 +124,7 @@ def _box(view: _View, instance: int) -> str:
     (left, width), top = view.span(instance), view.top(instance)
     time = view.timestamps[instance]
     return (
-        f'<g class="instance"><title>{escape(_title(view, instance))}</title>'
+        f'<g class="instance"><title>{escape_html(_title(view, instance))}</title>'
         f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BOX}" rx="3" '
         'fill="#d4e6f7" stroke="#445566"/>'
         f'<text x="{left + width / 2:.1f}" y="{top + 16}" text-anchor="middle">{time}</text></g>'

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
+from ...support.text import escape_html
 from .compiler import DsaProgram
 from .order_picture import are_abreast, order_svg, running_order
 from .program import Level
@@ -21,15 +21,15 @@ _STYLE = (
 def report_page(title: str, made: DsaProgram) -> str:
     """The whole page; `title` names the model."""
     allocation, device = made.allocation, made.device
-    head = f"<title>{escape(title)} on {escape(device.name)}</title><style>{_STYLE}</style>"
+    head = f"<title>{escape_html(title)} on {escape_html(device.name)}</title><style>{_STYLE}</style>"
     policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     shared = (
         f"{allocation.batch} sample(s): {allocation.iterations} iteration(s) of {allocation.per_cluster} on each of "
         f"{allocation.clusters} cluster(s); variant {made.choices.variant.name}"
     )
     parts = [
-        f"<h1>{escape(title)} on {escape(device.name)}</h1>",
-        f"<p>{escape(shared)}</p>",
+        f"<h1>{escape_html(title)} on {escape_html(device.name)}</h1>",
+        f"<p>{escape_html(shared)}</p>",
         *_table("Whole batch", ("", ""), _summary(made)),
         *_table("Tensors by level", ("level", "tensors", "bytes read", "bytes written"), _levels(made)),
         *_table("Bytes moved", ("from", "to", "bytes"), _traffic(made)),
@@ -53,7 +53,7 @@ def _order(made: DsaProgram) -> Iterator[str]:
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"<h2>{escape(title)}</h2><table>"
+    yield f"<h2>{escape_html(title)}</h2><table>"
     if any(columns):
         yield _row("th", columns)
     yield from (_row("td", row) for row in rows)
@@ -61,7 +61,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{escape_html(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _summary(made: DsaProgram) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 
+from ...support.text import escape_html
 from .program import Engine
 from .simulate_time import Timeline
 from .time_report import busy_cycles
@@ -136,7 +136,7 @@ def _row(engine: Engine, top: int, spans: list[_Span], share: float, view: _View
         if length < _WIDE:
             thin.setdefault(span.kind, []).append(f"M{x:.1f} {top}h{length:.1f}v{_BAR}h-{length:.1f}z")
         else:
-            title = escape(f"{span.title}: {span.start:,.0f} to {span.end:,.0f}")
+            title = escape_html(f"{span.title}: {span.start:,.0f} to {span.end:,.0f}")
             shape = f'x="{x:.1f}" y="{top}" width="{length:.1f}" height="{_BAR}"'
             yield f'<rect {shape} fill="{COLOURS[span.kind]}"><title>{title}</title></rect>'
     for kind, paths in thin.items():

@@ -20,7 +20,7 @@ from eqfuse.cli.html_report import html_report
 from eqfuse.cli.html_report.columns import Drawing, Network, draw
 from eqfuse.cli.html_report.compound import Arrangement, Box
 from eqfuse.cli.html_report.markup import embedded
-from eqfuse.cli.terminal import printable
+from eqfuse.support.text import printable
 
 from .command_line import CommandLine
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import eqfuse.cli
-from eqfuse.cli.terminal import printable
+from eqfuse.support.text import printable
 
 from .command_line import RECORD, CommandLine
 

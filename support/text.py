@@ -1,0 +1,18 @@
+"""Text out of files, for people's eyes."""
+
+from __future__ import annotations
+
+import html
+
+
+def printable(text: str) -> str:
+    """The text with its control, bidirectional and other invisible characters spelled out, such as ``\\x1b`` and
+    ``\\u202e``; line ends and tabs stay. A terminal or a browser shows it and does not obey it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def escape_html(text: str) -> str:
+    """Text as HTML: nothing in it is a tag, or changes the order in which what follows is read."""
+    return html.escape(printable(text))
