@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
+_READING = 25e-6
+"""Seconds that it takes to read one e-node and to price it, at least."""
 _MEMORY = 3 * 2**29
 """Bytes of data that this process may have: one iteration can square an e-graph, and limits of e-nodes are looked at
 only between two. A hundred thousand e-nodes take about 200 MB."""
@@ -56,8 +58,11 @@ class _Run:
         self.load("facts", job.facts)
         self.send("stage", "saturation")
         self.loop()
-        self.execute(job.closing)
-        self.send("snapshot", self.snapshot())
+        if self.is_too_large():
+            self.progress.stop_reason = "time limit"
+        else:
+            self.execute(job.closing)
+            self.send("snapshot", self.snapshot())
         self.send("done", self.progress)
 
     def loop(self) -> None:
@@ -76,6 +81,13 @@ class _Run:
                 return
             self.offer_snapshot()
         self.progress.stop_reason = "iteration limit"
+
+    def is_too_large(self) -> bool:
+        """Whether the last iteration made more than can still be read: the snapshot before it is the result then."""
+        if self.progress.stop_reason != "node limit" or not self.next_snapshot:
+            return False
+        left = self.job.time_limit - (time.monotonic() - self.started)
+        return self.progress.growth[-1] * _READING > left
 
     def iterate(self) -> bool:
         report = self.execute(self.job.schedule)[0].report

@@ -20,6 +20,7 @@ from eqfuse.engine.inference import infer
 from eqfuse.engine.messages import Job, Progress
 from eqfuse.engine.model import read
 from eqfuse.engine.saturate import Budget, saturate
+from eqfuse.engine.saturation_worker import _Run
 from eqfuse.engine.worker import Worker
 from eqfuse.extract.select import Pricing
 from eqfuse.pipeline import Clock, Saturated, extracted, saturated
@@ -100,6 +101,38 @@ def test_the_time_of_an_iteration_that_is_lost_does_not_count_as_one(
     worker = Silent(tmp_path, ("stage", "facts"), ("progress", Progress(iterations=1, growth=[9], matches={"r": 3})))
     egraph = saturate(encode(model, infer(model)), worker, Budget(seconds=0.0))
     assert (egraph.saturation.iterations, egraph.saturation.growth, egraph.saturation.rules) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("size", "earlier", "expected"),
+    [(2**20, True, "time limit"), (100, True, "node limit"), (2**20, False, "node limit")],
+)
+def test_an_e_graph_that_cannot_be_read_in_time_is_not_read(size: int, earlier: bool, expected: str) -> None:
+    """Where an earlier snapshot is there, that is the result."""
+    sent: dict[str, Any] = {}
+
+    class Exploded(_Run):
+        def __init__(self) -> None:
+            self.send = sent.__setitem__
+            self.progress = Progress()
+            self.next_snapshot = 1.0 if earlier else 0.0
+
+        def load(self, stage: str, program: str) -> None:
+            pass
+
+        def loop(self) -> None:
+            self.progress.growth.append(size)
+            self.progress.stop_reason = "node limit"
+
+        def execute(self, text: str) -> list[Any]:
+            return []
+
+        def snapshot(self) -> Any:
+            return "whole"
+
+    Exploded().saturate(Job("", "", "", node_limit=50, time_limit=10.0, iteration_limit=5))
+    assert sent["done"].stop_reason == expected
+    assert ("snapshot" in sent) == (expected == "node limit")
 
 
 @pytest.fixture(scope="module")
