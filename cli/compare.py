@@ -10,7 +10,7 @@ from ..engine.inference import Knowledge, infer
 from ..engine.model import Model, read
 from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
-from ..errors import EqfuseError, UsageError
+from ..errors import EqfuseError, UsageError, VerificationError
 from ..extract.partition.local_functions import inlined
 from ..pipeline import cost_model_of
 from . import render
@@ -27,18 +27,21 @@ def verify(arguments: argparse.Namespace) -> int:
     from ..engine.verification import verify as compare
 
     shapes = _numeric(dict(arguments.input_shapes))
-    with Progress(arguments, "verify"):
-        original, candidate = read(arguments.model), read(arguments.candidate)
-        verification = compare(
-            arguments.model if original.path else original.ir,
-            arguments.candidate if candidate.path else candidate.ir,
-            atol=arguments.atol,
-            rtol=arguments.rtol,
-            seed=arguments.seed,
-            shapes=shapes,
-            measure=True,
-            limit=arguments.verify_limit,
-        )
+    try:
+        with Progress(arguments, "verify"):
+            original, candidate = read(arguments.model), read(arguments.candidate)
+            verification = compare(
+                arguments.model if original.path else original.ir,
+                arguments.candidate if candidate.path else candidate.ir,
+                atol=arguments.atol,
+                rtol=arguments.rtol,
+                seed=arguments.seed,
+                shapes=shapes,
+                measure=True,
+                limit=arguments.verify_limit,
+            )
+    except VerificationError as error:
+        raise VerificationError(f"{arguments.model} and {arguments.candidate}: {error}") from None
     if arguments.json:
         render.print_json(verification.as_dict())
     elif not arguments.quiet:

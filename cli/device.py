@@ -19,6 +19,7 @@ from ..costmodels.device import (
 from ..errors import UsageError
 from . import render
 from .progress import Progress
+from .terminal import write
 
 
 def list_devices(arguments: argparse.Namespace) -> int:
@@ -53,7 +54,7 @@ def show_device(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.print_json(_record(device))
     elif not arguments.quiet:
-        print(_text(arguments.device), end="")
+        write(_text(arguments.device), end="")
     return 0
 
 
@@ -77,6 +78,6 @@ def measure_device(arguments: argparse.Namespace) -> int:
             measured = measure_host(load_device(HOST), lambda line: progress("measure", line))
         path = keep_measurements(measured)
         if not (arguments.quiet or arguments.json):
-            print(f"# kept in {path}")
+            write(f"# kept in {path}")
     host_device.cache_clear()
     return show_device(argparse.Namespace(**{**vars(arguments), "device": HOST}))

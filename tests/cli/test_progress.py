@@ -22,7 +22,7 @@ def test_plain_lines_where_asked_for(eqfuse: CommandLine) -> None:
     eqfuse.small()
     phases = [line.split()[2].rstrip(":") for line in eqfuse.run("optimize", "in.onnx", "-v").err.splitlines()]
     assert list(dict.fromkeys(phases)) == [
-        "read", "infer", "encode", "saturate", "extract", "decode", "summarize", "verify",
+        "read", "infer", "encode", "saturate", "check", "extract", "decode", "summarize", "verify",
     ]  # fmt: skip
 
 
