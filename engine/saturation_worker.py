@@ -29,9 +29,10 @@ _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
 _READING = 25e-6
 """Seconds that it takes to read one e-node and to price it, at least."""
-_MEMORY = 3 * 2**29
-"""Bytes of data that this process may have: one iteration can square an e-graph, and limits of e-nodes are looked at
-only between two. A hundred thousand e-nodes take about 200 MB."""
+_MEMORY = 2**30
+_MEMORY_PER_NODE = 2_000
+"""Bytes of data that this process may have, and so many more for every e-node that is allowed: one iteration can square
+an e-graph, and the limit of e-nodes is looked at only between two. An e-node takes about 1,300."""
 _SNAPSHOT_SHARE = 0.05
 """The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 
@@ -204,7 +205,9 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     try:
         run.load("declarations", prelude())
         run.load("rules", _program(pickle.load(stdin)))
-        run.saturate(pickle.load(stdin))
+        job = pickle.load(stdin)
+        _limit_memory(_MEMORY + _MEMORY_PER_NODE * job.node_limit)
+        run.saturate(job)
     except EqfuseError as error:
         send("refused", error)
     except run.bindings.EggSmolError as error:
@@ -213,14 +216,12 @@ def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
         return  # the parent had no job after all
 
 
-def _limit_memory() -> None:
+def _limit_memory(limit: int) -> None:
     """Have the process die of what would take the memory of others."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 if __name__ == "__main__":
     end_with_parent()
-    _limit_memory()
     work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
