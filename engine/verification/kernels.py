@@ -195,9 +195,11 @@ class Resize(op_resize.Resize):
         mode = settings.pop("mode") or "nearest"
         known = {name: value for name, value in settings.items() if value is not None}
         try:
-            return (np.asarray(evaluate("Resize", (x, mode, json.dumps(known)))),)
+            # Some attributes are floats of numpy.
+            return (np.asarray(evaluate("Resize", (x, mode, json.dumps(known, default=float)))),)
         except Unsupported:
-            return super()._run(*inputs, **attributes)
+            resized: tuple[Array] = super()._run(*inputs, **attributes)
+            return resized
 
 
 ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Resize, Softmax)
