@@ -25,16 +25,13 @@ PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 TESTS = (
     "tests/engine/test_ceil_pools.py",
     "tests/engine/test_emit.py",
-    "tests/engine/test_folding.py",
     "tests/engine/test_local_inference.py",
-    "tests/engine/verification",
+    "tests/engine/verification/test_oracle.py",
+    "tests/engine/verification/test_verify.py",
     "tests/extract/test_solvers.py",
-    "tests/extract/partition/test_certificate.py",
     "tests/extract/partition/test_layout_assignment.py",
     "tests/extract/partition/test_local_functions.py",
-    "tests/rules/checking/test_proof.py",
     "tests/rules/checking/test_proof_bits.py",
-    "tests/rules/semantics/test_resize.py",
     "tests/lowering/tuning/test_cost_model.py",
     "tests/cli/test_optimize.py",
     "tests/cli/test_compile.py",
@@ -85,7 +82,19 @@ def test_tests_pass(version: str, resolution: str, tmp_path: Path) -> None:
     if installed.returncode and any(sign in installed.stderr for sign in OUT_OF_REACH):
         pytest.skip("the package index cannot be reached: " + installed.stderr.strip().splitlines()[0])
     assert installed.returncode == 0, installed.stderr
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-m", "not conformance", *TESTS]
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "--durations=15",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        "-m",
+        "not conformance",
+        *TESTS,
+    ]
     finished = subprocess.run(
         command, capture_output=True, text=True, cwd=ROOT, env=environment_of(tmp_path), timeout=LIMIT
     )
