@@ -17,8 +17,6 @@ PROGRAM = """
 import sys
 import eqfuse.api
 assert "sympy.core" not in sys.modules, "loaded"
-import onnx_ir
-assert str(onnx_ir.SymbolicDim("n") + 1) == "n + 1"
 import sympy
 assert sympy.Symbol("x") + 0 == sympy.Symbol("x")
 assert "sympy.core" in sys.modules
