@@ -243,8 +243,13 @@ def _schema(op_type: str, opset: int) -> onnx.defs.OpSchema | None:
 
 @cache
 def _allowed_types(op_type: str, opset: int) -> frozenset[str]:
+    """What the first operand may be; onnx 1.20 cannot say `schema.inputs[0].types`, so this asks the constraints."""
     schema = _schema(op_type, opset)
-    return frozenset(schema.inputs[0].types) if schema and schema.inputs else frozenset()
+    if schema is None or not schema.inputs:
+        return frozenset()
+    constraints = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    first = schema.inputs[0].type_str
+    return frozenset(constraints.get(first, [first]))
 
 
 def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
@@ -259,12 +264,12 @@ def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
 
 _SINGLE_ONLY = frozenset(
     {
-        "Erf", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Softsign",
+        "Erf", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Softsign",
         "HardSwish", "Mish", "Elu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Gelu", "PRelu", "Conv",
         "ConvTranspose", "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
     }
 )  # fmt: skip
-"""What ONNX Runtime computes in float32 but not in float64: a graph with a new one of these could not be run."""
+"""What not every supported ONNX Runtime computes in float64 as in float32: a graph with a new one may not run."""
 
 
 def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:

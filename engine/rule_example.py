@@ -110,8 +110,9 @@ def _head(spec: Emission, made: Sequence[str]) -> str:
     """The node as ONNX prints it, up to its inputs."""
     given = {name: value for name, value in spec.attributes.items() if value is not None}
     attributes: dict[str, Any] = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
-    text = printer.to_text(helper.make_node(spec.op_type, [], made, domain=spec.domain, **attributes))
-    return text.strip().rpartition("(")[0].strip()
+    node = helper.make_node(spec.op_type, [], made, domain=spec.domain, **attributes)
+    graph = printer.to_text(helper.make_graph([node], "example", [], []))  # not every onnx prints a node by itself
+    return graph.partition("{")[2].rpartition("(")[0].strip()
 
 
 def _leaf(leaf: Leaf) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..support.deadlines import OutOfTime, require_time, seconds_left
+from ..support.sparse import sparse_matrix
 from .answer import Answer, Selection, edges
 from .components import Core
 from .cycles import short_cycles
@@ -83,16 +84,13 @@ class _Program:
         """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""
         import numpy
         from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
 
         costs = numpy.array([self.core.classes[number][position].cost for number, position in self.pairs]) * self.scale
         costs = numpy.minimum(costs, _DEAREST)
         row_of = [number for number, (terms, _, _) in enumerate(self.rows) for _ in terms]
         terms = [term for row_terms, _, _ in self.rows for term in row_terms]
-        matrix = csr_array(
-            ([factor for _, factor in terms], (row_of, [column for column, _ in terms])),
-            shape=(len(self.rows), len(self.pairs)),
-        )
+        factors, columns = [factor for _, factor in terms], [column for column, _ in terms]
+        matrix = sparse_matrix(factors, row_of, columns, (len(self.rows), len(self.pairs)))
         limits = LinearConstraint(matrix, [lower for _, lower, _ in self.rows], [upper for _, _, upper in self.rows])
         options = {"time_limit": max(seconds_left(deadline), _LEAST_BUDGET), "mip_rel_gap": 0.0}
         integrality = numpy.ones(len(self.pairs))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..support.scratch import scratch_folder
-from .bundle import usable
+from .bundle import read_manifest, usable
 from .errors import CrashError
 from .interface import Port
 from .isolation import NO_LIMIT, isolated, number
@@ -31,7 +31,8 @@ class IsolatedModel(LoadedModel):
     def __init__(self, path: Path, threads: int | None = None, seconds: float = NO_LIMIT) -> None:
         """Load the bundle. Raises BundleError where it is damaged or made for another machine."""
         self.path = path
-        self.manifest = usable(path)
+        manifest = read_manifest(path)
+        self.manifest = usable(path) if manifest.dsa is None else manifest
         self.key = _Key(path, threads, number())
         self.crashed_in = ""
         self._seconds = seconds

@@ -134,10 +134,10 @@ class CompiledModel(LoadedModel):
         names = [value.name for value in session.get_inputs()]
 
         def run(*tensors: Any) -> None:
-            arrays = [np.from_dlpack(tensor) for tensor in tensors]
-            results = session.run(None, dict(zip(names, arrays[: len(names)], strict=True)))
-            for output, result in zip(arrays[len(names) :], results, strict=True):
-                output[...] = result
+            inputs, outputs = tensors[: len(names)], tensors[len(names) :]
+            results = session.run(None, dict(zip(names, map(np.from_dlpack, inputs), strict=True)))
+            for output, result in zip(outputs, results, strict=True):
+                output.copyfrom(result)  # what numpy before 2.1 makes of a tensor is read-only
 
         return run
 

@@ -1,14 +1,18 @@
-"""What pyproject.toml installs is what the tree holds."""
+"""What pyproject.toml installs is what the tree holds and what the documentation says."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import eqfuse
 
 ROOT = Path(eqfuse.__file__).parent
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 SOURCES = ("cli", "lowering", "extract", "engine", "costmodels", "rules", "support")
 
 
@@ -23,3 +27,14 @@ def test_every_data_file_is_listed() -> None:
     for package, globs in SETUPTOOLS["package-data"].items():
         data -= {path for glob in globs for path in ROOT.joinpath(*package.split(".")[1:]).glob(glob)}
     assert data == set()
+
+
+@pytest.mark.parametrize("requirement", PYPROJECT["project"]["dependencies"])
+def test_the_documentation_names_the_lowest_versions(requirement: str) -> None:
+    found = re.match(r"(?P<name>[\w-]+)(==|>=)(?P<lowest>[\w.]+)", requirement)
+    assert found is not None
+    name, lowest = found["name"], found["lowest"]
+    table = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    assert any(name in row and lowest in row for row in table.splitlines() if row.startswith("|"))
+    if name != "apache-tvm-ffi":  # it belongs to apache-tvm
+        assert f"{name} {lowest}" in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

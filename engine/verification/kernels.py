@@ -1,11 +1,13 @@
 """Operators for the float64 oracle.
 
-They stand in for reference implementations that loop in Python (pooling), need much memory (Conv), compute in single
-(Erf) or take old operator versions for the current ones (BatchNormalization, Softmax). Semantics: ONNX Operators.md.
+They stand in for reference implementations that loop in Python (pooling, and Resize before onnx 1.22), need much memory
+(Conv), compute in single (Erf) or take old operator versions for the current ones (BatchNormalization, Softmax).
+Semantics: ONNX Operators.md.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_resize
 
 Array = NDArray[Any]
 
@@ -180,4 +183,23 @@ class Erf(OpRun):
         return (np.asarray(erf(x)),)
 
 
-ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Softmax)
+class Resize(op_resize.Resize):
+    """Resize by what it means to rules, or as onnx has it where that says nothing (cubic, regions, antialiasing)."""
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array]:
+        from ...rules.semantics import Unsupported, evaluate  # it takes a while, and most models have no Resize
+
+        x, _, *extents = inputs
+        named = zip(("scales", "sizes"), extents, strict=False)
+        settings = attributes | {name: each.tolist() for name, each in named if each is not None and each.size}
+        mode = settings.pop("mode") or "nearest"
+        known = {name: value for name, value in settings.items() if value is not None}
+        try:
+            # Some attributes are floats of numpy.
+            return (np.asarray(evaluate("Resize", (x, mode, json.dumps(known, default=float)))),)
+        except Unsupported:
+            resized: tuple[Array] = super()._run(*inputs, **attributes)
+            return resized
+
+
+ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Resize, Softmax)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ...support.sparse import sparse_matrix
 from ..cycles import short_cycles
 from ..exact import integral
 from ..solver import checked
@@ -107,12 +108,11 @@ def _shares(problem: CoverProblem, weights: Sequence[int]) -> list[int]:
     """The dual solution of the linear relaxation, rounded: near to feasible, near to the best lower bound."""
     import numpy
     from scipy.optimize import linprog
-    from scipy.sparse import csc_array
 
     scale = max(map(abs, weights)) or 1
     rows = [node for mask in problem.sets for node in bits(mask)]
     columns = [column for column, mask in enumerate(problem.sets) for _ in bits(mask)]
-    matrix = csc_array(([1.0] * len(rows), (rows, columns)), shape=(problem.region.size, len(weights)))
+    matrix = sparse_matrix([1.0] * len(rows), rows, columns, (problem.region.size, len(weights)))
     costs = numpy.array([weight / scale for weight in weights])
     result = linprog(costs, A_eq=matrix, b_eq=numpy.ones(problem.region.size), bounds=(0, None), method="highs-ds")
     if result.status != 0:

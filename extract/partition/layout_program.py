@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from math import isfinite
 
+from ...support.sparse import sparse_matrix
 from ..interruptible import interruptible
 from .layout_flows import Choice, Flow, LayoutProblem
 from .layouts import PLAIN, Layout
@@ -57,12 +58,11 @@ class _Program:
     def solve(self, deadline: float) -> Solution:
         import numpy
         from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
 
         row_of = [number for number, (terms, _, _) in enumerate(self.rows) for _ in terms]
         columns = [column for terms, _, _ in self.rows for column in terms]
         factors = [factor for terms, _, _ in self.rows for factor in terms.values()]
-        matrix = csr_array((factors, (row_of, columns)), shape=(len(self.rows), len(self.costs)))
+        matrix = sparse_matrix(factors, row_of, columns, (len(self.rows), len(self.costs)))
         limits = LinearConstraint(matrix, [lower for _, lower, _ in self.rows], [upper for _, _, upper in self.rows])
         options = {"time_limit": max(deadline - time.monotonic(), _LEAST_BUDGET), "mip_rel_gap": 0.0}
         costs, integrality = numpy.array(self.costs) * self.scale, numpy.array(self.binary)

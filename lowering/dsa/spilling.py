@@ -17,6 +17,7 @@ import numpy
 import numpy.typing
 
 from ...extract.interruptible import interruptible
+from ...support.sparse import sparse_matrix
 from .errors import DsaError
 
 
@@ -247,8 +248,6 @@ def _cheapest(
 
 def _matrix(rows: Sequence[_Row], members: Sequence[int]) -> tuple[Any, list[float]]:
     """Per row, what spilling a member relieves, at most all of the excess; and the excess. Without common factors."""
-    from scipy.sparse import csr_array
-
     column = {index: number for number, index in enumerate(members)}
     places: list[tuple[int, int, int]] = []
     excesses: list[float] = []
@@ -258,5 +257,4 @@ def _matrix(rows: Sequence[_Row], members: Sequence[int]) -> tuple[Any, list[flo
         places += [(number, place, size // unit) for place, size in relieved]
         excesses.append(row.excess / unit)
     row_of, column_of, factors = zip(*places, strict=True)
-    matrix = csr_array((numpy.array(factors, dtype=float), (row_of, column_of)), shape=(len(rows), len(members)))
-    return matrix, excesses
+    return sparse_matrix(factors, row_of, column_of, (len(rows), len(members))), excesses

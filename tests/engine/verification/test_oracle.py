@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference.ops import op_resize
 
 from eqfuse.engine.verification.oracle import Oracle, judge, widen
 from eqfuse.engine.verification.run import OnnxRuntime
@@ -32,8 +33,8 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def assert_oracle_agrees(original: onnx.ModelProto) -> None:
-    feeds = {"x": normal(2, 4, 9, 10)}
+def assert_oracle_agrees(original: onnx.ModelProto, *shape: int) -> None:
+    feeds = {"x": normal(*(shape or (2, 4, 9, 10)))}
     with open_source(original, "original") as source:
         exact, single = Oracle(source).run(feeds)["y"], OnnxRuntime(source).run(feeds)["y"]
     assert exact.dtype == np.float64
@@ -50,10 +51,39 @@ def test_max_pool(attributes: dict[str, Any]) -> None:
     assert_oracle_agrees(pooling("MaxPool", **attributes))
 
 
-@pytest.mark.parametrize("count_include_pad", [0, 1])
 @pytest.mark.parametrize("attributes", POOLINGS, ids=str)
-def test_average_pool(attributes: dict[str, Any], count_include_pad: int) -> None:
-    assert_oracle_agrees(pooling("AveragePool", **attributes, count_include_pad=count_include_pad))
+def test_average_pool(attributes: dict[str, Any]) -> None:
+    assert_oracle_agrees(pooling("AveragePool", **attributes))
+
+
+@pytest.mark.parametrize("attributes", [each for each in POOLINGS if "auto_pad" not in each], ids=str)
+def test_average_pool_counts_padding(attributes: dict[str, Any]) -> None:
+    assert_oracle_agrees(pooling("AveragePool", **attributes, count_include_pad=1))
+
+
+def test_average_pool_counts_automatic_padding() -> None:
+    """By hand: ONNX Runtime divides by other counts before version 1.25."""
+    original = pooling("AveragePool", kernel_shape=[3, 2], strides=[2, 3], auto_pad="SAME_UPPER", count_include_pad=1)
+    with open_source(original, "original") as source:
+        exact = Oracle(source).run({"x": np.ones((2, 4, 9, 10), np.float32)})["y"]
+    rows, columns = [2 / 3, 1, 1, 1, 2 / 3], [1, 1, 1, 1 / 2]
+    np.testing.assert_allclose(exact, np.broadcast_to(np.outer(rows, columns), exact.shape))
+
+
+def resize(mode: str) -> onnx.ModelProto:
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode)
+    return model([node], [value("x", [1, 1, 3, 4])], ["y"], {"scales": np.asarray([1, 1, 2, 1.5], np.float32)})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize(mode: str) -> None:
+    assert_oracle_agrees(resize(mode), 1, 1, 3, 4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_does_without_loops_over_elements(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(op_resize.Resize, "_run")
+    assert_oracle_agrees(resize(mode), 1, 1, 3, 4)
 
 
 @pytest.mark.parametrize(("shape", "attributes"), CONVOLUTIONS, ids=str)
