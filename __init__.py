@@ -11,9 +11,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .deferred import defer
+from .errors import EqfuseError
 
 __version__ = "0.1.0"
-__all__ = ["Options", "Result", "__version__", "compile", "load", "optimize"]
+__all__ = ["EqfuseError", "Options", "Result", "__version__", "compile", "load", "optimize"]
 
 if TYPE_CHECKING:
     from .api import Options, Result, compile, load, optimize
@@ -24,6 +25,11 @@ identifier of the machine and a database of events in the user's cache folder, a
 
 for _module in ("sympy", "onnx_ir._symbolic_shapes"):
     defer(_module)  # onnx-ir calculates with symbolic dimensions; it imports them all the same
+
+
+def __dir__() -> list[str]:
+    """The API, though nothing of it is loaded yet."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

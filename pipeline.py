@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import defs
 
-from .costmodels.device import DEFAULT, Device, load_device
+from .costmodels.device import Device, default_device, load_device
 from .costmodels.model import CostModel, cost_model
 from .costmodels.profile import ProfileDatabase
 from .engine.canary import check_constants
@@ -62,10 +62,13 @@ def cost_model_of(name: CostName, device: Device) -> CostModel:
 
 @dataclass(frozen=True)
 class Options:
-    """How to optimise. The command line's options are these fields. Raises OptionError for what cannot be used."""
+    """How to optimise. The command line's options are these fields. Raises OptionError for what cannot be used.
+
+    Without a `device` prices are for a named class of processors, or of this machine where they were measured on it.
+    """
 
     cost: CostName = "roofline"
-    device: str = DEFAULT
+    device: str = ""
     precision: Precision = "real"
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
@@ -89,6 +92,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if not self.device:
+            object.__setattr__(self, "device", default_device(self.cost))
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")

@@ -75,8 +75,9 @@ def pricing(parser: argparse.ArgumentParser) -> None:
         help="what to minimise; profile: measured times, and elsewhere the roofline, scaled to them (default roofline)",
     )
     parser.add_argument(
-        "--device", default=DEFAULT, help="the device that prices are for: a name of `eqfuse device list`, or a device "
-        f"file's path (default {DEFAULT}, so that results are the same on every machine; host: this one)"
+        "--device", metavar="NAME|FILE.toml",
+        help=f"what prices are for: a name of `eqfuse device list` or a device file (default {DEFAULT} on every machine, "
+        "so that results are the same; with --cost profile: host, this machine)",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..api import Options
-from ..costmodels.device import Device, DeviceError, load_device
+from ..costmodels.device import Device, DeviceError, default_device, load_device
 from ..errors import RuleError, UsageError
 from ..rules.loader import rule_paths
 from ..support.options import OptionError
@@ -28,7 +28,7 @@ def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
 def device_of(arguments: argparse.Namespace) -> Device:
     """The device that `--device` names. Raises UsageError where there is none."""
     try:
-        return load_device(arguments.device)
+        return load_device(arguments.device or default_device(arguments.cost))
     except DeviceError as error:
         raise UsageError(f"--device: {error}") from error
 

@@ -101,3 +101,13 @@ def test_the_command_line_offers_what_the_api_takes(option: str, names: Any) -> 
     for name in get_args(names):
         arguments = build_parser().parse_args(["optimize", "in.onnx", f"--{option}", name])
         assert getattr(eqfuse.Options(**{option: getattr(arguments, option)}), option) == name
+
+
+@pytest.mark.parametrize(("options", "device"), [({}, "x86-64-v4"), ({"cost": "profile"}, "host")])
+def test_prices_are_for_a_named_class_unless_they_were_measured_here(options: dict[str, str], device: str) -> None:
+    assert eqfuse.Options(**options).device == device
+    assert eqfuse.Options(**options, device="arm64").device == "arm64"
+
+
+def test_what_the_package_offers_is_listed_before_it_is_loaded() -> None:
+    assert {"optimize", "compile", "load", "EqfuseError"} <= set(dir(eqfuse))

@@ -76,10 +76,10 @@ SCRIPT = """
 import sys
 import numpy
 import eqfuse
-from eqfuse.errors import EqfuseError
+
 try:
     model = eqfuse.load("build")
-except EqfuseError as error:
+except eqfuse.EqfuseError as error:
     raise SystemExit(f"refused: {error}")
 (port,) = model.inputs
 x = numpy.random.default_rng(0).standard_normal(port.shape).astype(port.dtype)
