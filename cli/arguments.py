@@ -76,7 +76,7 @@ def pricing(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--device", metavar="NAME|FILE.toml",
-        help=f"what prices are for: a name of `eqfuse device list` or a device file (default {DEFAULT} on every machine, "
+        help=f"what prices are for: a name of `eqfuse device list` or a file (default {DEFAULT} on every machine, "
         "so that results are the same; with --cost profile: host, this machine)",
     )  # fmt: skip
 
