@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections import defaultdict
 
 import pytest
@@ -12,6 +13,12 @@ from hypothesis import settings
 settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("quick")
+
+
+def pytest_configure() -> None:
+    """Make SIGINT count, which a shell has what it runs in the background ignore, and that what it starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -54,7 +54,7 @@ def run(path: Path, *rules: str) -> Optimized:
     """Optimise under the rules, and no others."""
     own = path.with_name("own.egg")
     own.write_text("".join(rules), encoding="utf-8")
-    return optimized(path, Options(rules=(own,), only=("own",), cost="flops", verify=False))
+    return optimized(path, Options(rules=(own,), only=("own",), cost="flops", verify=False, time_limit=300.0))
 
 
 def explained(result: Optimized, value: str) -> Explanation:
