@@ -67,6 +67,7 @@ def test_kernels_beyond_the_twentieth_are_added_up(eqfuse: CommandLine, monkeypa
     assert ("2 other kernels (-v)" in short, "2 other kernels (-v)" in full) == (True, False)
 
 
+@pytest.mark.conformance
 def test_a_bundle_for_this_machine_is_refused(eqfuse: CommandLine) -> None:
     eqfuse.small()
     eqfuse.run("compile", "in.onnx", "-o", "build", "-q")

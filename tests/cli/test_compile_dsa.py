@@ -66,6 +66,7 @@ def test_a_transformer_runs_as_onnx_runtime_does(eqfuse: CommandLine, batch: int
     np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"ids": ids}, 1)[0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.conformance
 def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLine) -> None:
     model = written(cnn())
     x = np.random.default_rng(0).standard_normal((16, 3, 12, 12)).astype(np.float32)

@@ -115,6 +115,7 @@ def test_a_model_that_crashes_ends_no_command_by_a_signal(eqfuse: CommandLine, c
     assert outcome.error.startswith("build: the compiled model crashed (SIGILL); compile it again")
 
 
+@pytest.mark.conformance
 def test_a_program_for_an_accelerator_whose_simulation_crashes_is_not_written(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def registers(library: Path) -> set[str]:
     return {kind for kind in ("xmm", "ymm", "zmm") if f"%{kind}" in text}
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
 @pytest.mark.parametrize(("level", "wide"), [("x86-64-v2", {"ymm", "zmm"}), ("x86-64-v3", {"zmm"})])
 def test_a_library_has_no_registers_beyond_its_level(eqfuse: CommandLine, level: str, wide: set[str]) -> None:

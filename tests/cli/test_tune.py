@@ -107,6 +107,7 @@ def test_the_variants_of_the_ablation(eqfuse: CommandLine, variant: str) -> None
     assert "tuning: 8 trials" in tune(eqfuse, 8, variant)
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("pair")
 def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
