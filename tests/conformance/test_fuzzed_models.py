@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -31,6 +31,7 @@ _MUTANTS = 4
 """Of each model and kind of damage; 3,300 in all."""
 _LIMIT = 90.0
 """Seconds that a command may take on a busy machine: its own limits are far shorter, those of `compile` apart."""
+_COMPARISON_LIMIT = 20.0
 _MOST_MEMORY = 3 << 30
 _PROGRESS = re.compile(r"(?m)^ *\d+\.\d s  .*\n")
 _UNCLEAR = re.compile("internal error|Traceback|out of memory|bad_alloc")
@@ -126,16 +127,17 @@ class Runner:
         is_bundle = command.arguments[0] == "compile" and outcome.code in _WRITTEN
         found += [f"left {name}" for name in sorted(written - allowed) if not (is_bundle and "out.bundle" in name)]
         if "out.onnx" in written:
-            found += self._of_result(mutant)
+            found += self._of_result(mutant, command)
         return outcome.code, found
 
-    def _of_result(self, mutant: Mutant) -> list[str]:
-        question = Comparison(mutant.folder / "in.onnx", mutant.folder / "out.onnx")
+    def _of_result(self, mutant: Mutant, command: Command) -> list[str]:
+        verified, exact = "--no-verify" not in command.arguments, "exact" in command.arguments
+        question = Comparison(mutant.folder / "in.onnx", mutant.folder / "out.onnx", verified, exact)
         try:
-            verdict: Verdict = self.comparisons.ask(question, _LIMIT)
+            verdict: Verdict = self.comparisons.ask(question, _COMPARISON_LIMIT)
         except WorkerDiedError:
             try:
-                self.comparisons.ask(Comparison(question.original, question.original), _LIMIT)
+                self.comparisons.ask(replace(question, result=question.original), _COMPARISON_LIMIT)
             except WorkerDiedError:
                 return []  # ONNX Runtime does not survive the original either
             return ["ONNX Runtime crashes on the result, and not on the original"]

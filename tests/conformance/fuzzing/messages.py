@@ -29,10 +29,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models to run in ONNX Runtime."""
+    """Two models to run in ONNX Runtime.
+
+    `verified`: whether the command compared them, too, so that an original that loads makes a result that does, even
+    where it cannot run. `exact`: whether what overflows in the original must do so in the result.
+    """
 
     original: Path
     result: Path
+    verified: bool
+    exact: bool
 
 
 @dataclass(frozen=True)
