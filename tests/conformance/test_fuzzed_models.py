@@ -34,7 +34,7 @@ _LIMIT = 90.0
 _COMPARISON_LIMIT = 20.0
 _MOST_MEMORY = 3 << 30
 _PROGRESS = re.compile(r"(?m)^ *\d+\.\d s  .*\n")
-_UNCLEAR = re.compile("internal error|Traceback|out of memory|bad_alloc")
+_UNCLEAR = re.compile("internal error|Traceback|out of memory|bad_alloc|--help")
 _EXIT_CODES = (0, 1, 2, 3, 5)
 _WRITTEN = (0, 5)
 _OPTIMIZE = ("optimize", "in.onnx", "-o", "out.onnx", "--time-limit", "3", "--verify-limit", "5")
@@ -65,7 +65,7 @@ class Mutant:
         }
 
 
-_WAYS = (("--precision", "exact"), ("--partition", "joint"), ("--partition", "tvm"), ("--precision", "approx"))
+_WAYS = (("--partition", "joint"), ("--partition", "ago"), ("--partition", "fuseops"), ("--precision", "exact"))
 _COMMANDS = (
     (
         ("inspect", "in.onnx"),
