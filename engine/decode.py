@@ -276,6 +276,11 @@ class _Decoder:
 
     def _output(self, index: int, value: ir.Value) -> None:
         old = self.graph.outputs[index]
+        names = [output.name for output in self.source.graph.outputs]
+        first = names.index(names[index])
+        if first < index:  # ONNX Runtime takes an output that is listed twice
+            self.graph.outputs[index] = self.graph.outputs[first]
+            return
         if value is old:
             return
         free = value.producer() is not None and not value.is_graph_output()
@@ -283,10 +288,9 @@ class _Decoder:
             copy = ir.node("Identity", [value], name=self.fresh("Identity"))
             self.graph.append(copy)
             value = copy.outputs[0]
-        name = self.source.graph.outputs[index].name
         type_, shape, doc = old.type, old.shape, old.doc_string
         old.name = self.fresh("replaced")
-        value.name, value.type, value.shape, value.doc_string = name, type_, shape, doc
+        value.name, value.type, value.shape, value.doc_string = names[index], type_, shape, doc
         self.graph.outputs[index] = value
 
     def _drop_unused(self) -> None:

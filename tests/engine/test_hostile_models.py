@@ -155,6 +155,14 @@ def test_a_transpose_over_no_axes_is_left_as_it_is() -> None:
     assert optimize(made([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3]), verify=False).after.nodes == 1
 
 
+def test_an_output_that_is_listed_twice_stays_one_value() -> None:
+    model = made([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])], [4])
+    model.graph.output.append(model.graph.output[0])
+    result = optimize(model)
+    assert [output.name for output in result.model.graph.outputs] == ["y", "y"]
+    assert result.after.nodes == 1
+
+
 def test_a_value_without_element_type_says_nothing() -> None:
     """As the types that exporters write for sequences."""
     nodes = [
