@@ -182,32 +182,34 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
         knowledge = infer(model)
     with clock.phase("encode"):
         encoding = encode(model, knowledge, named_operators(options.selection.paths))
-    with clock.phase("saturate"):
-        try:
-            egraph = saturate(
-                encoding,
-                worker,
-                options.budget,
-                progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
-            )
-        except UnsoundRuleError:
-            _require_sense(model, options)
-            raise
+    with clock.phase("saturate"), _sense_required(model, options):
+        egraph = saturate(
+            encoding,
+            worker,
+            options.budget,
+            progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
+        )
     deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
-    with clock.phase("check"):
+    with clock.phase("check"), _sense_required(model, options):
         limit = min(deadline, time.monotonic() + _CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
     return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph), deadline, checked)
 
 
-def _require_sense(model: Model, options: Options) -> None:
-    """Raise ModelError where the model itself does not run: then it is at fault for what rules made of it."""
-    from .engine.verification import verify  # it takes imports of its own
+@contextmanager
+def _sense_required(model: Model, options: Options) -> Iterator[None]:
+    """Raise ModelError in place of an error about rules where the model itself does not run: then it is at fault."""
+    try:
+        yield
+    except UnsoundRuleError:
+        from .engine.verification import verify  # it takes imports of its own
 
-    source = model.path if model.path is not None and not options.input_shapes else model.ir
-    verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
-    if verification.status == "unsupported":
-        raise ModelError(f"{model.label}: its shapes or element types contradict each other: {verification.reason}")
+        source = model.path if model.path is not None and not options.input_shapes else model.ir
+        verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
+        if verification.status != "unsupported":
+            raise
+        reason = f"its shapes or element types contradict each other: {verification.reason}"
+        raise ModelError(f"{model.label}: {reason}") from None
 
 
 def _without_own_functions(model: Model) -> Model:

@@ -127,8 +127,10 @@ def _unsqueeze(site: Site, literals: Literals) -> Literals:
 
 
 def _transpose(site: Site, literals: Literals) -> Literals:
-    rank = len(site.shape())
-    return literals | {"perm": literals["perm"] or tuple(reversed(range(rank)))}
+    axes = range(len(site.shape()))
+    perm = literals["perm"] if "perm" in site.node.attributes else tuple(reversed(axes))
+    _require(sorted(perm) == list(axes), "a perm that is no permutation")
+    return literals | {"perm": perm}
 
 
 def _slice(site: Site, literals: Literals) -> Literals:

@@ -276,6 +276,11 @@ class _Decoder:
 
     def _output(self, index: int, value: ir.Value) -> None:
         old = self.graph.outputs[index]
+        names = [output.name for output in self.source.graph.outputs]
+        first = names.index(names[index])
+        if first < index:  # ONNX Runtime takes an output that is listed twice
+            self.graph.outputs[index] = self.graph.outputs[first]
+            return
         if value is old:
             return
         free = value.producer() is not None and not value.is_graph_output()
@@ -283,10 +288,9 @@ class _Decoder:
             copy = ir.node("Identity", [value], name=self.fresh("Identity"))
             self.graph.append(copy)
             value = copy.outputs[0]
-        name = self.source.graph.outputs[index].name
         type_, shape, doc = old.type, old.shape, old.doc_string
         old.name = self.fresh("replaced")
-        value.name, value.type, value.shape, value.doc_string = name, type_, shape, doc
+        value.name, value.type, value.shape, value.doc_string = names[index], type_, shape, doc
         self.graph.outputs[index] = value
 
     def _drop_unused(self) -> None:
@@ -320,7 +324,7 @@ def set_type(value: ir.Value, type_: TensorType) -> None:
 def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: Selection) -> Model:
     """Write the selected graph as a model. The given one stays unchanged.
 
-    Raises EqfuseError where a chosen constant cannot be evaluated.
+    Raises ModelError where a chosen constant cannot be evaluated.
     """
     origin = origins(model.graph, encoding, egraph)
     plan = steps(egraph, selection, origin)
@@ -348,13 +352,16 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     return Model(decoder.target)
 
 
-def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> EqfuseError:
+def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
     """What to say of a constant class without a value: the model's own node is at fault where it makes that value."""
     names = origin.names.get(owner, ())
     node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
     if node is None:
         ops = sorted({n.op for n in egraph.classes[owner].nodes})
-        return EqfuseError(f"internal error: a constant made by {', '.join(ops)} cannot be evaluated")
+        return ModelError(
+            f"{model.label}: rules make a constant by {', '.join(ops)} that cannot be computed: element types or "
+            "shapes of the model contradict each other, or a rule is wrong; mend the model or leave rules out by --skip"
+        )
     return ModelError(
         f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
         "too large; mend the node or remove it"

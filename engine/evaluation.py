@@ -75,13 +75,13 @@ def _evaluate_around(
     needed, first = set(divided), []
     for node in reversed(nodes):
         if not needed.isdisjoint(node.output):
-            needed.update(node.input)
+            needed.update(name for name in node.input if name)
             first.append(node)
     made = [name for node in first for name in node.output if name]
     known = {**constants, **evaluate_by_reference(first[::-1], constants, made, opsets)}
     available, rest = {*known, ""}, []
     for node in nodes:
-        if available.isdisjoint({*node.output} - {""}) and available.issuperset(node.input):
+        if needed.isdisjoint(node.output) and available.issuperset(node.input):
             available.update(node.output)
             rest.append(node)
     wanted = [name for name in outputs if name in available and name not in known]

@@ -27,6 +27,14 @@ from .wellformed import check_well_formed
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
 """Bytes of weights above which a file needs external data (protobuf ends at 2 GiB)."""
+_CONSTANT_ATTRIBUTES: Mapping[str, tuple[ir.AttributeType, type[np.generic] | None]] = {
+    "value": (ir.AttributeType.TENSOR, None),
+    "value_float": (ir.AttributeType.FLOAT, np.float32),
+    "value_floats": (ir.AttributeType.FLOATS, np.float32),
+    "value_int": (ir.AttributeType.INT, np.int64),
+    "value_ints": (ir.AttributeType.INTS, np.int64),
+}
+"""What a Constant node may hold: the type of the attribute, and that of its elements where it is no tensor."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +109,13 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     if node.domain not in ONNX_DOMAINS or len(node.attributes) != 1:
         return None
     ((name, attribute),) = node.attributes.items()
-    if name == "value":
+    type_, dtype = _CONSTANT_ATTRIBUTES.get(name, (None, None))
+    if attribute.type != type_:  # left to the ONNX checker
+        return None
+    if dtype is None:
         tensor: ir.TensorProtocol = attribute.value
         return tensor
-    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-    return ir.tensor(np.asarray(attribute.value, dtypes[name])) if name in dtypes else None
+    return ir.tensor(np.asarray(attribute.value, dtype))
 
 
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:

@@ -116,7 +116,7 @@ def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
 
 
 def _annotated(value: ir.Value) -> TensorType | None:
-    if value.dtype is None or value.shape is None:
+    if value.dtype in (None, ir.DataType.UNDEFINED) or value.shape is None:
         return None
     dimensions = tuple(d if isinstance(d, int) else str(d.value) for d in value.shape)
     return TensorType(dtype_name(value.dtype), dimensions)

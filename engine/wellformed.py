@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto
 
 from ..errors import ModelError
@@ -64,6 +66,23 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
         check.order(function.node)
         for attribute in function.attribute_proto:
             check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
+    _check_text(model, label, "")
+
+
+def _check_text(message: Message, label: str, place: str) -> None:
+    """Raise ModelError for a string anywhere that is none: protobuf gives as bytes what is not UTF-8.
+
+    It says less on where than the checks of names before, which are most of what a model has of text.
+    """
+    for field, content in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+            continue
+        for item in (content,) if isinstance(content, (str, bytes, Message)) else content:
+            if isinstance(item, Message):
+                _check_text(item, label, f"{place}{field.name}.")
+            elif not isinstance(item, str):
+                where = f"{label}: {place}{field.name}"
+                raise ModelError(f"{where}: {item[:40]!r} is no text in UTF-8; mend the model or export it again")
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ class _Main:
 
     def module(self) -> Any:
         """The module with the function `main`."""
-        builder = relax.BlockBuilder()
         parameters = self._parameters()
+        self._load_constants()
+        builder = relax.BlockBuilder()
         with builder.function("main", list(parameters.values())):
             with builder.dataflow():
                 for step in self.prepared.steps:
@@ -68,6 +69,17 @@ class _Main:
             if port.name in numbers:
                 self.known[numbers[port.name]] = found[port.name]
         return found
+
+    def _load_constants(self) -> None:
+        """All at once, for one that cannot be computed ends it all, and TVM complains of a builder that is left."""
+        for step in self.prepared.steps:
+            values = (step.source,) if isinstance(step, View) else step.inputs
+            for position, value in enumerate(values):
+                if is_constant(self.prepared.graph, value, self.prepared.weights.model):
+                    if isinstance(step, Call):
+                        self._argument(step, position)
+                    else:
+                        self._value(value)
 
     def _emit(self, builder: Any, step: View | Call | Fallback) -> None:
         if isinstance(step, View):

@@ -121,6 +121,59 @@ def test_integers_that_cannot_be_divided_do_not_end_the_process() -> None:
     assert found["s"][0] == 2
 
 
+def test_a_division_that_nobody_can_compute_is_left_out() -> None:
+    nodes = [helper.make_node("Div", ["a", "b"], ["q"]), helper.make_node("Neg", ["a"], ["n"])]
+    found = evaluate(nodes, {"a": np.asarray([4, 6]), "b": np.asarray([1, 2, 3])}, ["q", "n"], {"": 17})
+    np.testing.assert_array_equal(found.pop("n"), [-4, -6])
+    assert not found
+
+
+@pytest.mark.parametrize(("name", "value"), [("value", ["a", "b"]), ("value_float", "text"), ("value_ints", 1.5)])
+def test_a_constant_of_another_kind_than_its_attribute_is_refused(name: str, value: object) -> None:
+    nodes = [helper.make_node("Constant", [], ["c"], **{name: value}), helper.make_node("Add", ["x", "c"], ["y"])]
+    with pytest.raises(ModelError, match=r"fails the ONNX checker: .*Mismatched attribute type"):
+        infer(read(made(nodes, [2])))
+
+
+def test_a_constant_that_rules_cannot_compute_is_a_clear_line() -> None:
+    """Reference kernels take a scale of the wrong rank; what is folded from it into the weights fits nothing."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "scale", "zeros", "zeros", "ones"], ["y"]),
+    ]
+    ones = np.ones(4, np.float32)
+    kernel = np.arange(12, dtype=np.float32).reshape(4, 3, 1, 1)
+    weights = {"w": kernel, "scale": np.arange(4, dtype=np.float32).reshape(4, 1, 1) + 2, "zeros": ones - 1}
+    with pytest.raises(ModelError, match="rules make a constant by Mul that cannot be computed"):
+        optimize(made(nodes, [1, 3, 2, 2], ones=ones, **weights), verify=False)
+
+
+def test_a_transpose_over_no_axes_is_left_as_it_is() -> None:
+    """ONNX infers a scalar, ONNX Runtime refuses to run it; as no output needs it, the model is valid all the same."""
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0])]
+    nodes[1].attribute[0].ClearField("ints")
+    assert optimize(made([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3]), verify=False).after.nodes == 1
+
+
+def test_an_output_that_is_listed_twice_stays_one_value() -> None:
+    model = made([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])], [4])
+    model.graph.output.append(model.graph.output[0])
+    result = optimize(model)
+    assert [output.name for output in result.model.graph.outputs] == ["y", "y"]
+    assert result.after.nodes == 1
+
+
+def test_a_value_without_element_type_says_nothing() -> None:
+    """As the types that exporters write for sequences."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "size"], ["parts"]),
+        helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=0),
+    ]
+    model = made(nodes, [4], size=np.asarray(2))
+    model.graph.value_info.append(helper.make_tensor_value_info("parts", TensorProto.UNDEFINED, [2]))
+    assert optimize(model, verify=False).after.nodes == 2
+
+
 def test_a_constant_that_takes_too_much_names_its_node() -> None:
     nodes = [
         helper.make_node("Expand", ["w", "s"], ["e"]),

@@ -141,7 +141,7 @@ def test_what_is_wrong_and_where(damage: str) -> None:
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["y", "Cast", "w", "x"])
+@pytest.mark.parametrize("name", ["y", "Cast", "w", "x", "branch"])
 def test_names_are_text(name: str) -> None:
     model = sound()
     text, other = (bytes([len(name)]) + content for content in (name.encode(), b"\xff" * len(name)))

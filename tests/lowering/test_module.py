@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,19 @@ def test_a_size_that_depends_on_values_is_an_error_that_names_the_operator(tmp_p
     proto.graph.output[0].type.tensor_type.shape.dim.add(dim_param="count")
     with pytest.raises(LoweringError, match=r"\(NonZero makes it\).*depends on the values"):
         prepared(proto, [(0,), (1,)], tmp_path)
+
+
+def test_a_constant_that_cannot_be_computed_is_all_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """TVM complains on standard error of a function whose building is given up."""
+
+    def refuse(self: Weights, name: str) -> None:
+        raise LoweringError(f"the constant {name!r} cannot be computed here")
+
+    made = prepared(chain(), [(0, 1), (2, 3)], tmp_path)
+    monkeypatch.setattr(Weights, "__getitem__", refuse)
+    with pytest.raises(LoweringError, match="cannot be computed here"):
+        link(made, target_of("host", 1), tmp_path / "model.so")
+    gc.collect()
+    assert capfd.readouterr().err == ""
