@@ -106,6 +106,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "node 'if' (If): attribute 'then_branch': initializer 'v': holds 0 bytes",
     ),
     "external data nowhere": (lambda m: external(m, location=""), "initializer 'w': external data in the file ''"),
+    "external strings": (
+        lambda m: (external(m, location="w.bin"), setattr(m.graph.initializer[0], "data_type", TensorProto.STRING)),
+        "initializer 'w': strings as external data",
+    ),
     "external data at no place": (
         lambda m: external(m, location="w.bin", offset="-4"),
         "initializer 'w': external data of offset '-4'",
