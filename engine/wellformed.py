@@ -209,6 +209,8 @@ class _Check:
             self.fail(where, f"{tensor.data_type} is no element type")
         self._sizes(list(tensor.dims), where, tensor.data_type)
         if tensor.data_location == TensorProto.EXTERNAL:
+            if tensor.data_type == TensorProto.STRING:
+                self.fail(where, "strings as external data")
             self._location({entry.key: entry.value for entry in tensor.external_data}, where)
             return
         elements = math.prod(tensor.dims)

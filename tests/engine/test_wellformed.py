@@ -42,8 +42,9 @@ def branch(model: onnx.ModelProto) -> Any:
     return next(a.g for a in model.graph.node[1].attribute if a.name == "then_branch")
 
 
-def external(model: onnx.ModelProto, **entries: str) -> None:
+def external(model: onnx.ModelProto, element_type: int = TensorProto.FLOAT, **entries: str) -> None:
     tensor = model.graph.initializer[0]
+    tensor.data_type = element_type
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     for key, entry in entries.items():
@@ -106,6 +107,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "node 'if' (If): attribute 'then_branch': initializer 'v': holds 0 bytes",
     ),
     "external data nowhere": (lambda m: external(m, location=""), "initializer 'w': external data in the file ''"),
+    "external strings": (
+        lambda m: external(m, TensorProto.STRING, location="w.bin"),
+        "initializer 'w': strings as external data",
+    ),
     "external data at no place": (
         lambda m: external(m, location="w.bin", offset="-4"),
         "initializer 'w': external data of offset '-4'",

@@ -222,14 +222,15 @@ def lengthen(model: ModelProto, random: Random) -> None:
     """A long chain of one operator behind an output, and sizes that grow along it."""
     operator = random.choice(("Identity", "Neg", "Relu", "Concat", "Add", "Transpose", "Dropout"))
     last = model.graph.output[0].name
-    for index in range(random.choice((10, 25))):
+    for index in range(random.choice((6, 12))):
         operands = [last, last] if operator in ("Concat", "Add") else [last]
         node = helper.make_node(operator, operands, [f"long{index}"])
         if operator == "Concat":
             node.attribute.append(helper.make_attribute("axis", 0))
         model.graph.node.append(node)
         last = f"long{index}"
-    model.graph.output.add(name=last)
+    type_ = model.graph.output[0].type.tensor_type.elem_type
+    model.graph.output.add(name=last).type.tensor_type.elem_type = type_
 
 
 def empty_a_graph(model: ModelProto, random: Random) -> None:
