@@ -303,6 +303,7 @@ def test_process_of_a_cell_prints_its_figures(network: OptimisedNetwork, tmp_pat
     assert Run(**json.loads(output)).samples == 2
 
 
+@pytest.mark.conformance
 def test_cell_that_fails_is_a_failure_that_others_survive(network: OptimisedNetwork, tmp_path: Path) -> None:
     dsa_cell._store(tmp_path / "G_32.json", network)
     options = dsa.parser().parse_args(["--cache", str(tmp_path), "--json", str(tmp_path / "out.json")])

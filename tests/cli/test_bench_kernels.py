@@ -68,6 +68,7 @@ def test_options_that_do_not_go_together(eqfuse: CommandLine, arguments: tuple[s
     assert outcome.error.startswith(message)
 
 
+@pytest.mark.conformance
 def test_a_bundle_for_arm_says_what_to_do(eqfuse: CommandLine) -> None:
     compiled(eqfuse, "arm-cortex-a76")
     outcome = eqfuse.run("bench", "build", "--kernels")

@@ -52,6 +52,7 @@ def test_bisect_names_the_unsound_rule(unsound: CommandLine) -> None:
     assert outcome.out.startswith(f"bad.egg:7:1: rule made-up makes it fail\n{UNSOUND}\n")
 
 
+@pytest.mark.conformance
 def test_bisect_as_json(unsound: CommandLine) -> None:
     content = json.loads(unsound.run("bisect", "in.onnx", "--rules", "bad.egg", "--json").out)
     assert content["rules"] == [{"name": "made-up", "file": "bad.egg:7:1", "text": UNSOUND}]
@@ -64,6 +65,7 @@ def test_two_shapes_in_one_class_end_the_run(ill_shaped: CommandLine) -> None:
     assert ill_shaped.files() == ["bad.egg", "in.onnx"]
 
 
+@pytest.mark.conformance
 def test_bisect_names_the_rule_that_unites_two_shapes(ill_shaped: CommandLine) -> None:
     outcome = ill_shaped.run("bisect", "in.onnx", "--rules", "bad.egg")
     assert outcome.code == 3
@@ -80,6 +82,7 @@ def test_bisect_finds_the_one_of_several_files(unsound: CommandLine) -> None:
     assert [rule["name"] for rule in json.loads(outcome.out)["rules"]] == ["made-up"]
 
 
+@pytest.mark.conformance
 def test_nothing_to_find(eqfuse: CommandLine) -> None:
     eqfuse.small()
     outcome = eqfuse.run("bisect", "in.onnx")

@@ -56,11 +56,13 @@ def test_the_summary_says_all_that_matters(eqfuse: CommandLine) -> None:
     assert [text for text in expected if text not in outcome.out] == []
 
 
+@pytest.mark.conformance
 def test_what_onnx_runtime_runs_is_reported(eqfuse: CommandLine) -> None:
     topk(eqfuse)
     assert "fallback: 1 op (TopK) run in ONNX Runtime" in eqfuse.run("compile", "in.onnx", "-o", "build").out
 
 
+@pytest.mark.conformance
 def test_json_holds_the_manifest(eqfuse: CommandLine) -> None:
     eqfuse.small()
     said = json.loads(eqfuse.run("compile", "in.onnx", "-o", "build", "--json", "--partition", "none").out)
@@ -76,7 +78,7 @@ def test_the_second_compile_comes_from_the_cache(eqfuse: CommandLine) -> None:
     assert first["manifest"] == second["manifest"]
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.conformance
 @pytest.mark.parametrize("option", [("--precision", "exact"), ("--threads", "1"), ("--partition", "fuseops")])
 def test_other_options_are_compiled_anew(eqfuse: CommandLine, option: tuple[str, str]) -> None:
     eqfuse.chain(2)
@@ -84,6 +86,7 @@ def test_other_options_are_compiled_anew(eqfuse: CommandLine, option: tuple[str,
     assert not json.loads(eqfuse.run("compile", "in.onnx", "-o", "two", "--json", *option).out)["from_cache"]
 
 
+@pytest.mark.conformance
 def test_an_earlier_bundle_is_replaced(eqfuse: CommandLine) -> None:
     eqfuse.small()
     eqfuse.run("compile", "in.onnx", "-o", "build")
@@ -114,6 +117,7 @@ def test_a_kernel_that_is_wrong_gets_a_plain_schedule(eqfuse: CommandLine, monke
     assert "replaced by a plain schedule: kernel_0_relu_add (schedule: fast)" in outcome.out
 
 
+@pytest.mark.conformance
 def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
     eqfuse.small()
     outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--no-verify")
@@ -128,6 +132,7 @@ def test_a_dynamic_shape_comes_with_a_hint(eqfuse: CommandLine) -> None:
     assert outcome.error.endswith("--input-shapes x:1,3")
 
 
+@pytest.mark.conformance
 def test_a_fixed_shape_helps(eqfuse: CommandLine) -> None:
     path = eqfuse.model("in.onnx", [helper.make_node("Softplus", ["x"], ["y"])], ("N", 3))
     assert eqfuse.run("compile", "in.onnx", "-o", "build", "--input-shapes", "x:2,3").code == 0
@@ -184,6 +189,7 @@ def test_random_inputs_follow_their_seed(eqfuse: CommandLine) -> None:
     assert printed[0] == printed[1] != printed[2]
 
 
+@pytest.mark.conformance
 def test_an_output_may_have_any_name(eqfuse: CommandLine) -> None:
     x, file = ([helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "file"))
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["file"])], "graph", x, file)

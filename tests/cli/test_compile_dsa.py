@@ -105,6 +105,7 @@ def test_the_bundle_holds_the_program_for_people_and_tools(eqfuse: CommandLine) 
     assert section["batch"] == 1
 
 
+@pytest.mark.conformance
 def test_the_same_again_comes_from_the_cache(eqfuse: CommandLine) -> None:
     written(transformer())
     compiled(eqfuse, "--no-verify", "--seed", 7)

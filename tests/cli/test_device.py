@@ -37,7 +37,10 @@ def test_show_of_an_unknown_device_lists_those_there_are(eqfuse: CommandLine) ->
     assert (outcome.code, "use one of arm-cortex-a57" in outcome.err) == (2, True)
 
 
-def test_measure_replaces_figures_until_they_are_forgotten(eqfuse: CommandLine) -> None:
+def test_measure_replaces_figures_until_they_are_forgotten(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eqfuse.costmodels.measure._ROUNDS", 3)
     measured = json.loads(eqfuse.run("device", "measure", "--json").out)
     again = json.loads(eqfuse.run("device", "show", "--json").out)
     assert measured == again

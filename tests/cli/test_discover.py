@@ -38,12 +38,14 @@ def test_the_checker_accepts_the_file(eqfuse: CommandLine) -> None:
     assert "discovered-mul-1" in checked.out
 
 
+@pytest.mark.conformance
 def test_the_file_is_what_standard_output_shows(eqfuse: CommandLine) -> None:
     eqfuse.run(*MULTIPLY, "--output", "found.egg")
     assert (eqfuse.folder / "found.egg").read_text() == eqfuse.run(*MULTIPLY).out
     assert os.listdir(eqfuse.folder) == ["found.egg"]
 
 
+@pytest.mark.conformance
 def test_with_the_catalogue_its_consequences_are_left_out(eqfuse: CommandLine) -> None:
     without = json.loads(eqfuse.run("rules", "discover", "--ops", "Abs", "--no-catalogue", "--json").out)
     beside = json.loads(eqfuse.run("rules", "discover", "--ops", "Abs", "--json").out)

@@ -47,6 +47,7 @@ def figures(eqfuse: CommandLine, *arguments: object) -> Any:
     return json.loads(eqfuse.run("verify", "in.onnx", "out.onnx", "--json", *arguments).out)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("precision", ["real", "fast"])
 def test_the_effect_of_rounding_is_shown(eqfuse: CommandLine, precision: str) -> None:
     eqfuse.chain(4)

@@ -178,7 +178,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         process.end()
 
 
-@pytest.mark.representatives(8)
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", SEEDS)
 def test_a_damaged_model_is_refused_or_optimised(

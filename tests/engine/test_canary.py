@@ -91,6 +91,7 @@ def test_the_rule_is_named(tmp_path: Path) -> None:
     assert message(doubled(tmp_path), own).startswith(f"{own}:14:1: rule two-is-three proved two distinct constants ")
 
 
+@pytest.mark.conformance
 def test_rules_that_do_it_together_are_named(tmp_path: Path) -> None:
     own = rules(tmp_path, ZERO, HARMLESS, ONE)
     assert message(difference(tmp_path), own).startswith(f"{own}:21:1: rule one and {own}:7:1: rule zero proved ")
@@ -100,6 +101,7 @@ def test_a_sound_rule_passes(tmp_path: Path) -> None:
     optimise(difference(tmp_path), rules(tmp_path, HARMLESS))
 
 
+@pytest.mark.conformance
 def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, own = doubled(tmp_path), rules(tmp_path, WRONG)
     code = main(["optimize", str(model), str(tmp_path / "out.onnx"), "--rules", str(own)])

@@ -99,6 +99,7 @@ def test_two_bundles_with_fallbacks_do_not_mix(mixed_bundle: Path, smallest_bund
     assert np.all(first(**inputs)["y"] > second(**inputs)["y"])
 
 
+@pytest.mark.conformance
 def test_a_bundle_that_was_compiled_again_is_loaded_anew(tmp_path: Path) -> None:
     x = np.ones((4, 8), np.float32)
     first = eqfuse.load(_compiled(tmp_path, chain()))(x)

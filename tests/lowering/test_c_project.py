@@ -44,6 +44,7 @@ def test_equal_kernels_are_called_with_their_own_weights(tmp_path: Path) -> None
     assert {first.inputs[1], second.inputs[1]} == set(plan.weights)
 
 
+@pytest.mark.conformance
 def test_views_are_no_calls(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
@@ -54,6 +55,7 @@ def test_views_are_no_calls(tmp_path: Path) -> None:
     assert (len(plan.calls), len(plan.views)) == (2, 1)
 
 
+@pytest.mark.conformance
 def test_a_constant_output_is_refused(tmp_path: Path) -> None:
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
     with pytest.raises(LoweringError, match="output 'w' is computed by no kernel"):

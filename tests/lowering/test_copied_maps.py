@@ -111,6 +111,7 @@ def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], t
     np.testing.assert_allclose(result, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.conformance
 def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path) -> None:
     graph, kernels = with_copied_maps(*_kernels(graph_of(depthwise("x", "a"), depthwise("a", "y"))))
     stored = Weights(read(model([depthwise("x", "a"), depthwise("a", "y")], {"x": SHAPE}, {"y": SHAPE}, w=WINDOW)))

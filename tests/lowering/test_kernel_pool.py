@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tvm import ir, te
 
 from eqfuse.costmodels.device import load_device
@@ -21,12 +22,14 @@ def request(name: str, folder: Path, prim_func: str | None = None) -> Request:
     return Request(name, text, load_device("host"), target_of("host", 1).description, str(folder / f"{name}.o"))
 
 
+@pytest.mark.conformance
 def test_each_kernel_is_an_object_file(tmp_path: Path) -> None:
     answers = list(compile_kernels([request(name, tmp_path) for name in "abc"], 2))
     assert sorted(answer.name for answer in answers if answer.problem is None) == ["a", "b", "c"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.o", "b.o", "c.o"]
 
 
+@pytest.mark.conformance
 def test_one_that_cannot_be_compiled_costs_no_other(tmp_path: Path) -> None:
     requests = [request("bad", tmp_path, "no JSON"), request("good", tmp_path)]
     problems = {answer.name: answer.problem for answer in compile_kernels(requests, 1)}
@@ -34,6 +37,7 @@ def test_one_that_cannot_be_compiled_costs_no_other(tmp_path: Path) -> None:
     assert problems["bad"] is not None
 
 
+@pytest.mark.conformance
 def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     crash = Request("crash", "", load_device("host"), _Exit(), str(tmp_path / "crash.o"))
     problems = {answer.name: answer.problem for answer in compile_kernels([crash, request("good", tmp_path)], 1)}

@@ -84,6 +84,7 @@ def test_views_give_the_same_numbers_however_the_graph_is_cut(tmp_path: Path, gr
     assert_right(reshapes(), groups, tmp_path)
 
 
+@pytest.mark.conformance
 def test_kernels_that_differ_in_their_weights_only_are_compiled_once(tmp_path: Path) -> None:
     made = assert_right(chain(), [(0, 1), (2, 3)], tmp_path)
     assert [call.symbol for call in made.calls] == ["kernel_0_matmul_relu"] * 2
@@ -108,11 +109,13 @@ def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
     assert_right(made, [(0,)], tmp_path)
 
 
+@pytest.mark.conformance
 def test_the_reason_for_a_fallback_names_the_operator(tmp_path: Path) -> None:
     made = prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path)
     assert [(entry.operators, entry.reason) for entry in made.fallbacks] == [(("TopK",), "TopK has no lowering")]
 
 
+@pytest.mark.conformance
 def test_there_is_no_fallback_on_another_machine(tmp_path: Path) -> None:
     with pytest.raises(LoweringError, match=r"arm-cortex-a76: 1 kernel\(s\) cannot be compiled: TopK"):
         prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")

@@ -52,6 +52,7 @@ def tried(result: Optimized, name: str, at: str) -> Verdict:
     return why_not(result, variants(name, result.options), at)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("name", "at", "met", "failure"),
     [
@@ -125,6 +126,7 @@ def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
     return run(path, *rules)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("name", "at", "outcome"),
     [

@@ -44,6 +44,7 @@ def test_ways_that_come_to_the_same_are_planned_once() -> None:
     assert [each.variant for each in found] == [FULL]
 
 
+@pytest.mark.conformance
 def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     small, few = replace(TIGHT, local_buffer=2432), replace(FULL, split_for=Level.GB)
     ways = [candidate(variant, small, 16) for variant in (FULL, few)]
@@ -62,6 +63,7 @@ def test_nothing_that_fits_is_an_error() -> None:
         promising([candidate(FULL, small)], small)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("device", [DEVICE, TIGHT], ids=["roomy", "tight"])
 def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice) -> None:
     made = plan(candidate(FULL, device).schedule, FULL)

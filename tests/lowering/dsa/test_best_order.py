@@ -6,6 +6,7 @@ import math
 from functools import cache
 from itertools import accumulate
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +139,7 @@ def test_pieces_add_up_to_the_whole(jobs: OrderProblem) -> None:
     assert (uses, starts[-1]) == (list(jobs.uses(range(len(jobs)))), len(jobs))
 
 
+@pytest.mark.conformance
 @settings(max_examples=40, deadline=None)
 @given(cases())
 def test_never_worse_than_the_orders_of_the_text(case: Case) -> None:

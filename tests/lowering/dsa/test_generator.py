@@ -85,7 +85,7 @@ def test_a_cnn_with_little_room(variant: Variant) -> None:
     np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.conformance
 @pytest.mark.parametrize(("device", "hidden"), [(ROOMY, 1024), (TIGHT, 64)], ids=["roomy", "tight"])
 def test_a_hidden_layer_in_pieces(device: DsaDevice, hidden: int) -> None:
     x = np.random.default_rng(0).standard_normal((4, 4, 16)).astype(np.float32)
@@ -100,6 +100,7 @@ def test_the_pieces_of_a_hidden_layer_are_never_there_at_once() -> None:
     assert max(widths) < 1024
 
 
+@pytest.mark.conformance
 def test_without_room_tensors_are_kept_further_away() -> None:
     near, far = (compiled(cnn(), device, 4, ALTERNATIVES[0])[1] for device in (ROOMY, TIGHT))
     assert near.generated.program.scopes.gb == 0
@@ -119,6 +120,7 @@ def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
     assert simulate_time(rescheduled(program, device), device).cycles <= made.timeline.cycles * 1.001
 
 
+@pytest.mark.conformance
 def test_weights_that_fit_nowhere_are_named() -> None:
     device = replace(TIGHT, weight_buffer=64, local_buffer=5120)
     with pytest.raises(DsaError, match=r"weights 'w\d.*': split fully, a tile still takes more than the 64 bytes"):

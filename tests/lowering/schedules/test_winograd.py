@@ -114,23 +114,25 @@ def test_padding_of_each_side(algorithm: str, pads: Pads) -> None:
     check(algorithm, convolution((1, 16, 13, 10), 32, pads), pads)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.conformance
 @pytest.mark.parametrize(("channels", "outputs"), [(24, 40), (20, 12), (5, 7)])
 def test_channels_that_whole_vectors_do_not_divide(channels: int, outputs: int) -> None:
     check("winograd 4", convolution((1, channels, 9, 9), outputs))
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.conformance
 @pytest.mark.parametrize("threads", [1, 2])
 def test_images_of_a_batch(threads: int) -> None:
     check("winograd 4", convolution((3, 16, 22, 18), 32), threads=threads)
 
 
+@pytest.mark.conformance
 def test_narrow_vectors() -> None:
     check("winograd 2", convolution((1, 16, 10, 10), 24), device=ARM)
     check("winograd 4", convolution((1, 16, 11, 11), 24), device=ARM)
 
 
+@pytest.mark.conformance
 def test_slabs_of_few_tiles() -> None:
     function = convolution((1, 16, 30, 30), 32)
     with following({"algorithm": "winograd 4", "slabs": "5"}):
@@ -140,6 +142,7 @@ def test_slabs_of_few_tiles() -> None:
     close(computed(scheduled, given), np.maximum(sums(given[0], given[1]) + given[2], 0.0))
 
 
+@pytest.mark.conformance
 def test_what_follows_may_name_its_parts_and_read_another_map() -> None:
     x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((32, 16, 3, 3), name="w")
     r = te.placeholder((1, 32, 9, 9), name="r")
@@ -156,6 +159,7 @@ def test_what_follows_may_name_its_parts_and_read_another_map() -> None:
     close(computed(by("winograd 4", function)[0], given), expected / (1.0 + np.exp(-expected)) + given[2])
 
 
+@pytest.mark.conformance
 def test_a_result_with_several_readers() -> None:
     x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((64, 16, 3, 3), name="w")
     y = topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")

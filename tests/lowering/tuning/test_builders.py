@@ -44,6 +44,7 @@ def on_cluster(cluster: Any) -> Iterator[ClusterBuilder]:
     builder.close()
 
 
+@pytest.mark.conformance
 def test_processes_stay_from_one_call_to_the_next(pool: PoolBuilder, tmp_path: Path) -> None:
     for name in "ab":
         (answer,) = pool.build([request(name, tmp_path)])
@@ -80,6 +81,7 @@ def test_a_builder_that_is_closed_answers_all_the_same(tmp_path: Path) -> None:
     assert all(answer.problem for answer in answers)
 
 
+@pytest.mark.conformance
 def test_a_cluster_compiles_what_runs_here(on_cluster: ClusterBuilder, tmp_path: Path) -> None:
     answers = list(on_cluster.build([request(name, tmp_path / "objects") for name in "abc"]))
     assert sorted(answer.name for answer in answers if answer.problem is None) == ["a", "b", "c"]

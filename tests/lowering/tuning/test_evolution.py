@@ -341,7 +341,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
 # --- how good it is
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.conformance
 @pytest.mark.parametrize(
     ("options", "trials"),
     [

@@ -139,6 +139,7 @@ def test_a_kernel_that_crashes_or_hangs_costs_itself_alone(farm: Farm, small: Ke
     assert hang.problem == "took longer than 3 s"
 
 
+@pytest.mark.conformance
 def test_what_is_not_as_described_is_a_problem(farm: Farm, small: KernelObject) -> None:
     wrong = KernelObject("other", small.object_file, small.parameters)
     with opened(farm) as runner:

@@ -217,13 +217,14 @@ def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path
     assert not any(joined for joined, _ in runner.seen)
 
 
+@pytest.mark.conformance
 def test_without_the_reformer_what_the_device_model_joins_is_tuned_from_the_start(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
     bench.elsewhere(tmp_path).search(runner, Settings(FEW, reformer=False))
     assert len({joined for joined, decided in runner.seen if decided}) == 1
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.conformance
 @pytest.mark.parametrize(("lost", "kept"), [(True, 0), (False, FEW)])
 def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
     bench: Bench, tmp_path: Path, lost: bool, kept: int

@@ -73,6 +73,7 @@ def test_every_rule_was_accepted(products: Discovery) -> None:
     assert all(one.verdict.accepted for one in products.rules)
 
 
+@pytest.mark.conformance
 def test_what_the_catalogue_derives_is_left_out(products: Discovery, beside_the_catalogue: Discovery) -> None:
     deriver = Deriver(CATALOGUE.program)
     assert "|a| * |b| = |a * b|" in formulas(products)
@@ -111,6 +112,7 @@ def test_associativity_beside_the_catalogue_is_a_comment(beside_the_catalogue: D
     assert regrouped.left_out == "Over everything this would multiply the e-graph"
 
 
+@pytest.mark.conformance
 def test_the_result_is_the_same_every_time() -> None:
     runs = [found("Mul", "Abs", size=2) for _ in range(2)]
     assert [one.rule.text for one in runs[0].rules] == [one.rule.text for one in runs[1].rules]
@@ -122,6 +124,7 @@ def test_rules_of_truth_values() -> None:
     assert result.refuted == 0
 
 
+@pytest.mark.conformance
 def test_a_law_beside_the_catalogue_takes_no_name_of_a_rule() -> None:
     beside = found("Max", size=2, catalogue=True)
     assert beside.commuting == ["Max"]
@@ -138,6 +141,7 @@ def test_a_size_out_of_range(size: int) -> None:
         found("Mul", size=size)
 
 
+@pytest.mark.conformance
 def test_rows_of_table_4_that_follow(products: Discovery) -> None:
     rules = "\n".join(one.rule.text for one in products.rules)
     assert [number for number, family in TABLE_4.items() if derives(rules, family)] == ["3", "4", "8"]
