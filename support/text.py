@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 
 def printable(text: str) -> str:
     """The text with its control, bidirectional and other invisible characters spelled out, such as ``\\x1b`` and
@@ -15,4 +13,6 @@ def printable(text: str) -> str:
 
 def escape_html(text: str) -> str:
     """Text as HTML: nothing in it is a tag, or changes the order in which what follows is read."""
+    import html  # every command starts with this module, and few write HTML
+
     return html.escape(printable(text))
