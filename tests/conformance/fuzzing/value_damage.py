@@ -70,7 +70,7 @@ def rename_an_attribute(model: ModelProto, random: Random) -> None:
 
 def move_attributes(model: ModelProto, random: Random) -> None:
     one, other = random.choice(nodes_of(model)), random.choice(nodes_of(model))
-    one.attribute.extend(other.attribute)
+    one.attribute.extend(list(other.attribute))  # for ever, without a copy, where both are the same node
     if random.random() < 0.5:
         del other.attribute[:]
 
