@@ -15,8 +15,6 @@ from ..errors import UsageError
 from ..support.files import cache_folder, write_text
 from ..support.processor import ARM, available_cores, cache_levels, processor_identity, processor_level
 
-CLASSES = {"x86_64_v4": "x86-64-v4", "x86_64_v3": "x86-64-v3", "x86_64_v2": "x86-64-v2"}
-"""The device files of the levels of x86-64."""
 ARM_CLASS = "arm64"
 _FIGURES = (
     "cores", "vector_bits", "vector_registers", "fma_ports", "clock", "issue_width", "load_ports", "store_ports",
@@ -83,7 +81,7 @@ def host_class() -> str:
             f"this processor ({platform.machine()}) is neither x86-64 with SSE4.2 nor 64-bit Arm; no device is known "
             "for it; name a device file, such as --device x86-64-v2"
         )
-    return CLASSES[level]
+    return level
 
 
 def host_figures(directory: Path) -> HostFigures:

@@ -23,7 +23,7 @@ from .device import Device
 from .host import HostMeasurements
 
 _PROBE = Path(__file__).with_name("probe.c")
-_FLAGS = {"x86_64_v4": ("-mavx512f", "-mfma"), "x86_64_v3": ("-mavx2", "-mfma")}
+_FLAGS = {"x86-64-v4": ("-mavx512f", "-mfma"), "x86-64-v3": ("-mavx2", "-mfma")}
 _COMPILERS = ("cc", "gcc", "clang", "g++", "clang++")
 _LINKS = (50, 250)
 """Operators in a short and a long chain: their difference is free of what a run takes as a whole."""

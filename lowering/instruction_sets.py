@@ -32,7 +32,6 @@ _ON_REQUEST = frozenset(
     {"clflushopt", "clwb", "clzero", "fsgsbase", "invpcid", "rdpid", "rdrand", "rdseed", "xsavec", "xsaveopt", "xsaves"}
 )
 """What compilers use only where a program names the instruction, which kernels never do: no bundle needs them."""
-_ANY = {"x86_64_v4": "x86-64-v4", "x86_64_v3": "x86-64-v3", "x86_64_v2": "x86-64-v2", None: "x86-64"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def host_processor() -> Processor:
     if platform.machine() != X86:
         words = sorted({_ARM_WORDS[feature] for feature in here if feature in _ARM_WORDS})
         return Processor("generic", tuple(f"+{word}" for word in words))
-    cpu, level = str(tvm.target.codegen.llvm_get_system_cpu()), _ANY[processor_level()]
+    cpu, level = str(tvm.target.codegen.llvm_get_system_cpu()), processor_level() or "x86-64"
     named = llvm_features(cpu)
     if not named:  # a processor that LLVM has no name for
         return Processor(level, ("-prefer-256-bit",) if level == "x86-64-v4" else ())

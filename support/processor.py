@@ -17,8 +17,8 @@ from archspec.cpu import TARGETS, detect
 
 X86 = "x86_64"
 ARM = "aarch64"
-LEVELS = ("x86_64_v4", "x86_64_v3", "x86_64_v2")
-"""The psABI's levels of x86-64, richest first, by archspec's names."""
+LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+"""The psABI's levels of x86-64, richest first, as LLVM and the device files call them."""
 _CAPABILITIES = {
     16: {
         "fp": 0, "asimd": 1, "aes": 3, "pmull": 4, "sha1": 5, "sha2": 6, "crc32": 7, "atomics": 8, "fphp": 9,
@@ -67,7 +67,7 @@ def _denied() -> frozenset[str]:
 
 def level_features(level: str) -> frozenset[str]:
     """The instruction sets of one of `LEVELS`."""
-    return frozenset(TARGETS[level].features)
+    return frozenset(TARGETS[level.replace("-", "_")].features)
 
 
 def processor_level() -> str | None:

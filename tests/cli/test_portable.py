@@ -50,7 +50,7 @@ def test_a_bundle_is_refused_where_its_instructions_are_missing(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled(eqfuse, "x86-64-v2")
-    monkeypatch.setattr(bundle, "processor_features", lambda: level_features("x86_64_v2") - {"sse4_2"})
+    monkeypatch.setattr(bundle, "processor_features", lambda: level_features("x86-64-v2") - {"sse4_2"})
     outcome = eqfuse.run("run", "build", "--random", "0")
     assert outcome.code == 1
     assert "was compiled for x86-64-v2, and this processor has no" in outcome.error
@@ -61,7 +61,7 @@ def test_what_cannot_run_here_is_compiled_unverified_or_not_at_all(
     eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eqfuse.chain(3)
-    monkeypatch.setattr(target, "processor_features", lambda: level_features("x86_64_v2"))
+    monkeypatch.setattr(target, "processor_features", lambda: level_features("x86-64-v2"))
     words = ("compile", "in.onnx", "-o", "build", "--target", "x86-64-v3", "--threads", "1")
     refused = eqfuse.run(*words)
     assert refused.code == 2
@@ -102,7 +102,7 @@ def emulated(folder: Path, processor: str) -> subprocess.CompletedProcess[str]:
 
 def unverified_if_needed(level: str) -> tuple[str, ...]:
     """What lets a level be compiled on a machine that lacks it."""
-    return () if processor_level() != "x86_64_v2" or level == "x86-64-v2" else ("--no-verify",)
+    return () if processor_level() != "x86-64-v2" or level == "x86-64-v2" else ("--no-verify",)
 
 
 @pytest.mark.conformance

@@ -22,7 +22,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of the class x86-64-v3 with five cores and two caches, nothing measured on it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    monkeypatch.setattr(host, "processor_level", lambda: "x86_64_v3")
+    monkeypatch.setattr(host, "processor_level", lambda: "x86-64-v3")
     monkeypatch.setattr(host, "available_cores", lambda: 5)
     monkeypatch.setattr(host, "cache_levels", lambda: CACHES)
 
@@ -43,7 +43,7 @@ def test_the_system_says_cores_and_caches_and_the_class_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "bits", "registers"), [("x86_64_v4", 512, 32), ("x86_64_v3", 256, 16), ("x86_64_v2", 128, 16)]
+    ("level", "bits", "registers"), [("x86-64-v4", 512, 32), ("x86-64-v3", 256, 16), ("x86-64-v2", 128, 16)]
 )
 def test_vectors_are_those_of_the_instruction_set(
     monkeypatch: pytest.MonkeyPatch, level: str, bits: int, registers: int

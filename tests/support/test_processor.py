@@ -65,6 +65,6 @@ def test_levels_contain_each_other() -> None:
 def test_the_level_is_that_of_what_the_system_shows_whatever_the_processor_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    masked = processor.processor_features() | level_features("x86_64_v3")
+    masked = processor.processor_features() | level_features("x86-64-v3")
     monkeypatch.setattr(processor, "processor_features", lambda: masked - {"avx512f"})
-    assert processor_level() == "x86_64_v3"
+    assert processor_level() == "x86-64-v3"
