@@ -236,10 +236,10 @@ def _certificate(result: Model) -> str:
 
 
 def _verify(model: Model, result: Model, options: Options) -> Verification:
-    from .engine.verification import verify
+    from .engine.verification import verdict_required, verify
 
     original = model.path if model.path is not None and not options.input_shapes else model.ir
-    try:
+    with verdict_required(model.label):
         verification = verify(
             original,
             result.ir,
@@ -249,10 +249,6 @@ def _verify(model: Model, result: Model, options: Options) -> Verification:
             exact=options.precision == "exact",
             limit=options.verify_limit,
         )
-    except VerificationError as error:
-        raise VerificationError(
-            f"{model.label}: {error}; nothing was written; --no-verify does without"
-        ) from None
     if verification.status == "failed":
         raise VerificationError(
             f"{model.label}: the result differs from the original: {verification.summary}; nothing was written; "

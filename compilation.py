@@ -264,17 +264,14 @@ class Work:
         return f"{found.summary} (emulated)"
 
     def _verification(self, compiled: Runs) -> tuple[Verification, Runs]:
+        from .engine.verification import verdict_required
         from .lowering.check import Tolerated, verify_compiled
 
         options = self.options
         original = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
         tolerated = Tolerated(options.atol, options.rtol, options.seed)
-        try:
+        with verdict_required(self.model.label):
             return verify_compiled(original, compiled, tolerated, options.verify_limit)
-        except VerificationError as error:
-            raise VerificationError(
-                f"{self.model.label}: {error}; nothing was written; --no-verify does without"
-            ) from None
 
     def _difference(self, found: Verification) -> str:
         return f"{self.model.label}: the compiled model differs from the original: {found.summary}"

@@ -189,6 +189,7 @@ class _Work:
 
     def _verdict(self, folder: Path, network: AcceleratorNetwork) -> str:
         """What verification says, in one line that says how much was verified."""
+        from .engine.verification import verdict_required
         from .engine.verification.source import model_file
         from .lowering.check import apart
         from .lowering.dsa.simulated_model import IsolatedSimulation
@@ -201,12 +202,8 @@ class _Work:
         with model_file(model) as path:
             original = Original(path.absolute(), self.ports, network.batch)
             self.clock.tell("verify", f"{samples_to_verify(loaded, original)} samples in the functional simulator")
-            try:
+            with verdict_required(self.model.label):
                 found = apart(options.verify_limit, verify_program, original, loaded, demand)
-            except VerificationError as error:
-                raise VerificationError(
-                    f"{self.model.label}: {error}; nothing was written; --no-verify does without"
-                ) from None
         if found.status == "failed":
             raise VerificationError(
                 f"{self.model.label}: the program differs from the original: {found.summary}; nothing was written"

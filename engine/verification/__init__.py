@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
 from .source import ModelLike
-from .verify import prepare, verify
+from .verify import prepare, verdict_required, verify
 
-__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "prepare", "verify"]
+__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "prepare", "verdict_required", "verify"]

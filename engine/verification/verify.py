@@ -71,6 +71,15 @@ def verify(
     return verification
 
 
+@contextmanager
+def verdict_required(label: str) -> Iterator[None]:
+    """Say of which model there was no verdict within the context, and what to do: nothing has been written."""
+    try:
+        yield
+    except VerificationError as error:
+        raise VerificationError(f"{label}: {error}; nothing was written; --no-verify does without") from None
+
+
 def prepare() -> None:
     """Start a process for the verification to come, while there is other work to wait for."""
     with suppress(WorkerDiedError), _worker() as worker:
