@@ -24,9 +24,12 @@ from .facts import write_facts
 from .messages import Job, Progress, Snapshot
 from .worker import Worker
 
-ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) explore)"
-"""One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
-CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
+ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) settle explore)"
+"""One iteration: what is always for the better and the analyses to their end, then one round of exploring.
+
+Constants are hidden between the two, and not before: one that exploring made, as a transposed transposition, is first
+simplified to the one it was made from, or the next round makes another from it."""
+CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
 _INTERNAL = ("analysis.", "settle.", "(")
 """Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
