@@ -66,7 +66,7 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        found += sorted(path.rglob("*.egg")) if path.is_dir() else [path]
+        found += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
     for path in found:
         if path.exists() and not path.is_file():
             raise RuleError(f"{path}: is a device or a pipe, not a rule file")

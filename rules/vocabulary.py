@@ -42,8 +42,12 @@ PRIMITIVES = frozenset(_PRIMITIVES.split())
 RUN_COMMANDS = frozenset(_RUN_COMMANDS.split())
 DECLARATIONS = frozenset({"sort", "datatype", "datatype*", "function", "constructor", "relation", "ruleset"})
 RULES = frozenset({"rewrite", "birewrite", "rule"})
+RUN = ("simplify", "explore", "analysis")
+"""The rulesets of a run that a rule may be in."""
+OWN_DECLARATIONS = frozenset({"sort", "function", "relation"})
+"""What a file beside the shipped ones may declare."""
 ACTIONS = frozenset({"let", "set", "union", "delete", "subsume", "panic"})
-TOP_LEVEL = DECLARATIONS | RULES | {"set", "union"}
+TOP_LEVEL = DECLARATIONS | RULES | {"set"}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -55,10 +59,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 @dataclass
 class Vocabulary:
     """Names declared so far; `tables` are constructors, functions and relations with their number of arguments,
-    `functions` those among them whose values can only be looked up on the left."""
+    `functions` those among them whose values can only be looked up on the left, `constructors` those that make terms.
+    """
 
     tables: dict[str, int] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    constructors: set[str] = field(default_factory=set)
     sorts: set[str] = field(default_factory=set)
     rulesets: set[str] = field(default_factory=set)
 
@@ -78,6 +84,7 @@ class Vocabulary:
         elif form.head in DECLARATIONS and names and len(form.items) > 2 and isinstance(form.items[2], Form):
             self.tables[names[0]] = len(form.items[2].items)
             self.functions.update(names if form.head == "function" else [])
+            self.constructors.update(names if form.head == "constructor" else [])
 
     def _datatype(self, items: tuple[Node, ...]) -> None:
         self.sorts.update(item.text for item in items[:1] if isinstance(item, Atom))
@@ -85,6 +92,7 @@ class Vocabulary:
             if isinstance(variant, Form) and variant.head:
                 arguments = [a for a in variant.items[1:] if not (isinstance(a, Atom) and a.text.startswith(":"))]
                 self.tables[variant.head] = len(arguments)
+                self.constructors.add(variant.head)
 
     def takes(self, name: str) -> bool:
         """Whether a variable of this name would clash with a declaration."""
