@@ -45,7 +45,8 @@ class Result:
     """An optimised model and how it came about. `phases` are wall-clock seconds.
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
-    `checked` says whether all constants that rules united were compared.
+    `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
+    without a check.
     """
 
     model: ir.Model
@@ -62,6 +63,7 @@ class Result:
     rewritten: Typed
     partition: Partitioned | None = None
     checked: bool = True
+    trusted: tuple[str, ...] = ()
 
     @property
     def budget_hit(self) -> bool:
@@ -181,7 +183,8 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
         result = _with_partition(result, partition, options)
-        stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched), load_device(options.device))
+        matched, device = len(egraph.saturation.matched), load_device(options.device)
+        stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     verification = None
     if options.verify:
         with clock.phase("verify"):
@@ -206,6 +209,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         rewritten=rewritten,
         partition=partition,
         checked=known.checked,
+        trusted=options.trusted,
     )
 
 

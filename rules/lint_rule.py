@@ -114,8 +114,7 @@ def _example(form: Form, text: str, vocabulary: Vocabulary) -> Iterator[Finding]
         yield example.lefts[1].start, f"before the => of the example has to stand one term: the {form.head} matches one"
     for side in (*example.lefts, example.right):
         for node in walk(side):
-            known = not isinstance(node, Form) or node.head in vocabulary.constructors or node.head in PRIMITIVES
-            if not known and node.head in vocabulary.tables:
+            if isinstance(node, Form) and node.head in vocabulary.tables.keys() - vocabulary.constructors:
                 yield node.start, f"in the example: {node.head} makes no term"
         for offset, message in (*_calls(side, vocabulary, frozenset()), *_keys(side, {})):
             yield offset, f"in the example: {message}"
