@@ -32,7 +32,7 @@ from .errors import ModelError, UsageError
 from .extract.partition.of_model import operator_graph
 from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
-from .rules.loader import load_rules, rule_paths
+from .rules.loader import rule_paths
 from .rules.vocabulary import Precision
 from .support.deadlines import is_over, seconds_left
 from .support.options import (
@@ -210,9 +210,9 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
 
 def _check_rules(options: Options, clock: Clock) -> None:
     from .extract.worth import remark  # the checker takes imports of its own
-    from .rules.checking.acceptance import require_accepted
+    from .rules.checking.acceptance import Chosen, require_accepted
 
-    chosen = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+    chosen = Chosen(options.rules, options.precision, options.only, options.skip)
     require_accepted(chosen, judge=remark, told=lambda text: clock.tell("rules", text))
 
 

@@ -16,6 +16,7 @@ from ..rules.checking.verdict import KINDS, Verdict
 from ..rules.lint import Problem, lint_files
 from ..rules.loader import analysis_files, rule_paths, shipped_files
 from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
+from ..support.countdown import Countdown
 from . import render
 from .options import check_rule_folders
 from .progress import Progress
@@ -75,10 +76,11 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
 def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Checked:
     rules = [rule for _, rule in authored(files)]
     verdicts = []
-    with Progress(arguments) as progress:
+    with Progress(arguments, "checking") as progress:
+        countdown = Countdown(len(rules), "rules")
         for verdict in check_files(files, judge=remark, kept=not arguments.fresh):
             verdicts.append(verdict)
-            progress("checking", f"{len(verdicts)} of {len(rules)} rules")
+            progress("checking", countdown.advance())
         progress("looking for overlaps")
         others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
         mine = {rule.name for rule in rules}

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RuleError
-from ..loader import RuleSet, shipped_files
-from ..records import Rule
+from ...support.countdown import Countdown
+from ..loader import is_chosen, rule_paths
+from ..records import Rule, RuleFile, read_file
+from ..sexpr import SexprError
+from ..vocabulary import Precision
+from .cache import Keys, load
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -17,23 +23,50 @@ _SHOWN = 60
 """Characters of each tensor of a counterexample: the message is one line."""
 
 
-def require_accepted(rules: RuleSet, *, judge: Judge, told: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Chosen:
+    """The rules to be used: the arguments of `rules.loader.load_rules`."""
+
+    paths: Sequence[Path]
+    precision: Precision
+    only: Sequence[str]
+    skip: Sequence[str]
+
+    def rules_of(self, files: Sequence[RuleFile]) -> dict[str, Rule]:
+        """By name the rules of some files that are to be used and have to be checked for that."""
+        rules = (rule for file in files for rule in file.rules if rule.name == rule.base and not rule.derives)
+        return {r.name: r for r in rules if is_chosen(r, self.precision, self.only, self.skip)}
+
+
+def require_accepted(chosen: Chosen, *, judge: Judge, told: Callable[[str], None]) -> None:
     """Check the rules of a run that are not shipped, as far as there is no verdict from before.
 
     Raises RuleError for the first that may not be used, with the numbers that show it. `told` hears how far it is.
     """
-    shipped = {file.path for file in shipped_files()}
-    files = [file for file in rules.files if file.path not in shipped]
-    chosen = {rule.name: rule for rule in rules.rules if rule.path not in shipped and not rule.derives}
-    if not chosen:
+    paths = rule_paths(chosen.paths)
+    if _are_known(chosen, paths):
         return
-    from .check import check_files  # the solver takes a while to import
+    from ..lint import require_clean  # the lint and the checker have imports of their own
+    from .check import check_files
 
-    authored = sum(rule.name == rule.base for rule in chosen.values())
-    for number, verdict in enumerate(check_files(files, chosen=chosen.keys(), judge=judge), 1):
+    require_clean(paths)
+    files = [read_file(path) for path in paths]
+    rules = chosen.rules_of(files)
+    countdown = Countdown(len(rules), "rules checked")
+    for verdict in check_files(files, chosen=rules, judge=judge):
         if not verdict.accepted:
-            raise RuleError(refusal(chosen[verdict.rule], verdict))
-        told(f"{number} of {authored} rules checked")
+            raise RuleError(refusal(rules[verdict.rule], verdict))
+        told(countdown.advance())
+
+
+def _are_known(chosen: Chosen, paths: Sequence[Path]) -> bool:
+    """Whether all rules were accepted before. What else the files may hold, whoever loads them looks at."""
+    try:
+        files = [read_file(path) for path in paths]
+        keys = Keys(files)
+    except SexprError:
+        return False
+    return all(load(keys.of(rule)) is not None for rule in chosen.rules_of(files).values())
 
 
 def refusal(rule: Rule, verdict: Verdict) -> str:
