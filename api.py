@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from .costmodels.device import load_device
+from .engine.canary import own_rules_suspected
 from .engine.decode import drop_annotations
 from .engine.egraph import Saturation, Selection
 from .engine.inference import Knowledge
@@ -167,7 +168,6 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
 
 
 def _run(source: Any, output: Path | None, options: Options, clock: Clock, worker: Worker) -> Result:
-    price = options.cost_model
     if options.certificate is not None:
         check_destination(options.certificate)
     if options.verify:
@@ -175,6 +175,12 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
 
         prepare()
     known = saturated(source, output, options, worker, clock)
+    with own_rules_suspected(options.selection, known.egraph):
+        return _result(known, output, options, clock)
+
+
+def _result(known: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
+    price = options.cost_model
     model, egraph = known.model, known.egraph
     (result, selection), partition = _chosen(known, options, clock)
     with clock.phase("summarize"):

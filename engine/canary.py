@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import EqfuseError, RuleError
 from ..rules.loader import Rule, load_rules, shipped_files
 from ..rules.signatures import Operand, operators
 from ..support.deadlines import OutOfTime, require_time, seconds_left
@@ -87,7 +88,7 @@ def check_constants(
     def fails(worker: Worker, limited: Budget) -> bool:
         return conflict(model, knowledge, saturate(encoding, worker, limited), naming) is not None
 
-    matched = {rule.name.removesuffix("=>").removesuffix("<=") for rule in egraph.saturation.matched}
+    matched = {rule.name for rule in _own_rules(selection, egraph)}
     names = _culprits(selection, budget, naming, fails, lambda rule: rule.name in matched)
     raise UnsoundRuleError(f"{names} proved two distinct constants equal: {found}")
 
@@ -309,6 +310,35 @@ def _shaken(value: Value, rounding: float, random: np.random.Generator) -> Value
 
 
 # --- the rule that did it
+
+
+@contextmanager
+def own_rules_suspected(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
+    """Have an error that no code expects name the rules beside the shipped ones that made something of the model."""
+    try:
+        yield
+    except (EqfuseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        rules = _own_rules(selection, egraph) if selection.paths else []
+        if not rules:
+            raise
+        places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_NAMED])
+        more = f" and {len(rules) - _NAMED} more" if len(rules) > _NAMED else ""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise RuleError(f"{places}{more}: what these make of the model cannot be used ({text})") from error
+
+
+_NAMED = 3
+"""Rules that an error names at most; it is one line."""
+
+
+def _own_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
+    """The rules beside the shipped ones that matched."""
+    chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
+    shipped = {file.path for file in shipped_files()}
+    matched = (chosen.by_name.get(r.name) for r in egraph.saturation.matched)
+    return [rule for rule in matched if rule is not None and rule.path not in shipped]
 
 
 def _culprits(

@@ -132,9 +132,11 @@ class _Linter:
             yield form.start, f"a rule file holds declarations and rules; {head} does not belong in it"
         elif head not in TOP_LEVEL and head not in tables:
             yield form.start, f"there is no command {head}{nearest(head, (*TOP_LEVEL, *tables))}"
-        elif head in DECLARATIONS and head not in OWN_DECLARATIONS and not source.is_shipped:
-            yield form.start, _OWN_ADVICE[head]
-        elif head not in DECLARATIONS and not source.is_shipped:
+        elif head in DECLARATIONS:
+            is_key = head == "constructor" and ":unextractable" in map(str, form.items)  # it is in no program
+            if head not in OWN_DECLARATIONS and not is_key and not source.is_shipped:
+                yield form.start, _OWN_ADVICE[head]
+        elif not source.is_shipped:
             yield from self._row(form)
 
     def _row(self, form: Form) -> Iterator[Finding]:

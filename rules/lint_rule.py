@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from .commute import is_variable, swappable, swaps, variables
 from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
 from .sexpr import Atom, Form, Node, SexprError, walk
-from .signatures import operators
+from .signatures import Operand, operators
 from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, nearest
 
 Finding = tuple[int, str]
@@ -294,8 +294,31 @@ def _failing(form: Form) -> Iterator[Finding]:
             seen += str(node)
 
 
+def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
+    """Leaves where no program can have them: names that the left side does not have, operands left out that have to be
+    there, and outputs that an operator of another domain does not have."""
+    for node in nodes:
+        if str(node) == "(Absent)":
+            yield node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given"
+    for node in (part for made in nodes for part in walk(made)):
+        if not isinstance(node, Form):
+            continue
+        if node.head in ("Var", "Weight") and str(node) not in matched:
+            yield node.start, f"{node} is of one model, and a rule is for all: match it on the left, and use a variable"
+        elif node.head == "Out" and str(node.items[1]).startswith("(Op ") and str(node.items[2]).lstrip("0"):
+            yield node.start, "an operator of another domain has one output: write (Out (Op ...) 0)"
+        given = operators()[node.head].arguments if node.head in operators() else ()
+        for item, argument in zip(node.items[1:], given, strict=False):
+            if str(item) == "(Absent)" and not (isinstance(argument, Operand) and argument.optional):
+                yield item.start, f"{node.head} needs its operand {argument.name}: (Absent) is for optional ones only"
+
+
 def _actions(form: Form, vocabulary: Vocabulary, own: Collection[str] | None) -> Iterator[Finding]:
     facts, actions = _facts(form), _made(form)
+    united = [i for a in actions if isinstance(a, Form) and a.head == "union" for i in a.items[1:]]
+    yield from _leaves([*actions, *united], " ".join(map(str, (*facts, *form.items[1:2]))))
+    if form.head == "birewrite":
+        yield from _leaves([form.items[1]], " ".join(map(str, form.items[2:])))
     yield from (finding for node in (*facts, *actions) for finding in _keys(node, _definitions(facts)))
     deriving = option(form, ":ruleset") == DERIVING
     for action in actions if form.head == "rule" else ():

@@ -7,6 +7,7 @@ SOSP 2019, section 4) verifies its operator properties likewise, on all small sh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ import numpy as np
 from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
+from .. import sexpr
 from ..lint_rule import key_problem
+from ..loader import DIRECTORY
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from . import cache as verdicts
@@ -51,6 +54,8 @@ class Job:
 
 def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verdict:
     """The verdict on one rule; `scratch` holds the declarations of its file."""
+    if keys := _keys(rule, scratch):
+        return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch)
     example = example_hits(rule, scratch)
     every = [hit for found in by_direction for hit in found] + example
@@ -69,6 +74,20 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verd
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
     verdict = _with_proof(blank, prove_samples(every, rule.sound))
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
+
+
+def _keys(rule: Rule, scratch: Scratch) -> list[str]:
+    """Constructors of no operator that a rule speaks of: it unites all that has one key, and no sample has it twice.
+
+    The shipped rules that have some are true by an argument of their own.
+    """
+    if DIRECTORY in rule.path.parents:
+        return []
+    heads = {node.head for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, sexpr.Form)}
+    return sorted(heads & set(_CONSTRUCTOR.findall(scratch.program)))
+
+
+_CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
 
 
 def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
