@@ -9,7 +9,7 @@ from .commute import is_variable, swappable, swaps, variables
 from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
 from .sexpr import Atom, Form, Node, SexprError, walk
 from .signatures import Operand, operators
-from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, nearest
+from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, key_problem, nearest
 
 Finding = tuple[int, str]
 """The offset a message is about, and the message."""
@@ -366,10 +366,6 @@ def _definitions(facts: list[Node]) -> dict[str, list[Node]]:
     return found
 
 
-KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
-"""``com.example.FusedSwish/beta=1.0``: the domain and type of an operator, then its attributes."""
-
-
 def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
     """Operators by key that are ONNX's own, so that their meaning is known, or that are no operators."""
     for part in walk(node):
@@ -386,17 +382,3 @@ def _beginning(key: Node) -> str | None:
         first = _beginning(key.items[1])
         return first.partition("/")[0] if first and "/" in first else None
     return key.text[1:-1] if isinstance(key, Atom) and key.text.startswith('"') else None
-
-
-def key_problem(key: str) -> str:
-    """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
-    name = key.partition("/")[0]
-    domain, _, kind = name.rpartition(".")
-    if domain in ("", "ai.onnx") and kind in operators():
-        operands = " ".join(a.name for a in operators()[kind].arguments)
-        return f"{kind} is an operator of ONNX: write ({kind} {operands})"
-    if domain == "ai.onnx":
-        return f"{kind} is an operator of ONNX without a constructor, so that no rule about it can be checked"
-    if not KEY.fullmatch(key):
-        return f'"{key}" names no operator of another domain: write "domain.Type" or "domain.Type/attribute=value"'
-    return ""

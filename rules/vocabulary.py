@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
 from .sexpr import Atom, Form, Node
+from .signatures import operators
 
 PROPERTIES = (
     "associative",
@@ -54,6 +56,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: what may have been meant, if anything is near."""
     near = get_close_matches(name, sorted(known), 1)
     return f"; did you mean `{near[0]}`?" if near else ""
+
+
+KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
+"""``com.example.FusedSwish/beta=1.0``: the domain and type of an operator, then its attributes."""
+
+
+def key_problem(key: str) -> str:
+    """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
+    name = key.partition("/")[0]
+    domain, _, kind = name.rpartition(".")
+    if domain in ("", "ai.onnx") and kind in operators():
+        operands = " ".join(a.name for a in operators()[kind].arguments)
+        return f"{kind} is an operator of ONNX: write ({kind} {operands})"
+    if domain == "ai.onnx":
+        return f"{kind} is an operator of ONNX without a constructor, so that no rule about it can be checked"
+    if not KEY.fullmatch(key):
+        return f'"{key}" names no operator of another domain: write "domain.Type" or "domain.Type/attribute=value"'
+    return ""
 
 
 @dataclass

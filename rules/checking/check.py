@@ -20,10 +20,10 @@ from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .. import sexpr
-from ..lint_rule import key_problem
 from ..loader import DIRECTORY
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
+from ..vocabulary import key_problem
 from . import cache as verdicts
 from .example_match import makes_example
 from .numeric import Counterexample, named_leaves, test_sample
