@@ -20,12 +20,13 @@ from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .. import sexpr
-from ..loader import DIRECTORY
+from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from ..vocabulary import key_problem
 from . import cache as verdicts
 from .example_match import makes_example
+from .lemmas import ways
 from .numeric import Counterexample, named_leaves, test_sample
 from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
@@ -58,13 +59,17 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verd
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch)
     example = example_hits(rule, scratch)
-    every = [hit for found in by_direction for hit in found] + example
+    derived = {way: [h for found in hits(way.rule, scratch) for h in found] for way in ways(rule, _own(scratch))}
+    every = [hit for found in (*by_direction, *derived.values()) for hit in found] + example
     counterexample, tested = _tested(rule, every)
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example))
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign(every)
     idle = _idle(by_direction, example, tested or len(foreign)) or next(filter(None, map(key_problem, foreign)), "")
+    unmet = next((way.by[0] for way, found in derived.items() if not found), "")
+    if not idle and unmet:
+        idle = f"no sample made it fire on what {unmet} derives"
     if not idle and not makes_example(rule, example):
         idle = "what stands on the right of its example is not what the rule makes"
     if idle:
@@ -74,6 +79,11 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verd
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
     verdict = _with_proof(blank, prove_samples(every, rule.sound))
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
+
+
+def _own(scratch: Scratch) -> str:
+    """What a file declares and derives itself."""
+    return scratch.program.removeprefix(prelude())
 
 
 def _keys(rule: Rule, scratch: Scratch) -> list[str]:

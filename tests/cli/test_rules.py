@@ -174,7 +174,7 @@ def adder(eqfuse: CommandLine) -> CommandLine:
     return eqfuse
 
 
-@pytest.mark.parametrize("command", ["optimize", "compile"])
+@pytest.mark.parametrize("command", ["optimize", pytest.param("compile", marks=pytest.mark.conformance)])
 def test_a_wrong_rule_is_not_used(adder: CommandLine, command: str) -> None:
     outcome = adder.run(command, "in.onnx", "-o", "out", "--rules", "own.egg")
     assert outcome.code == 4
@@ -191,6 +191,7 @@ def test_a_trusted_rule_is_used_and_the_model_says_so(adder: CommandLine) -> Non
     assert metadata["eqfuse.trusted-rules"] == "own.egg"
 
 
+@pytest.mark.conformance
 def test_a_rule_that_is_left_out_is_not_checked(adder: CommandLine) -> None:
     assert adder.run("optimize", "in.onnx", "out.onnx", "--rules", "own.egg", "--skip", "made-up").code == 0
 
@@ -220,6 +221,7 @@ def test_what_no_code_expects_names_the_rules(adder: CommandLine) -> None:
     assert outcome.error.startswith("own.egg:7:1: rule made-up: what these make of the model cannot be used (")
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf; nothing\r\n"])
 def test_a_file_without_rules(adder: CommandLine, content: bytes) -> None:
     (adder.folder / "own.egg").write_bytes(content)

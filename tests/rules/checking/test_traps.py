@@ -160,6 +160,7 @@ def test_example_of_another_rule_is_idle(verdict: Check) -> None:
     assert not found.example
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("right", "kind"),
     [
