@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import RuleError
 from ..extract.worth import remark
+from ..rules.checking.acceptance import shown
 from ..rules.checking.check import authored, check_files
 from ..rules.checking.overlap import Overlap, distinct, overlaps
 from ..rules.checking.verdict import KINDS, Verdict
@@ -24,6 +25,8 @@ from .terminal import write
 
 _LISTED = 60
 """Up to so many rules each gets a line of its own."""
+_SHOWN = 200
+"""Characters of each tensor of a counterexample."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,8 @@ def _wrong(rule: Rule, verdict: Verdict) -> str:
     lines = [head, f"    for {found.sample}"]
     if found.where or found.left:
         lines.append(f"    at {found.where or '[]'}: left {found.left}, right {found.right}")
-    lines += [f"    {name} = {_elements(array)}" for name, array in found.elements.items()]
+    lines += [f"    {name} = {shown(array, _SHOWN)}" for name, array in found.elements.items()]
     return "\n".join(lines)
-
-
-def _elements(array: Any) -> str:
-    text = " ".join(str(array.tolist() if hasattr(array, "tolist") else array).split())
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 # --- for programs

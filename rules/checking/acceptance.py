@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import RuleError
 from ...support.countdown import Countdown
 from ..loader import is_chosen, rule_paths
@@ -84,10 +86,13 @@ def _sides(found: Any) -> str:
 
 
 def _counterexample(sample: str, elements: Mapping[str, Any], sides: str) -> str:
-    tensors: Sequence[str] = [f"{name} = {_shortened(array)}" for name, array in elements.items()]
+    tensors: Sequence[str] = [f"{name} = {shown(array, _SHOWN)}" for name, array in elements.items()]
     return ", ".join(filter(None, (f"for {sample}", sides, *tensors)))
 
 
-def _shortened(array: Any) -> str:
+def shown(array: Any, most: int) -> str:
+    """The elements of a counterexample in at most so many characters, those of extended precision rounded."""
+    if getattr(array, "dtype", None) == np.longdouble:
+        array = array.astype(np.float64)
     text = " ".join(str(array.tolist() if hasattr(array, "tolist") else array).split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -70,7 +70,8 @@ def _taken_apart(
         fitting = [le for le in lemmas if isinstance(fact, Form) and le.conclusion.head == fact.head]
         if fitting and isinstance(fact, Form):
             for lemma in fitting if depth else ():
-                inside = _instance(lemma, fact, f".{depth}.{position}")
+                marks = "'" * (_DEPTH - depth + 1)
+                inside = _instance(lemma, fact, f"{marks}{position}")
                 for by, rest in _taken_apart((*facts[:position], *inside, *facts[position + 1 :]), lemmas, depth - 1):
                     yield (lemma.name, *by), rest
             return
