@@ -20,7 +20,7 @@ from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .. import sexpr
-from ..loader import DIRECTORY, prelude
+from ..loader import ANALYSIS, DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from ..vocabulary import key_problem
@@ -192,6 +192,7 @@ def check_files(
     Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core, so that a rule
     that makes egglog crash is named.
     """
+    files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
     rules = [rule for _, rule in authored(files) if chosen is None or rule.name in chosen]
     keys = verdicts.Keys(files)
     known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}

@@ -9,6 +9,7 @@ import pytest
 
 from eqfuse.errors import RuleError
 from eqfuse.rules.checking.check import check_files
+from eqfuse.rules.loader import analysis_files, shipped_files
 from eqfuse.rules.records import RuleFile, read_file
 
 RULE = """\
@@ -33,6 +34,11 @@ def file(tmp_path: Path) -> RuleFile:
 def test_verdicts_come_in_order(file: RuleFile) -> None:
     found = list(check_files([file], kept=False, workers=2))
     assert [(v.rule, v.kind) for v in found] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
+
+
+def test_the_analyses_may_be_among_the_files(file: RuleFile) -> None:
+    found = list(check_files([*analysis_files(), *shipped_files(), file], chosen={"own-abs", "relu-relu"}, kept=False))
+    assert [v.kind for v in found] == ["proved", "proved"]
 
 
 def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
