@@ -245,6 +245,7 @@ class _Work:
             verification="",
             replaced=(),
             budget_hit=result.budget_hit,
+            trusted_rules=result.trusted,
         )
 
 

@@ -52,7 +52,10 @@ _Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
 
 
 class UnsoundRuleError(RuleError):
-    """Two terms of different shape or element type were proven equal: a rule (or an analysis) is wrong."""
+    """Two terms of different shape or element type, or distinct constants, were proven equal: a rule is wrong.
+
+    `saturate` says only what was done; `canary.culprits_named` adds who did it.
+    """
 
 
 @paused()
@@ -136,7 +139,7 @@ class _Conversation:
     def _fail(self, message: str) -> None:
         text = " ".join(message.split())
         if "Illegal merge" in text:
-            raise UnsoundRuleError(f"a rule united two terms of different shape or dtype: {text}")
+            raise UnsoundRuleError(f"united two terms of different shape or dtype: {text}")
         if self.stage == "rules":
             raise RuleError(f"egglog refuses the rules: {text}")
         raise EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")
