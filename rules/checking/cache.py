@@ -16,7 +16,7 @@ from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from .verdict import Verdict
 
-_SOURCES = ("*.py", "checking/*.py", "semantics/*.py")
+_SOURCES = ("*.py", "checking/**/*.py", "semantics/*.py")
 _PACKAGES = ("egglog", "numpy", "z3-solver")
 
 

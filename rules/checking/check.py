@@ -21,7 +21,10 @@ from ...support.worker_process import WorkerDiedError, WorkerProcess
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from . import cache as verdicts
-from .numeric import Counterexample, named_leaves, test_sample
+from .drawing.coverage import never_met
+from .drawing.elements import named_leaves
+from .numeric import Counterexample, test_sample
+from .oracles.agreement import Oracle
 from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
 from .scratch import Conflict, Fired, Scratch
@@ -52,8 +55,9 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verd
     by_direction = hits(rule, scratch)
     example = example_hits(rule, scratch)
     every = [hit for found in by_direction for hit in found] + example
-    counterexample, tested = _tested(rule, every)
-    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example))
+    counterexample, tested, untested = _tested(rule, every)
+    uncovered = (*never_met([hit.sample for hit in every]), *untested)
+    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign(every)
@@ -84,21 +88,24 @@ def _foreign(found: Sequence[Hit]) -> list[str]:
     return sorted({key.partition("/")[0] for key in keys})
 
 
-def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int]:
-    """The first counterexample in numbers, and how many samples were tested."""
+def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
+    """The first counterexample in numbers, how many samples were tested, and what could not be."""
     random = np.random.default_rng(seed(rule))
     tested = 0
+    uncovered: dict[str, None] = {}
     for hit in sorted(found, key=_size):  # the smallest counterexample says most
         if isinstance(hit.outcome, Conflict):
-            return _conflict(hit), tested
+            return _conflict(hit), tested, tuple(uncovered)
         try:
-            wrong = test_sample(hit.sample, hit.outcome, rule.sound, random)
-        except Unsupported:
+            result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
+        except Unsupported as error:
+            uncovered.setdefault(f"a left side has no meaning: {error}")
             continue
         tested += 1
-        if wrong is not None:
-            return wrong, tested
-    return None, tested
+        uncovered.update(dict.fromkeys(result.uncovered))
+        if result.counterexample is not None:
+            return result.counterexample, tested, tuple(uncovered)
+    return None, tested, tuple(uncovered)
 
 
 def _size(hit: Hit) -> int:
