@@ -17,7 +17,7 @@ from ..records import Rule, RuleFile
 from .verdict import Verdict
 
 _SOURCES = ("*.py", "checking/**/*.py", "semantics/*.py")
-_PACKAGES = ("egglog", "numpy", "z3-solver")
+_PACKAGES = ("egglog", "numpy", "onnx", "onnxruntime", "z3-solver")
 
 
 def folder() -> Path:
@@ -37,10 +37,10 @@ def _checker() -> bytes:
     return digest.digest()
 
 
-def key(rule: Rule, file: RuleFile) -> str:
-    """The name of a rule's verdict."""
+def key(rule: Rule, file: RuleFile, samples: int) -> str:
+    """The name of a rule's verdict from so many samples of each direction."""
     digest = hashlib.sha256(_checker())
-    for part in (rule.text, rule.sound, rule.example, *rule.commutes, *(d.text for d in file.declarations)):
+    for part in (str(samples), rule.text, rule.sound, rule.example, *rule.commutes, *(d.text for d in file.declarations)):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
 
@@ -48,8 +48,9 @@ def key(rule: Rule, file: RuleFile) -> str:
 def load(name: str) -> Verdict | None:
     """A verdict kept before; None where there is none that can be read."""
     try:
-        return Verdict(**json.loads((folder() / f"{name}.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
+        return Verdict(**found | {"uncovered": tuple(found["uncovered"])})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

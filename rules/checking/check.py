@@ -26,7 +26,7 @@ from .drawing.elements import named_leaves
 from .numeric import Counterexample, test_sample
 from .oracles.agreement import Oracle
 from .prove import Proven, prove_samples
-from .sampling import Hit, example_hits, hits, seed
+from .sampling import WANTED, Hit, example_hits, hits, seed
 from .scratch import Conflict, Fired, Scratch
 from .terms import readable
 from .verdict import Kind, Verdict
@@ -48,15 +48,16 @@ class Job:
     file: RuleFile
     rule: Rule
     judge: Judge | None
+    samples: int = WANTED
 
 
-def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verdict:
-    """The verdict on one rule; `scratch` holds the declarations of its file."""
-    by_direction = hits(rule, scratch)
+def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples: int = WANTED) -> Verdict:
+    """The verdict on one rule, from so many samples of each direction; `scratch` holds the declarations of its file."""
+    by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
     every = [hit for found in by_direction for hit in found] + example
     counterexample, tested, untested = _tested(rule, every)
-    uncovered = (*never_met([hit.sample for hit in every]), *untested)
+    uncovered = (*never_met([hit.sample for hit in every], rule.sound), *untested)
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
@@ -149,19 +150,24 @@ def authored(files: Iterable[RuleFile]) -> list[tuple[RuleFile, Rule]]:
 
 
 def check_files(
-    files: Iterable[RuleFile], *, judge: Judge | None = None, kept: bool = True, workers: int | None = None
+    files: Iterable[RuleFile],
+    *,
+    judge: Judge | None = None,
+    kept: bool = True,
+    workers: int | None = None,
+    samples: int = WANTED,
 ) -> Iterator[Verdict]:
     """The verdicts on all rules of some files, in order; mirrored variants share their original's.
 
     Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core.
     """
-    jobs = [Job(file, rule, judge) for file, rule in authored(files)]
-    known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file))) is not None}
+    jobs = [Job(file, rule, judge, samples) for file, rule in authored(files)]
+    known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file, samples))) is not None}
     fresh = _all([job for job in jobs if job.rule.name not in known], workers or available_cores())
     for job in jobs:
         verdict = known.get(job.rule.name) or next(fresh)
         if job.rule.name not in known:
-            verdicts.store(verdicts.key(job.rule, job.file), verdict)
+            verdicts.store(verdicts.key(job.rule, job.file, samples), verdict)
         yield verdict
 
 
@@ -203,4 +209,4 @@ def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
 
 def verdict_on(job: Job) -> Verdict:
     """The verdict on the rule."""
-    return check_rule(job.rule, scratch_for(job.file), job.judge)
+    return check_rule(job.rule, scratch_for(job.file), job.judge, job.samples)

@@ -108,9 +108,9 @@ def _cubic(
     if settings.get("exclude_outside"):
         weights *= [[0 <= i < size for i in range(f, f + 4)] for f in first]
         weights /= weights.sum(axis=1, keepdims=True)
-    weights = np.round(weights * _STEPS) / _STEPS
-    heaviest = np.argmax(weights, axis=1)
-    weights[np.arange(len(places)), heaviest] += 1 - weights.sum(axis=1)
+    weights = np.round(weights, _DIGITS)
+    heaviest = np.arange(len(places)), np.argmax(weights, axis=1)
+    weights[heaviest] = np.round(weights[heaviest] + 1 - weights.sum(axis=1), _DIGITS)
     result = None
     for k in range(4):
         taken = np.take(x, [min(max(f + k, 0), size - 1) for f in first], axis)
@@ -121,8 +121,8 @@ def _cubic(
     return result
 
 
-_STEPS = 2.0**40
-"""Weights are rounded to so many steps, so that their sum is one in exact arithmetic, too."""
+_DIGITS = 12
+"""Weights are rounded to this many decimals, so that their sum is one in exact arithmetic, too."""
 
 
 def _kernel(a: float, distance: float) -> float:

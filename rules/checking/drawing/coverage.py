@@ -19,6 +19,7 @@ from .elements import named_leaves
 from .types import TYPES, admitted
 
 RANKS = range(6)
+_NUMBERS = ("below -1", "-1", "between -1 and 0", "0", "between 0 and 1", "1", "above 1")
 _Kept = TypeVar("_Kept")
 
 
@@ -97,17 +98,34 @@ def various(found: Sequence[_Kept], of: Sequence[frozenset[str]], wanted: int) -
     return kept
 
 
-def never_met(samples: Sequence[Sample]) -> tuple[str, ...]:
-    """The element types and ranks that the operators of a rule admit and no sample of it had."""
+def never_met(samples: Sequence[Sample], sound: str) -> tuple[str, ...]:
+    """The element types that the operators of a rule admit, the ranks, sizes and settings that no sample of it had."""
     if not samples:
         return ()
     met = frozenset[str]().union(*map(settings, samples))
     heads = {term.head for sample in samples for root in sample.roots for term in _terms(root)}
     types = [t for t in TYPES if all(t in admitted(head) for head in heads if admitted(head))]
-    missing = [f"element type {t}" for t in types if f"element type {t}" not in met]
-    missing += [f"rank {r}" for r in RANKS if f"rank {r}" not in met]
-    missing += [name for name in ("size 0", "size 1", "symbolic sizes") if name not in met]
-    return (f"never {', '.join(missing)}",) if missing else ()
+    groups = {
+        "element type": [t for t in types if f"element type {t}" not in met],
+        "rank": [str(r) for r in RANKS if f"rank {r}" not in met],
+        "size": [size for size in ("0", "1") if f"size {size}" not in met],
+    }
+    missing = [f"{name} {', '.join(of)}" for name, of in groups.items() if of]
+    missing += ["symbolic sizes"] if "symbolic sizes" not in met else []
+    missing += ["NaN and infinities"] if sound == "approx" else []
+    missing += [f"{head}.{name} {', '.join(of)}" for head, name, of in _unmet_numbers(heads, met)]
+    return tuple(f"never {each}" for each in missing)
+
+
+def _unmet_numbers(heads: set[str], met: frozenset[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Kinds of numbers that a float attribute never was, where it was more than one: else the rule asks for that."""
+    for head in sorted(heads & operators().keys()):
+        for attribute in operators()[head].attributes:
+            had = [n for n in _NUMBERS if f"{head}.{attribute.name} {n}" in met]
+            if attribute.kind == "f64" and attribute.name != "epsilon" and len(had) > 1:
+                unmet = [n for n in _NUMBERS if n not in had]
+                if unmet:
+                    yield head, attribute.name, unmet
 
 
 def _terms(term: Argument) -> Iterator[Term]:
