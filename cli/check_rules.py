@@ -108,8 +108,8 @@ def _duplicates(found: Sequence[Overlap]) -> list[Problem]:
 def _print(arguments: argparse.Namespace, checked: _Checked) -> None:
     if len(checked.rules) <= _LISTED or arguments.verbose:
         rows = [_row(r, v, arguments.verbose) for r, v in zip(checked.rules, checked.verdicts, strict=True)]
-        heads = ("topic", "rule", "verdict", "where", "samples", "remark", "not covered")
-        render.table("verdicts", heads, rows, left=7)
+        columns = ("topic", "rule", "verdict", "where", "samples", "remark", "not covered")
+        render.table("verdicts", columns, rows, left=7)
     heads = ("property", "rules", "distinct", *KINDS)
     render.table(_count(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
 

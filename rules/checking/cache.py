@@ -40,7 +40,8 @@ def _checker() -> bytes:
 def key(rule: Rule, file: RuleFile, samples: int) -> str:
     """The name of a rule's verdict from so many samples of each direction."""
     digest = hashlib.sha256(_checker())
-    for part in (str(samples), rule.text, rule.sound, rule.example, *rule.commutes, *(d.text for d in file.declarations)):
+    declared = (d.text for d in file.declarations)
+    for part in (str(samples), rule.text, rule.sound, rule.example, *rule.commutes, *declared):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
 

@@ -162,12 +162,13 @@ def check_files(
     Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core.
     """
     jobs = [Job(file, rule, judge, samples) for file, rule in authored(files)]
-    known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file, samples))) is not None}
+    keys = {j.rule.name: verdicts.key(j.rule, j.file, samples) for j in jobs}
+    known = {name: v for name, key in keys.items() if kept and (v := verdicts.load(key)) is not None}
     fresh = _all([job for job in jobs if job.rule.name not in known], workers or available_cores())
     for job in jobs:
         verdict = known.get(job.rule.name) or next(fresh)
         if job.rule.name not in known:
-            verdicts.store(verdicts.key(job.rule, job.file, samples), verdict)
+            verdicts.store(keys[job.rule.name], verdict)
         yield verdict
 
 

@@ -167,10 +167,11 @@ class Evaluation:
         return self.elements[leaf.name]
 
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
+        shape = () if self.scalar else shape
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
             return plain  # whole numbers among symbols of reals are indices and the like
-        return np.broadcast_to(self.arithmetic.constant(number, plain), () if self.scalar else shape)
+        return np.broadcast_to(self.arithmetic.constant(number, plain), shape)
 
     def _applied(self, head: str, arguments: list[Elements | Value]) -> Elements:
         written = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]

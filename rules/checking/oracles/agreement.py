@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 
 from ...semantics import Array
 from ..evaluation import Comparison, Evaluation, is_float
@@ -42,27 +43,28 @@ class Oracle:
         return Placement(self.sample, self.fired)
 
     def refusal(self, evaluation: Evaluation) -> str:
-        """Why ONNX refuses what the rule made while it takes the left side; "" where it takes both."""
+        """Why ONNX refuses what the rule made while it takes the left side; "" where it takes both.
+
+        That ONNX Runtime stops at an empty tensor, as some of its kernels do, is no fault of a rule.
+        """
         try:
-            _judge(self.sample.roots, evaluation)
+            runs = _runs(self.sample.roots, evaluation)
         except (Inexpressible, Refused) as error:
             self.reasons.append(f"ONNX refuses a left side: {_first_line(error)}")
             return ""
-        except KernelMissing:
-            return self._only_types(evaluation)
         try:
-            _judge(self.placement.after(), evaluation)
+            model = _typed(self.placement.after(), evaluation)
         except (Inexpressible, Refused) as error:
             return _first_line(error)
+        try:
+            if runs:
+                outputs(model, feeds(model, evaluation.elements), reference=False)
+        except Refused as error:
+            if not self.sample.is_empty:
+                return _first_line(error)
+            self.reasons.append(f"ONNX Runtime stops at an empty tensor: {_first_line(error)}")
         except KernelMissing as error:
             self.reasons.append(f"ONNX Runtime has no kernel for a right side: {_first_line(error)}")
-        return ""
-
-    def _only_types(self, evaluation: Evaluation) -> str:
-        try:
-            infer_types(term_model(self.placement.after(), evaluation.dtypes))
-        except (Inexpressible, Refused) as error:
-            return _first_line(error)
         return ""
 
     def confirmed(
@@ -108,10 +110,21 @@ class Oracle:
         return f"{root.head} of {pair.left.dtype}" if isinstance(root, Term) else readable(root)
 
 
-def _judge(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> None:
+def _typed(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
+    """The terms as a model whose types ONNX infers. Raises Inexpressible and Refused."""
     model = term_model([t for t in terms if t != Leaf("Absent")], evaluation.dtypes)
     infer_types(model)
-    outputs(model, feeds(model, evaluation.elements), reference=False)
+    return model
+
+
+def _runs(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> bool:
+    """Whether ONNX Runtime has the kernels for terms. Raises Inexpressible, and Refused where it fails."""
+    model = _typed(terms, evaluation)
+    try:
+        outputs(model, feeds(model, evaluation.elements), reference=False)
+    except KernelMissing:
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:

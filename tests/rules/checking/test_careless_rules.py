@@ -225,13 +225,6 @@ def test_right_side_that_no_sample_can_compute_is_the_reason(verdict: Check) -> 
     assert "the right side has no meaning where the left has" in found.reason
 
 
-def test_side_that_only_the_runtime_refuses_is_refuted(verdict: Check) -> None:
-    """ONNX Runtime pools no empty channels, though their largest elements, which are none, can be written down."""
-    found = verdict("(ReduceMax x (vec-of 2 3) 1)", "(GlobalMaxPool x)", "(= 4 (vec-length (shape x)))", "(floating x)")
-    assert found.kind == "refuted"
-    assert "GlobalMaxPool" in found.reason
-
-
 def test_what_no_sample_reached_is_listed(verdict: Check) -> None:
     """A rule for matrices of one type says that it knows nothing of others."""
     found = verdict("(Relu (Relu x))", "(Relu x)", "(= 2 (vec-length (shape x)))", '(= (dtype x) "float32")')
