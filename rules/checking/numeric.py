@@ -97,7 +97,7 @@ def test_sample(
         except Disagreement as disagreement:
             uncovered.setdefault(str(disagreement))
             continue
-        return Tested(_counterexample(evaluation, found, at))
+        return Tested(_counterexample(evaluation, found, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
     return Tested(uncovered=(*uncovered, *oracle.reasons))
@@ -192,7 +192,7 @@ def _wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, ca
     return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
 
 
-def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ...]) -> Counterexample:
+def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ...], remark: str) -> Counterexample:
     pair = finding.pair
     alike = pair.left.shape == pair.right.shape
     return Counterexample(
@@ -200,7 +200,7 @@ def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ..
         f"[{', '.join(map(str, at))}]",
         str(pair.left[at]) if alike else "",
         str(pair.right[at]) if alike else "",
-        f"{finding.reason} ({described(pair.node, evaluation.sample)}, {pair.left.dtype})",
+        f"{finding.reason} ({described(pair.node, evaluation.sample)}, {pair.left.dtype}{remark})",
     )
 
 

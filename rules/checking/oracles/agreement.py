@@ -31,11 +31,12 @@ class Disagreement(Exception):
 
 @dataclass
 class Oracle:
-    """Judges one sample. `reasons` is what it could not judge."""
+    """Judges one sample. `reasons` is what it could not judge; `alone` whether it left a counterexample to numpy."""
 
     sample: Sample
     fired: Fired
     reasons: list[str] = field(default_factory=list)
+    alone: bool = False
 
     @property
     def placement(self) -> Placement:
@@ -79,6 +80,7 @@ class Oracle:
             return places[0]
         left = self._computed(self.sample.roots[pair.root], evaluation)
         if left is None:
+            self.alone = True
             return places[0]
         scale = max((float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) for a in evaluation.left), default=0.0)
         right = self._made(evaluation, pair)
