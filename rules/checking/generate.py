@@ -115,8 +115,8 @@ class _Builder:
         value = first_known(self.pattern.asked[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
             number = self._number() if not isinstance(value, (int, float)) else float(value)
-            if "int" in type_.dtype and number != int(number):
-                raise Misfit
+            if not _holds_number(type_.dtype, number):
+                continue
             known = Type(type_.shape, type_.dtype, number)
             self.terms[variable], self.environment.types[variable] = Leaf("Full", variable, known), known
             if self._possible():
@@ -287,6 +287,14 @@ def _chosen(site: Site, name: str) -> Choice:
         return recipe(site.head)(site, name)
     except (IndexError, ValueError, TypeError, KeyError):
         raise Misfit from None
+
+
+def _holds_number(dtype: str, number: float) -> bool:
+    try:
+        semantics.full((), number, dtype)
+    except Unsupported:
+        return False
+    return True
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

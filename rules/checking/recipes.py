@@ -295,7 +295,9 @@ def _reduction(site: Site, name: str) -> Choice:
         return random.choice((0, 1))
     if name == "axes":
         return some_axes(site)
-    return one_axis(site, name) if name == "axis" else random.choice((0, 0, 1))
+    if name == "axis" and site.rank:
+        return (random.randrange(site.rank),)
+    return random.choice((0, 0, 1))
 
 
 def _unreduced(site: Site) -> tuple[int, ...]:

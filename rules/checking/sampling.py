@@ -16,6 +16,7 @@ from .drawing.symbols import instances, with_symbols
 from .generate import Sample, patterns, sample
 from .pattern import Contradiction, Pattern, directions, makes, renamed
 from .scratch import Conflict, Fired, Scratch
+from .terms import leaves
 from .verdict import WANTED
 
 _ENOUGH = 4
@@ -57,7 +58,16 @@ def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, w
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(found) >= enough or any(isinstance(hit.outcome, Conflict) for hit in found):
             break
-    return various(found, [settings(hit.sample) for hit in found], wanted)
+    floats = [hit for hit in found if _has_floats(hit.sample)]
+    first = various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))
+    kept = set(map(id, first))
+    rest = [hit for hit in found if id(hit) not in kept]
+    return [*first, *various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
+
+
+def _has_floats(sample: Sample) -> bool:
+    """Whether there are elements that could be NaN or infinite: half of all samples are to be such."""
+    return not sample.is_empty and any(leaf.type.dtype == "float32" for root in sample.roots for leaf in leaves(root))
 
 
 def _instances(sample: Sample, outcome: Fired | Conflict, random: Random) -> Iterator[Hit]:

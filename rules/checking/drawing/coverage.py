@@ -36,6 +36,7 @@ def settings(sample: Sample) -> frozenset[str]:
         found.add(f"equal shapes {sum(k.type.shape == first for k in known)}")
     if sample.symbols:
         found.add("symbolic sizes")
+    found |= {f"empty {term.head}" for term, type_ in sample.made.items() if 0 in type_.shape}
     for root in sample.roots:
         found |= set(_of_term(root))
     return frozenset(found)

@@ -19,6 +19,7 @@ among NaN, infinities and both zeros. Limits: these, subnormal numbers, and the 
 
 _SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
 _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
+_UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
 _ZEROS = np.array([0.0, -0.0, 0.25, -0.25])
 _SHARES = (0.0, 0.1, 0.3, 1.0)
 """How many elements of a leaf are none of the ordinary ones: where there are many, a sum is never finite."""
@@ -29,6 +30,8 @@ def draw(
 ) -> dict[str, Array]:
     """Elements for every leaf of a sample; `dtypes` renames element types."""
     bounds = index_bounds(sample)
+    # few different numbers meet in the operands of one operator
+    pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
     found: dict[str, Array] = {}
     for leaf in named_leaves(sample):
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
@@ -38,7 +41,10 @@ def draw(
             found[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
         else:
             usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"
-            found[leaf.name] = _signed(_elements(leaf.type.shape, "special" if usual else kind, dtype, random), leaf)
+            drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
+            if pool is not None and not usual and drawn.dtype.kind == "f":
+                drawn = random.choice(pool, leaf.type.shape).astype(drawn.dtype)
+            found[leaf.name] = _signed(np.asarray(drawn), leaf)
     return found
 
 

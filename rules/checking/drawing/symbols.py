@@ -30,7 +30,8 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
     """The sample with symbols for some of the sizes of its inputs; None where a model would not have them."""
     every = [leaf for root in sample.roots for leaf in leaves(root)]
     fixed = {size for leaf in every if leaf.kind != "Var" for size in leaf.type.shape}
-    free = sorted({s for leaf in every if leaf.kind == "Var" for s in leaf.type.shape if s > 1} - fixed)
+    least = random.choice((1, 2))  # an unknown size may be one that broadcasts, or that a condition took for known
+    free = sorted({s for leaf in every if leaf.kind == "Var" for s in leaf.type.shape if s >= least} - fixed)
     heads = {term.head for root in sample.roots for term in _terms(root)}
     if not free or heads & _KNOWN_SIZES:
         return None

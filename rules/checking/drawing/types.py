@@ -7,6 +7,7 @@ from functools import cache
 
 from onnx import defs
 
+from ...semantics.numbers import element_type
 from ...signatures import Operand, operators
 from ..conditions import Type
 
@@ -37,7 +38,9 @@ def _name(text: str) -> str:
 
 
 def admits(head: str, operands: Mapping[str, Type]) -> bool:
-    """Whether ONNX defines the operator for operands of these types."""
+    """Whether ONNX defines the operator for operands of these types, and for what constants are known to be."""
+    if head == "BitShift" and (operands["Y"].value or 0) >= 8 * element_type(operands["X"].dtype).itemsize:
+        return False
     shared: dict[str, str] = {}
     for name, type_ in operands.items():
         parameter, allowed = _operands(head)[name]
