@@ -157,17 +157,17 @@ def _reached(
 ) -> frozenset[str]:
     reached = set(sources)
     for node in nodes:
-        flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(_operands(node))
+        flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(operands(node))
         if flows or starts(node):
             reached.update(name for name in node.output if name)
     return frozenset(reached)
 
 
-def _operands(node: onnx.NodeProto) -> Iterator[str]:
+def operands(node: onnx.NodeProto) -> Iterator[str]:
     """Every name a node reads, also from inside its subgraphs."""
     yield from node.input
     for inner in _inner_nodes(node):
-        yield from _operands(inner)
+        yield from operands(inner)
     for graph in _subgraphs(node):
         yield from (value.name for value in graph.output)
 

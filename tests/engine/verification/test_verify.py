@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from onnx.backend.test import __file__ as backend_tests
 
 from eqfuse.engine.verification import verify
+from eqfuse.engine.verification.inputs import Sample
 from eqfuse.errors import UsageError
 
 from .models import convnet, convnet_weights, folded_convnet, model, normal, value
@@ -164,11 +165,11 @@ def test_dropout_is_random_only_in_training(training: bool, status: str) -> None
     assert verify(original, original).status == status
 
 
-def test_unknown_operator_is_unsupported() -> None:
+def test_a_model_of_an_unknown_operator_is_unverified() -> None:
     original = model([helper.make_node("Nonsense", ["x"], ["y"], domain="nowhere")], [value("x", [2])], ["y"])
     original.opset_import.append(helper.make_opsetid("nowhere", 1))
     verdict = verify(original, original)
-    assert verdict.status == "unsupported"
+    assert verdict.status == "unverified"
     assert "nothing was verified" in verdict.reason
 
 
@@ -227,14 +228,15 @@ def test_initializers_listed_as_inputs_are_not_fed() -> None:
     assert verify(old, new).status == "passed"
 
 
-def test_user_inputs_are_used_and_still_varied() -> None:
+def test_given_inputs_are_used_and_still_varied() -> None:
     nodes = [helper.make_node("Gather", ["table", "ids"], ["y"])]
     original = model(nodes, [value("ids", ["n"], TensorProto.INT64)], ["y"], {"table": normal(100, 4)})
     changed = normal(100, 4)
     changed[42] += 1
     candidate = model(nodes, [value("ids", ["n"], TensorProto.INT64)], ["y"], {"table": changed})
-    assert verify(original, candidate, user_inputs={"ids": np.array([1, 2, 3])}).status == "passed"
-    assert verify(original, candidate, user_inputs={"ids": np.array([1, 42, 3])}).status == "failed"
+    without, with_it = (Sample("here", {"ids": np.array(ids)}) for ids in ([1, 2, 3], [1, 42, 3]))
+    assert verify(original, candidate, samples=[without]).status == "passed"
+    assert verify(original, candidate, samples=[with_it]).status == "failed"
 
 
 def test_given_shape_is_used() -> None:
