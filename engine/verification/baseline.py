@@ -32,9 +32,10 @@ _ELEMENT_BYTES = 4
 _LARGEST_BYTES = 2 << 30
 """What any one value may take, near enough: tensors of real models are smaller, those of damaged ones often not."""
 
-_MOST_DRAWS = 8
-_ENOUGH_ELEMENTS = 64
-"""Elements of bold inputs of a kind: where a draw has fewer, there are more draws."""
+_MOST_DRAWS = 16
+_ENOUGH_ELEMENTS = 256
+_FEW_WEIGHTS = 1_000_000
+"""Elements of bold inputs of a kind: where a draw has fewer, there are more draws of a model of so few weights."""
 
 _UNIT_RANGE = frozenset({"Softmax", "Sigmoid", "HardSigmoid"})
 _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
@@ -115,7 +116,7 @@ def establish(source: Source, structure: Structure, specs: Sequence[InputSpec], 
     try:
         runtime = ProbedRuntime(source, structure)
         baseline = _baseline(runtime, plans(specs, request.shapes), structure, specs, request)
-        bold = _bold_runs(runtime, baseline, specs, request)
+        bold = _bold_runs(runtime, baseline, structure, specs, request)
         return replace(baseline, runs=(*baseline.runs, *bold), one_sided=runtime.one_sided())
     except RunError as error:
         refusal = str(error)
@@ -178,7 +179,9 @@ def _given_runs(backend: Backend, specs: Sequence[InputSpec], request: Request) 
                 continue
 
 
-def _bold_runs(backend: ProbedRuntime, ordinary: Baseline, specs: Sequence[InputSpec], request: Request) -> list[Run]:
+def _bold_runs(
+    backend: ProbedRuntime, ordinary: Baseline, structure: Structure, specs: Sequence[InputSpec], request: Request
+) -> list[Run]:
     """Runs on bold inputs in the shapes of the ordinary ones, as far as the model accepts them."""
     if request.samples or not request.tempers or all(spec.steers for spec in specs):
         return []
@@ -188,7 +191,9 @@ def _bold_runs(backend: ProbedRuntime, ordinary: Baseline, specs: Sequence[Input
     plan = Plan(shapes={name: value.shape for name, value in feeds.items()})
     found = []
     elements = sum(value.size for value in feeds.values())
-    draws = range(max(1, min(_MOST_DRAWS, _ENOUGH_ELEMENTS // max(1, elements))))
+    weights = sum(math.prod(tensor.dims) for tensor in structure.graph.initializer)
+    most = _MOST_DRAWS if weights <= _FEW_WEIGHTS else 1
+    draws = range(max(1, min(most, _ENOUGH_ELEMENTS // max(1, elements))))
     for temper, draw in itertools.product((*request.tempers, *_ON_DEMAND), draws):
         before = backend.missing
         if temper not in _ON_DEMAND or before:

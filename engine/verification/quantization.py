@@ -6,7 +6,7 @@ a few such elements. What that does to the outputs is measured: the original run
 quantiser seeing one element in a hundred (one at least, on average) moved by one step of its scale, up or down. An
 output may then differ by ``FACTOR`` times the most that this does to any of its elements, and in the root mean square
 by as much as this does. At a dequantised output that is a step in a few elements, where a scale that is wrong by a
-percent changes a third of them.
+percent changes a third of them. One step of its own scale in one element is always granted to such an output.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Dithered:
         """What steps do to each of the original's outputs that is a float or was quantised. Raises RunError."""
         fed = {value.name: feeds[value.name] for value in self._session.get_inputs()}
         names = [name for name, value in outputs.items() if self._counts_in_steps(name, value)]
-        found: dict[str, Steps] = {}
+        found = {name: self._one_step(name, outputs[name]) for name in names}
         for _ in range(_DRAWS):
             try:
                 results = self._session.run(names, fed)
@@ -100,8 +100,18 @@ class Dithered:
             for name, result in zip(names, results, strict=True):
                 seen = _moved(outputs[name], result)
                 if seen is not None and math.isfinite(seen.largest):
-                    found[name] = seen.worst(found.get(name, seen))
+                    found[name] = seen.worst(found[name])
         return found
+
+    def _one_step(self, name: str, value: Value) -> Steps:
+        """One step of an output's own scale in one element; nothing where it has none."""
+        origin = self._structure.origin(name)
+        size = sum(leaf.size for leaf in leaves(value))
+        if origin is None or not size or origin.op_type not in _QUANTIZERS | {"DequantizeLinear"}:
+            return Steps(0.0, 0.0)
+        scale = self._structure.constant(origin.input[1]) if origin.op_type == "DequantizeLinear" else np.ones(1)
+        step = 0.0 if scale is None or not scale.size else float(np.max(np.abs(scale)))
+        return Steps(step, step / math.sqrt(size))
 
     def _counts_in_steps(self, name: str, value: Value) -> bool:
         """Floats do, and integers that a quantiser gave; others follow from comparisons."""

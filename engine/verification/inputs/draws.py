@@ -22,18 +22,19 @@ _GENERATED_BYTES = 8
 _LARGEST_BYTES = 1 << 30
 """What all inputs may take together: of each, several versions are kept, and what becomes of it in both models."""
 
-_EDGES = (0.0, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0, 2.5, -3.0, 6.0)
+_EDGES = (0.0, 0.0, -0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.5, 6.0)
 """Where Round, Floor, Relu, Clip and comparisons change over; zeros are what models meet most."""
-_EDGE_SHARE = 0.4
+_EDGE_SHARE = 0.5
 _COMPARED_SHARE = 0.1
 _REPEATED_SHARE = 0.3
 """The parts of the elements that are edges, constants of the model, and copies of their neighbours."""
+_IEEE_FLOATS = ("float16", "float32", "float64")
 _LARGEST_EXPONENT = {"float16": 2.0}
 _USUAL_EXPONENT = 3.0
 """Powers of ten up to which numbers are drawn: products of a few of them do not overflow."""
 _SPECIAL_SHARE = 0.25
-_SPECIAL_COUNT = 8
-"""So few in a large tensor that sums over parts of it stay finite."""
+"""The part of a small tensor that is special; a large one has every special value once, so that sums over parts of it
+stay finite."""
 
 
 def generate(specs: Iterable[InputSpec], plan: Plan, seed: int) -> Feeds:
@@ -59,7 +60,8 @@ def _check_memory(specs: Iterable[InputSpec], plan: Plan) -> None:
 
 
 def _value(spec: InputSpec, plan: Plan, seed: int) -> Value:
-    generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+    is_bold = plan.temper is not Temper.ORDINARY
+    generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode()), *([plan.temper.value] if is_bold else [])])
     if spec.container == "sequence":
         return [_array(spec, plan, generator) for _ in range(_SEQUENCE_LENGTH)]
     return _array(spec, plan, generator)
@@ -174,12 +176,18 @@ def _bold_floats(
     values = _mixed(values, _EDGES, _EDGE_SHARE, generator)
     if spec.purpose.compared:
         values = _mixed(values, spec.purpose.compared, _COMPARED_SHARE, generator)
+    values = _repeated(values, generator)
     if temper is Temper.SPECIAL:
-        largest = float(np.finfo(kind).max) if kind.name in ("float16", "float32", "float64") else 1e38
-        smallest = float(np.finfo(kind).smallest_subnormal) if kind.name in ("float16", "float32", "float64") else 1e-39
-        special = (math.nan, math.inf, -math.inf, largest, -largest, smallest, -smallest)
-        values = _mixed(values, special, min(_SPECIAL_SHARE, _SPECIAL_COUNT / max(1, values.size)), generator)
-    return np.asarray(_repeated(values, generator))
+        special = _special_values(kind)
+        places = generator.permutation(values.size)[: math.ceil(_SPECIAL_SHARE * values.size)][: special.size]
+        values.reshape(-1)[places] = generator.permutation(special)[: places.size]
+    return values
+
+
+def _special_values(kind: np.dtype[Any]) -> NDArray[np.float64]:
+    limits = np.finfo(kind if kind.name in _IEEE_FLOATS else np.float32)
+    ends = float(limits.max), float(limits.smallest_subnormal)
+    return np.array([math.nan, math.inf, -math.inf, *ends, *(-end for end in ends)])
 
 
 def _mixed(values: NDArray[Any], others: Iterable[float], share: float, generator: np.random.Generator) -> NDArray[Any]:
@@ -193,7 +201,7 @@ def _repeated(values: NDArray[Any], generator: np.random.Generator) -> NDArray[A
     copied = generator.random(values.shape)
     opposite = values if values.dtype.kind == "i" else -np.roll(values, 1)
     chosen = np.where(copied < _REPEATED_SHARE / 2, opposite, values)
-    return np.where(copied > 1 - _REPEATED_SHARE / 2, np.roll(values, 1), chosen)
+    return np.asarray(np.where(copied > 1 - _REPEATED_SHARE / 2, np.roll(values, 1), chosen))
 
 
 def vary(
