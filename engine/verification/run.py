@@ -80,7 +80,8 @@ def _reason(error: BaseException) -> str:
     if not places:
         return one_line(RuntimeError(_PREFIX.sub("", text)))
     operator, name = places[-1].groups()
-    return one_line(RuntimeError(f"{operator} {name!r}: {text[places[-1].end() :]}"))
+    node = f"{operator} {name!r}" if name else operator
+    return one_line(RuntimeError(f"{node}: {text[places[-1].end() :]}"))
 
 
 def _place(error: BaseException) -> str:
