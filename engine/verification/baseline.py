@@ -32,10 +32,11 @@ _ELEMENT_BYTES = 4
 _LARGEST_BYTES = 2 << 30
 """What any one value may take, near enough: tensors of real models are smaller, those of damaged ones often not."""
 
-_MOST_DRAWS = 16
 _ENOUGH_ELEMENTS = 256
+_MOST_DRAWS = 16
+"""Small inputs do not hold all of the values that matter: they are drawn again until there are enough elements."""
 _FEW_WEIGHTS = 1_000_000
-"""Elements of bold inputs of a kind: where a draw has fewer, there are more draws of a model of so few weights."""
+"""The weights up to which a model runs in so little time that it may run that often."""
 
 _UNIT_RANGE = frozenset({"Softmax", "Sigmoid", "HardSigmoid"})
 _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
@@ -190,6 +191,7 @@ def _bold_runs(
         return []
     plan = Plan(shapes={name: value.shape for name, value in feeds.items()})
     found = []
+    integers = [spec.name for spec in specs if spec.is_integer]
     elements = sum(value.size for value in feeds.values())
     weights = sum(math.prod(tensor.dims) for tensor in structure.graph.initializer)
     most = _MOST_DRAWS if weights <= _FEW_WEIGHTS else 1
@@ -197,19 +199,18 @@ def _bold_runs(
     for temper, draw in itertools.product((*request.tempers, *_ON_DEMAND), draws):
         before = backend.missing
         if temper not in _ON_DEMAND or before:
-            run = _bold_run(backend, replace(plan, temper=temper), specs, request.seed + draw)
+            drawn = generate(specs, replace(plan, temper=temper), request.seed + draw)
+            run = _bold_run(backend, drawn, {name: feeds[name] for name in integers}, _TITLES[temper])
             if run is not None and (temper not in _ON_DEMAND or backend.missing < before):
                 found.append(run)
     return found
 
 
-def _bold_run(backend: ProbedRuntime, plan: Plan, specs: Sequence[InputSpec], seed: int) -> Run | None:
-    """One that the model accepts: with integers that are ordinary, where it takes no others."""
-    ordinary_integers = [replace(spec, steers=spec.steers or spec.is_integer) for spec in specs]
-    for drawn in (specs, ordinary_integers):
-        feeds = generate(drawn, plan, seed)
+def _bold_run(backend: Backend, drawn: Feeds, integers: Feeds, title: str) -> Run | None:
+    """A run that the model accepts: with the ordinary `integers`, where it takes no others."""
+    for feeds in (drawn, {**drawn, **integers}):
         try:
-            return Run(feeds, backend.run(feeds), _TITLES[plan.temper], is_bold=True)
+            return Run(feeds, backend.run(feeds), title, is_bold=True)
         except RunError:
             continue
     return None

@@ -107,6 +107,7 @@ class ProbedRuntime:
     def __init__(self, source: Source, structure: Structure) -> None:
         """Load the model, with probes where they can be had. Raises RunError."""
         self._source = source
+        self._plain: OnnxRuntime | None = None
         guards = guards_of(source, structure) if source.path.stat().st_size <= _LARGEST_FILE else []
         probes = [_probes(index, guard) for index, guard in enumerate(guards)]
         self._guards = dict(zip((ends for _, ends in probes), guards, strict=True))
@@ -117,7 +118,7 @@ class ProbedRuntime:
         except RunError:
             if not probes:
                 raise
-            self._without_probes()
+            self._drop_probes()
 
     def run(self, feeds: Feeds) -> dict[str, Value]:
         """The model's own outputs. Raises RunError."""
@@ -126,9 +127,10 @@ class ProbedRuntime:
         except RunError:
             if not self._guards:
                 raise
-            OnnxRuntime(self._source).run(feeds)  # raises where it is not for the probes, such as one of no elements
-            self._without_probes()
-            return self._runtime.run(feeds)
+            self._plain = self._plain or OnnxRuntime(self._source)
+            outputs = self._plain.run(feeds)  # raises where it is not for the probes, such as one of no elements
+            self._drop_probes()
+            return outputs
         for (least, largest), guard in self._guards.items():
             low, high = float(np.asarray(outputs.pop(least))), float(np.asarray(outputs.pop(largest)))
             self._unseen[guard.label] = tuple(
@@ -138,8 +140,8 @@ class ProbedRuntime:
             )
         return outputs
 
-    def _without_probes(self) -> None:
-        self._runtime = OnnxRuntime(self._source)
+    def _drop_probes(self) -> None:
+        self._runtime = self._plain = self._plain or OnnxRuntime(self._source)
         self._guards, self._unseen = {}, {}
 
     @property
