@@ -17,13 +17,12 @@ from .baseline import BOLD, Baseline, Request, establish
 from .compare import Tolerance
 from .divergence import beyond, common_values, first_divergence, other_bits
 from .inputs import InputSpec, Temper, input_specs
-from .interface import interface_difference
 from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
 from .report import OutputReport, Status, Verification
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source, read_source
-from .structure import Structure
+from .structure import Structure, interface_difference
 from .values import RunError, Value
 
 
