@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from eqfuse.cli.bench import bench_inputs
+from eqfuse.errors import UsageError
+from eqfuse.lowering.interface import Port
 
 from .command_line import CommandLine
 
@@ -45,7 +50,7 @@ NOTHING = "nothing was verified, the original does not run on drawn inputs: Gath
 
 @pytest.mark.parametrize(
     "command",
-    [("optimize",), ("optimize", "-q"), pytest.param(("compile", "-q"), marks=pytest.mark.conformance)],
+    [("optimize", "-q"), *(pytest.param(c, marks=pytest.mark.conformance) for c in (("optimize",), ("compile", "-q")))],
     ids=" ".join,
 )
 def test_a_result_that_nothing_was_compared_with_is_not_written(eqfuse: CommandLine, command: tuple[str, ...]) -> None:
@@ -71,6 +76,7 @@ def test_with_real_inputs_it_is_verified(eqfuse: CommandLine) -> None:
     assert "verification: passed, 1 output(s)" in outcome.out
 
 
+@pytest.mark.conformance
 def test_every_sample_is_run(eqfuse: CommandLine) -> None:
     choosy(eqfuse)
     sample(eqfuse)
@@ -100,6 +106,7 @@ def test_models_are_compared_on_given_inputs(eqfuse: CommandLine) -> None:
     assert (other.code, json.loads(other.out)["status"]) == (3, "failed")
 
 
+@pytest.mark.conformance
 def test_bisect_runs_on_given_inputs(eqfuse: CommandLine) -> None:
     choosy(eqfuse)
     sample(eqfuse)
@@ -112,6 +119,17 @@ def test_bisect_runs_on_given_inputs(eqfuse: CommandLine) -> None:
     assert "rule wrong makes it fail" in outcome.out
 
 
+def test_one_set_of_inputs_is_measured_on(tmp_path: Path) -> None:
+    ports, paths = [Port("x", "float32", (2,))], [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for path in paths:
+        np.savez(path, x=np.array([1.5, 2.5], np.float32))
+    given = bench_inputs(Namespace(inputs=paths[:1]), ports)
+    assert given["x"].tolist() == [1.5, 2.5]
+    with pytest.raises(UsageError, match="2 sets of inputs are given, and one is measured on"):
+        bench_inputs(Namespace(inputs=paths), ports)
+
+
+@pytest.mark.conformance
 def test_a_bundle_is_verified_and_measured_on_given_inputs(eqfuse: CommandLine) -> None:
     choosy(eqfuse)
     sample(eqfuse)
