@@ -169,7 +169,10 @@ def _given_runs(backend: Backend, specs: Sequence[InputSpec], request: Request) 
     """The samples; beside a single one others like it, as far as the model accepts them."""
     for sample in request.samples:
         title = f"on {sample.origin}" if len(request.samples) > 1 else ""
-        yield Run(dict(sample.values), backend.run(dict(sample.values)), title)
+        try:
+            yield Run(dict(sample.values), backend.run(dict(sample.values)), title)
+        except RunError as error:
+            raise RunError(f"{sample.origin}: {error}") from error
     if len(request.samples) == 1:
         for order in (True, False):
             feeds = vary(request.samples[0].values, specs, request.seed + 1, order)

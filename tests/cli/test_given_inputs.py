@@ -83,7 +83,7 @@ def test_every_sample_is_run(eqfuse: CommandLine) -> None:
     sample(eqfuse, "wrong.npz", rate=44100)
     outcome = eqfuse.run("optimize", "in.onnx", "out.onnx", "--inputs", "real.npz", "--inputs", "wrong.npz")
     assert outcome.code == 3
-    assert "does not run on the given inputs: Gather" in outcome.error
+    assert "does not run on the given inputs: wrong.npz: Gather" in outcome.error
 
 
 def test_what_does_not_fit_is_said_before_the_work(eqfuse: CommandLine) -> None:
