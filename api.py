@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from .costmodels.device import load_device
+from .engine.canary import own_rules_suspected
 from .engine.decode import drop_annotations
 from .engine.egraph import Saturation, Selection
 from .engine.inference import Knowledge
@@ -45,7 +46,8 @@ class Result:
     """An optimised model and how it came about. `phases` are wall-clock seconds.
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
-    `checked` says whether all constants that rules united were compared.
+    `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
+    without a check.
     """
 
     model: ir.Model
@@ -62,6 +64,7 @@ class Result:
     rewritten: Typed
     partition: Partitioned | None = None
     checked: bool = True
+    trusted: tuple[str, ...] = ()
 
     @property
     def budget_hit(self) -> bool:
@@ -166,7 +169,6 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
 
 
 def _run(source: Any, output: Path | None, options: Options, clock: Clock, worker: Worker) -> Result:
-    price = options.cost_model
     if options.certificate is not None:
         check_destination(options.certificate)
     if options.verify:
@@ -174,6 +176,12 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
 
         prepare()
     known = saturated(source, output, options, worker, clock)
+    with own_rules_suspected(options.selection, known.egraph):
+        return _result(known, output, options, clock)
+
+
+def _result(known: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
+    price = options.cost_model
     model, egraph = known.model, known.egraph
     (result, selection), partition = _chosen(known, options, clock)
     with clock.phase("summarize"):
@@ -182,7 +190,8 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
         result = _with_partition(result, partition, options)
-        stamp(result.ir.metadata_props, options.precision, len(egraph.saturation.matched), load_device(options.device))
+        matched, device = len(egraph.saturation.matched), load_device(options.device)
+        stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     verification = None
     if options.verify:
         with clock.phase("verify"):
@@ -207,6 +216,7 @@ def _run(source: Any, output: Path | None, options: Options, clock: Clock, worke
         rewritten=rewritten,
         partition=partition,
         checked=known.checked,
+        trusted=options.trusted,
     )
 
 

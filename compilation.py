@@ -329,6 +329,7 @@ class Work:
             verification="",
             replaced=(*wrong.values(), *prepared.recovered),
             budget_hit=result.budget_hit,
+            trusted_rules=result.trusted,
         )
 
 

@@ -247,6 +247,7 @@ class _Work:
             verification="",
             replaced=(),
             budget_hit=result.budget_hit,
+            trusted_rules=result.trusted,
         )
 
 

@@ -84,8 +84,9 @@ class Optimized:
 
 
 def optimized(path: Path, options: Options, observer: Observer | None = None) -> Optimized:
-    """Optimise a model as `optimize` does, without verifying or writing anything."""
+    """Optimise a model as `optimize` does, without checking rules, verifying or writing anything."""
     clock = Clock(observer)
+    options = replace(options, trust_rules=True)
     with Worker(options.selection) as worker:
         known = saturated(path, None, options, worker, clock)
     pricing = Pricing.of(cost_model_for(options, known))
@@ -350,4 +351,5 @@ def usage(paths: Sequence[Path], options: Options, observer: Observer | None = N
 def _saturated(path: Path, options: Options, observer: Observer | None) -> Saturation:
     told = None if observer is None else (lambda phase, detail: observer(f"{path}: {phase}", detail))
     with Worker(options.selection) as worker:
-        return saturated(path, None, options, worker, Clock(told)).egraph.saturation
+        trusting = replace(options, trust_rules=True)  # nothing is written
+        return saturated(path, None, trusting, worker, Clock(told)).egraph.saturation

@@ -15,7 +15,7 @@ from onnx import defs
 from .costmodels.device import Device, default_device, load_device
 from .costmodels.model import CostModel, cost_model
 from .costmodels.profile import ProfileDatabase
-from .engine.canary import check_constants
+from .engine.canary import check_constants, culprits_named
 from .engine.choices import CostName, Extraction, PartitionMethod
 from .engine.custom import named_operators
 from .engine.decode import decode
@@ -33,6 +33,7 @@ from .errors import ModelError, UsageError
 from .extract.partition.of_model import operator_graph
 from .extract.partition.profile_cost import ProfileCost
 from .extract.select import Pricing, select
+from .rules.loader import rule_paths
 from .rules.vocabulary import Precision
 from .support.deadlines import is_over, seconds_left
 from .support.options import (
@@ -77,6 +78,7 @@ class Options:
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    trust_rules: bool = False
     time_limit: Positive = 30.0
     node_limit: PositiveInteger = 50_000
     iterations: PositiveInteger = 200
@@ -111,6 +113,11 @@ class Options:
     def selection(self) -> RuleSelection:
         """Which rules to use."""
         return RuleSelection(self.rules, self.precision, self.only, self.skip)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """The rule files that are used without a check, by name."""
+        return tuple(path.name for path in rule_paths(self.rules)) if self.trust_rules else ()
 
     @property
     def cost_model(self) -> CostModel:
@@ -181,7 +188,8 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
     """Read a model and apply the rules until nothing changes, or a budget is hit.
 
     `output` is where the result will go: that it can go there is found out first. The time limit begins once the model
-    is read and the rules are loaded.
+    is read and the rules are checked and loaded. Raises RuleError for rules beside the shipped ones that may not be
+    used.
     """
     with clock.phase("read"):
         model = _read(source, output, options)
@@ -190,7 +198,11 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
         knowledge = infer(model)
     with clock.phase("encode"):
         encoding = encode(model, knowledge, named_operators(options.selection.paths))
-    with clock.phase("saturate"), _sense_required(model, options):
+    if options.rules and not options.trust_rules:
+        with clock.phase("rules"):
+            _check_rules(options, clock)
+    blamed = culprits_named(encoding, options.selection, options.budget)
+    with clock.phase("saturate"), _sense_required(model, options), blamed:
         egraph = saturate(
             encoding,
             worker,
@@ -203,6 +215,14 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = origins(model.graph, encoding, egraph)
     return Saturated(model, knowledge, encoding, egraph, origin, deadline, checked, samples)
+
+
+def _check_rules(options: Options, clock: Clock) -> None:
+    from .extract.worth import remark  # the checker takes imports of its own
+    from .rules.checking.acceptance import Chosen, require_accepted
+
+    chosen = Chosen(options.rules, options.precision, options.only, options.skip)
+    require_accepted(chosen, judge=remark, told=lambda text: clock.tell("rules", text))
 
 
 @contextmanager

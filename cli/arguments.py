@@ -41,9 +41,17 @@ def model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="an ONNX file")
 
 
-def optimization(parser: argparse.ArgumentParser, *, priced: bool = True, limited: bool = True) -> None:
-    """How to rewrite: what to minimise where it is `priced`, and how long it may take where that is `limited`."""
+def optimization(
+    parser: argparse.ArgumentParser, *, priced: bool = True, limited: bool = True, checked: bool = True
+) -> None:
+    """How to rewrite: what to minimise where it is `priced`, how long it may take where that is `limited`, and whether
+    the user's rules are `checked` before."""
     rule_files(parser)
+    if checked:
+        parser.add_argument(
+            "--trust-rules", action="store_true",
+            help="use the rules of --rules without the check that refuses wrong ones; the result says so",
+        )  # fmt: skip
     parser.add_argument("--only", action="append", default=[], metavar="TAG", help="only rules with this tag")
     parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
     parser.add_argument(

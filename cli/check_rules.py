@@ -10,12 +10,14 @@ from typing import Any
 
 from ..errors import RuleError
 from ..extract.worth import remark
+from ..rules.checking.acceptance import shown
 from ..rules.checking.check import authored, check_files
 from ..rules.checking.overlap import Overlap, distinct, overlaps
 from ..rules.checking.verdict import KINDS, Verdict
 from ..rules.lint import Problem, lint_files
 from ..rules.loader import analysis_files, rule_paths, shipped_files
 from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
+from ..support.countdown import Countdown
 from . import render
 from .options import check_rule_folders
 from .progress import Progress
@@ -23,6 +25,8 @@ from .terminal import write
 
 _LISTED = 60
 """Up to so many rules each gets a line of its own."""
+_SHOWN = 200
+"""Characters of each tensor of a counterexample."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,11 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
 def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Checked:
     rules = [rule for _, rule in authored(files)]
     verdicts = []
-    with Progress(arguments) as progress:
+    with Progress(arguments, "checking") as progress:
+        countdown = Countdown(len(rules), "rules")
         for verdict in check_files(files, judge=remark, kept=not arguments.fresh):
             verdicts.append(verdict)
-            progress("checking", f"{len(verdicts)} of {len(rules)} rules")
+            progress("checking", countdown.advance())
         progress("looking for overlaps")
         others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
         mine = {rule.name for rule in rules}
@@ -136,13 +141,8 @@ def _wrong(rule: Rule, verdict: Verdict) -> str:
     lines = [head, f"    for {found.sample}"]
     if found.where or found.left:
         lines.append(f"    at {found.where or '[]'}: left {found.left}, right {found.right}")
-    lines += [f"    {name} = {_elements(array)}" for name, array in found.elements.items()]
+    lines += [f"    {name} = {shown(array, _SHOWN)}" for name, array in found.elements.items()]
     return "\n".join(lines)
-
-
-def _elements(array: Any) -> str:
-    text = " ".join(str(array.tolist() if hasattr(array, "tolist") else array).split())
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 # --- for programs

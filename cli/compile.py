@@ -126,6 +126,8 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
         write(fallback_line(manifest))
     for text in origin.replaced:
         write(f"replaced by a plain schedule: {text}")
+    for line in render.trusted_lines(origin.trusted_rules):
+        write(line)
     write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.tuning is not None:
         write(tuning_line(manifest.tuning))

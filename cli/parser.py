@@ -202,7 +202,7 @@ def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
     stats.add_argument("models", nargs="+", type=Path, help="ONNX files")
     stats.add_argument("--unused", action="store_true", help="list the rules that never match")
     for parser in (explain, why, stats):
-        optimization(parser)
+        optimization(parser, checked=False)
         parser.set_defaults(atol=None, rtol=None, verify_limit=300.0, seed=0, inputs=[])  # nothing is verified
 
 

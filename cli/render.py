@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..engine.summary import GraphSummary
@@ -48,6 +48,11 @@ def change(before: float, after: float) -> str:
     if before == after:
         return "="
     return f"{100 * (after - before) / before:+.1f} %" if before else "new"
+
+
+def trusted_lines(files: Sequence[str]) -> list[str]:
+    """Which rules nothing checked."""
+    return [f"rules: {', '.join(files)} used unchecked (--trust-rules)"] if files else []
 
 
 def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, str, str, str]]:

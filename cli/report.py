@@ -97,6 +97,7 @@ def _closing(result: Result) -> list[str]:
         f"{result.classes} e-classes, {result.enodes} e-nodes",
         f"extraction: {proof}",
         *_cut_short(result),
+        *render.trusted_lines(result.trusted),
         *_verified(result.verification),
         "time: " + render.seconds(sum(result.phases.values())) + _slowest(result.phases),
     ]
@@ -154,6 +155,7 @@ def as_dict(result: Result) -> dict[str, Any]:
         "seconds": dict(result.phases),
         "budget_hit": result.budget_hit,
         "cut_short": list(result.cut_short),
+        "trusted_rules": list(result.trusted),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
@@ -16,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import EqfuseError, RuleError
 from ..rules.loader import Rule, load_rules, shipped_files
 from ..rules.signatures import Operand, operators
 from ..support.deadlines import OutOfTime, require_time, seconds_left
+from ..support.minimal_failure import minimal_failure
 from .constants import Array
 from .egraph import EGraph, ENode
 from .encode import Encoding
@@ -44,8 +47,6 @@ _USUAL = 1e-5
 _GENEROUS = 100
 """How many roundings are no difference yet."""
 _TRIALS = 3
-_MOST_SUSPECTS = 16
-"""Rules each of which is left out of a run of its own, to see whether it has to be there."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def check_constants(
     """Raise UnsoundRuleError where a class of the e-graph holds distinct constants.
 
     `selection` and `budget` are those of the saturation: where rules beside the shipped ones took part in it, it is
-    repeated without some of them, to name one that has to be there: that may take as long as twice the saturation.
+    repeated with fewer of them, to name those that it takes, for at most as long as two saturations may take.
     Returns whether all was looked at before the deadline (time.monotonic).
     """
     try:
@@ -84,20 +85,33 @@ def check_constants(
 
     naming = time.monotonic() + 2 * budget.seconds
 
-    def fails(skip: Sequence[str]) -> bool:
-        require_time(naming)
-        less = RuleSelection(selection.paths, selection.precision, selection.only, (*selection.skip, *skip))
-        limited = replace(budget, seconds=min(budget.seconds, seconds_left(naming)))
-        with Worker(less) as worker:
-            return conflict(model, knowledge, saturate(encoding, worker, limited), naming) is not None
+    def fails(worker: Worker, limited: Budget) -> bool:
+        return conflict(model, knowledge, saturate(encoding, worker, limited), naming) is not None
+
+    matched = {rule.name for rule in _own_rules(selection, egraph)}
+    names = _culprits(selection, budget, naming, fails, lambda rule: rule.name in matched)
+    raise UnsoundRuleError(f"{names} proved two distinct constants equal: {found}")
+
+
+@contextmanager
+def culprits_named(encoding: Encoding, selection: RuleSelection, budget: Budget) -> Iterator[None]:
+    """Have an UnsoundRuleError of the saturation of `encoding` say which rules united terms of different types.
+
+    It is repeated with fewer rules for that, for at most as long as two saturations may take.
+    """
+
+    def fails(worker: Worker, limited: Budget) -> bool:
+        try:
+            saturate(encoding, worker, limited)
+        except UnsoundRuleError:
+            return True
+        return False
 
     try:
-        culprits = _culprits(_own_rules(selection, egraph), fails)
-    except OutOfTime:
-        culprits = ()
-    names = " and ".join(f"{r.path}:{r.line}:{r.column}: rule {r.base}" for r in culprits) or "the rules"
-    advice = "" if culprits else "; `eqfuse bisect` finds the rule"
-    raise UnsoundRuleError(f"{names} proved two distinct constants equal: {found}{advice}")
+        yield
+    except UnsoundRuleError as error:
+        names = _culprits(selection, budget, time.monotonic() + 2 * budget.seconds, fails, lambda _: True)
+        raise UnsoundRuleError(f"{names} {error}") from None
 
 
 def conflict(model: Model, knowledge: Knowledge, egraph: EGraph, deadline: float = inf) -> Conflict | None:
@@ -298,24 +312,60 @@ def _shaken(value: Value, rounding: float, random: np.random.Generator) -> Value
 # --- the rule that did it
 
 
+@contextmanager
+def own_rules_suspected(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
+    """Have an error that no code expects name the rules beside the shipped ones that made something of the model."""
+    try:
+        yield
+    except (EqfuseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        rules = _own_rules(selection, egraph) if selection.paths else []
+        if not rules:
+            raise
+        places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_NAMED])
+        more = f" and {len(rules) - _NAMED} more" if len(rules) > _NAMED else ""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise RuleError(f"{places}{more}: what these make of the model cannot be used ({text})") from error
+
+
+_NAMED = 3
+"""Rules that an error names at most; it is one line."""
+
+
 def _own_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
     """The rules beside the shipped ones that matched."""
     chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
     shipped = {file.path for file in shipped_files()}
-    matched = (chosen.by_name.get(r.name) for r in egraph.saturation.rules if r.matches)
-    found = {rule.base: rule for rule in matched if rule is not None and rule.path not in shipped}
-    return [found[name] for name in sorted(found)]
+    matched = (chosen.by_name.get(r.name) for r in egraph.saturation.matched)
+    return [rule for rule in matched if rule is not None and rule.path not in shipped]
 
 
-def _culprits(suspects: Sequence[Rule], fails: Callable[[Sequence[str]], bool]) -> tuple[Rule, ...]:
-    """Those of the suspects none of which can be left out; none where it fails without any.
+def _culprits(
+    selection: RuleSelection,
+    budget: Budget,
+    deadline: float,
+    fails: Callable[[Worker, Budget], bool],
+    suspicious: Callable[[Rule], bool],
+) -> str:
+    """The places and names of rules beside the shipped ones that a saturation fails with, none of which can be left
+    out; what else is known, where it fails without any, or the deadline (time.monotonic) comes first."""
+    chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
+    shipped = {file.path for file in shipped_files()}
+    own = {r.base: r for r in chosen.rules if r.path not in shipped and not r.derives and suspicious(r)}
 
-    `fails` takes the names to leave out.
-    """
-    if not suspects or len(suspects) > _MOST_SUSPECTS or fails([rule.base for rule in suspects]):
-        return ()
-    needed = list(suspects)
-    for rule in suspects if len(suspects) > 1 else ():
-        if fails([r.base for r in suspects if r not in needed or r is rule]):
-            needed.remove(rule)
-    return tuple(needed)
+    def failing(kept: Sequence[str]) -> bool:
+        require_time(deadline)
+        skip = (*selection.skip, *(name for name in own if name not in kept))
+        limited = replace(budget, seconds=min(budget.seconds, seconds_left(deadline)))
+        with Worker(RuleSelection(selection.paths, selection.precision, selection.only, skip)) as worker:
+            return fails(worker, limited)
+
+    try:
+        if not own or failing(()):
+            return "the shipped rules (`eqfuse bisect` finds which)"
+        found = [own[name] for name in minimal_failure(failing, sorted(own))]
+    except OutOfTime:
+        files = ", ".join(sorted({str(rule.path) for rule in own.values()}))
+        return f"the rules of {files} (`eqfuse bisect` finds which)"
+    return " and ".join(f"{r.path}:{r.line}:{r.column}: rule {r.base}" for r in found)

@@ -24,9 +24,12 @@ from .facts import write_facts
 from .messages import Job, Progress, Snapshot
 from .worker import Worker
 
-ITERATION = "(run-schedule (saturate (seq (saturate analysis) settle simplify)) explore)"
-"""One iteration: what is always for the better and the analyses to their end, then one round of exploring."""
-CLOSING = "(run-schedule (saturate (seq (saturate analysis) settle simplify)))"
+ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) settle explore)"
+"""One iteration: what is always for the better and the analyses to their end, then one round of exploring.
+
+Constants are hidden between the two, and not before: one that exploring made, as a transposed transposition, is first
+simplified to the one it was made from, or the next round makes another from it."""
+CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
 _INTERNAL = ("analysis.", "settle.", "(")
 """Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
@@ -49,7 +52,10 @@ _Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
 
 
 class UnsoundRuleError(RuleError):
-    """Two terms of different shape or element type were proven equal: a rule (or an analysis) is wrong."""
+    """Two terms of different shape or element type, or distinct constants, were proven equal: a rule is wrong.
+
+    `saturate` says only what was done; `canary.culprits_named` adds who did it.
+    """
 
 
 @paused()
@@ -133,7 +139,7 @@ class _Conversation:
     def _fail(self, message: str) -> None:
         text = " ".join(message.split())
         if "Illegal merge" in text:
-            raise UnsoundRuleError(f"a rule united two terms of different shape or dtype: {text}")
+            raise UnsoundRuleError(f"united two terms of different shape or dtype: {text}")
         if self.stage == "rules":
             raise RuleError(f"egglog refuses the rules: {text}")
         raise EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")

@@ -17,7 +17,7 @@ from .errors import BundleError
 from .interface import Port
 from .tvm_runtime import MOST_THREADS
 
-FORMAT = 1
+FORMAT = 2
 _OPTIONAL = ("dsa", "tuning")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
@@ -50,7 +50,8 @@ class Provenance:
 
     `input_shapes` are those that were fixed; `rules` is how many rules matched; `verification` the verdict in one line,
     "" where nothing was verified; `replaced` says of which kernels the schedule was seen to be wrong and replaced by a
-    plain one; `budget_hit` says that a limit ended the search for a cheaper graph.
+    plain one; `budget_hit` says that a limit ended the search for a cheaper graph; `trusted_rules` are the rule files
+    that were used without a check, by name.
     """
 
     model: str
@@ -64,6 +65,7 @@ class Provenance:
     verification: str
     replaced: tuple[str, ...]
     budget_hit: bool
+    trusted_rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -282,4 +284,5 @@ def _provenance(reader: _Reader) -> Provenance:
         reader.text("verification"),
         reader.texts("replaced"),
         reader.get("budget_hit", bool, "true or false"),
+        reader.texts("trusted_rules"),
     )

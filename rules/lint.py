@@ -5,19 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..errors import RuleError
 from . import sexpr
 from .egglog_bindings import execute, load
-from .lint_rule import check_rule
-from .loader import analysis_files, shipped_files
-from .records import Command, Rule, RuleFile, option, parse
-from .sexpr import Document, Form, SexprError
+from .lint_rule import Finding, check_rule
+from .loader import DIRECTORY, analysis_files, shipped_files
+from .records import Command, Rule, RuleFile, option, parse, read_text
+from .sexpr import Document, Form, SexprError, walk
 from .signatures import sorts
-from .vocabulary import RULES, RUN_COMMANDS, TOP_LEVEL, Vocabulary, nearest
+from .vocabulary import ACTIONS, DECLARATIONS, OWN_DECLARATIONS, RULES, RUN_COMMANDS, TOP_LEVEL, Vocabulary, nearest
 
 UNNAMED = Path("<text>")
+_OF_ANOTHER_DOMAIN = 'nothing says what a constructor of yours computes: write (Op "domain.Type" operands) instead'
+_OWN_ADVICE = {
+    "ruleset": "no run applies a ruleset of yours: put rules into simplify or explore",
+    "constructor": _OF_ANOTHER_DOMAIN,
+    "datatype": _OF_ANOTHER_DOMAIN,
+    "datatype*": _OF_ANOTHER_DOMAIN,
+}
+"""What to do instead of a declaration that a file beside the shipped ones may not have."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +56,7 @@ def lint_files(sources: Sequence[Path | str]) -> list[Problem]:
     readable: list[_Source] = []
     unreadable: list[Problem] = []
     for source in sources:
-        path, text = (source, _text(source)) if isinstance(source, Path) else (UNNAMED, source)
+        path, text = (source, read_text(source)) if isinstance(source, Path) else (UNNAMED, source)
         try:
             readable.append(_Source(path, sexpr.read(text)))
         except SexprError as error:
@@ -63,31 +72,33 @@ def require_clean(paths: Sequence[Path]) -> None:
         raise RuleError(f"{problems[0]}{more}")
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-
-
 @dataclass(frozen=True)
 class _Source:
     path: Path
     document: Document
+
+    @cached_property
+    def is_shipped(self) -> bool:
+        """Whether the file is one of the catalogue, which may state facts and declare constructors."""
+        return DIRECTORY in self.path.resolve().parents
 
 
 class _Linter:
     """Checks files that are to be loaded together, beside the shipped ones that are not among them."""
 
     def __init__(self, sources: Sequence[_Source]) -> None:
-        own = {source.path.resolve() for source in sources}
-        beside = [f for f in (*analysis_files(), *shipped_files()) if f.path.resolve() not in own]
+        linted = {source.path.resolve() for source in sources}
+        beside = [f for f in (*analysis_files(), *shipped_files()) if f.path.resolve() not in linted]
         self.sources = sources
         self.base = "\n".join((sorts(), *(d.text for file in beside for d in file.declarations)))
         self.places = {r.name: f"{r.path.name}:{r.line}" for file in beside for r in file.rules}
         self.vocabulary = Vocabulary()
         for form in (*sexpr.read(self.base).forms, *(f for s in sources for f in s.document.forms)):
             self.vocabulary.declare(form)
+        own = Vocabulary()
+        for form in (f for s in sources if not s.is_shipped for f in s.document.forms):
+            own.declare(form)
+        self.own = frozenset(own.tables)
 
     def problems(self) -> list[Problem]:
         """By file as given, then by place."""
@@ -95,6 +106,8 @@ class _Linter:
         sound: list[RuleFile] = []
         for source in self.sources:
             clean: list[Form] = []
+            if not source.document.forms:
+                found.append(Problem(source.path, 1, 1, "the file has no rules"))
             for form in source.document.forms:
                 faults = list(self._faults(source, form))
                 found += faults
@@ -105,19 +118,37 @@ class _Linter:
         return sorted(found, key=lambda p: (order.index(p.path), p.line, p.column))
 
     def _faults(self, source: _Source, form: Form) -> Iterator[Problem]:
-        for offset, message in (*self._command(form, source.document), *self._unique(source, form)):
+        for offset, message in (*self._command(form, source), *self._unique(source, form)):
             yield Problem(source.path, *source.document.position(offset), message, option(form, ":name"))
 
-    def _command(self, form: Form, document: Document) -> Iterator[tuple[int, str]]:
-        head = form.head
+    def _command(self, form: Form, source: _Source) -> Iterator[Finding]:
+        head, tables = form.head, self.vocabulary.tables
         if head in RULES:
-            yield from check_rule(form, document.comment_block(form), self.vocabulary)
-        elif head in RUN_COMMANDS:
+            own = None if source.is_shipped else self.own
+            yield from check_rule(form, source.document.comment_block(form), self.vocabulary, own)
+        elif head == "union":
+            yield form.start, "nothing checks what is united outside a rule: write a rewrite of simplify or explore"
+        elif head in (*RUN_COMMANDS, *ACTIONS) and head != "set":
             yield form.start, f"a rule file holds declarations and rules; {head} does not belong in it"
-        elif head not in TOP_LEVEL and head not in self.vocabulary.tables:
-            yield form.start, f"there is no command {head}{nearest(head, (*TOP_LEVEL, *self.vocabulary.tables))}"
+        elif head not in TOP_LEVEL and head not in tables:
+            yield form.start, f"there is no command {head}{nearest(head, (*TOP_LEVEL, *tables))}"
+        elif head in DECLARATIONS:
+            is_key = head == "constructor" and ":unextractable" in map(str, form.items)  # it is in no program
+            if head not in OWN_DECLARATIONS and not is_key and not source.is_shipped:
+                yield form.start, _OWN_ADVICE[head]
+        elif not source.is_shipped:
+            yield from self._row(form)
 
-    def _unique(self, source: _Source, form: Form) -> Iterator[tuple[int, str]]:
+    def _row(self, form: Form) -> Iterator[Finding]:
+        """A row of a table, outside a rule: one's own tables may be filled with numbers and strings."""
+        row = form.items[1] if form.head == "set" and len(form.items) > 1 else form
+        table = row.head if isinstance(row, Form) else ""
+        if table not in self.own:
+            yield form.start, f"{table or form.head} is a fact of the shipped analyses: a rule file may not state it"
+        elif any(isinstance(n, Form) and n.head in self.vocabulary.constructors for n in walk(form)):
+            yield form.start, f"nothing checks what is stated about terms outside a rule: derive {table} by a rule"
+
+    def _unique(self, source: _Source, form: Form) -> Iterator[Finding]:
         name = option(form, ":name")
         if form.head not in RULES or not name:
             return

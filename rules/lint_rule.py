@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from .commute import is_variable, swappable, swaps, variables
-from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, record
-from .sexpr import Atom, Form, Node, walk
-from .vocabulary import ACTIONS, PRIMITIVES, Vocabulary, nearest
+from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
+from .sexpr import Atom, Form, Node, SexprError, walk
+from .signatures import Operand, operators
+from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, key_problem, nearest
 
 Finding = tuple[int, str]
 """The offset a message is about, and the message."""
@@ -23,20 +24,28 @@ REQUIRED = ("property", "sound", "requires", "source", "example")
 MAX_SWAPS = 6
 
 
-def check_rule(form: Form, comment: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
-    """All findings about a ``rewrite``, ``birewrite`` or ``rule``."""
+def check_rule(
+    form: Form, comment: list[Atom], vocabulary: Vocabulary, own: Collection[str] | None
+) -> Iterator[Finding]:
+    """All findings about a ``rewrite``, ``birewrite`` or ``rule``.
+
+    `own` are the relations and functions of the files beside the shipped ones: their rules state facts of no others;
+    None for a shipped rule.
+    """
     malformed = list(_structure(form))
     if malformed:
         yield from malformed
         return
-    yield from _name_and_ruleset(form, vocabulary)
+    yield from _name_and_ruleset(form)
     if option(form, ":ruleset") != DERIVING:
         yield from _record(form, comment, vocabulary)
-        yield from _aborting(form)
+    if own is not None or option(form, ":ruleset") != DERIVING:  # the shipped analyses know the rank of what they match
+        yield from _failing(form)
     expressions = list(_expressions(form, vocabulary))
     yield from expressions
     if not expressions:
         yield from _variables(form, vocabulary)
+        yield from _actions(form, vocabulary, own)
 
 
 def _structure(form: Form) -> Iterator[Finding]:
@@ -56,7 +65,7 @@ def _is_list(form: Form) -> bool:
     return all(isinstance(item, Form) for item in form.items)
 
 
-def _name_and_ruleset(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
+def _name_and_ruleset(form: Form) -> Iterator[Finding]:
     name, ruleset = option(form, ":name"), option(form, ":ruleset")
     if not name:
         yield form.start, 'the rule has no :name "..."'
@@ -64,12 +73,16 @@ def _name_and_ruleset(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
         yield form.start, f"the name {name!r} may hold letters, digits, dots, hyphens and underscores only"
     if not ruleset:
         yield form.start, "the rule has no :ruleset"
-    elif ruleset not in vocabulary.rulesets:
-        yield form.start, f"there is no ruleset {ruleset}{nearest(ruleset, vocabulary.rulesets)}"
+    elif ruleset not in RUN:
+        hint = nearest(ruleset, RUN) or _choices(RUN)
+        yield form.start, f"there is no ruleset {ruleset}{hint}"
+    elif ruleset == DERIVING and form.head != "rule":
+        yield form.start, f"a {form.head} changes programs and has to be checked: put it into simplify or explore"
 
 
-def _record(form: Form, comment: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
-    formula, fields = record(comment)
+def _record(form: Form, comment: list[Atom], vocabulary: Vocabulary) -> Iterator[Finding]:
+    formula, found = record(comment)
+    fields = {name: value.text for name, value in found.items()}
     if not formula:
         yield form.start, "the rule has no comment above it that begins with a line of maths"
     missing = [f"@{field}" for field in REQUIRED if not fields.get(field)]
@@ -86,6 +99,25 @@ def _record(form: Form, comment: list[str], vocabulary: Vocabulary) -> Iterator[
         yield form.start, f"unknown soundness {sound}{_choices(SOUNDNESS)}"
     if "commutes" in fields:
         yield from _commutes(form, fields["commutes"].replace(",", " ").split(), vocabulary)
+    if fields.get("example"):
+        start = found["example"].start
+        yield from ((start + offset, message) for offset, message in _example(form, fields["example"], vocabulary))
+
+
+def _example(form: Form, text: str, vocabulary: Vocabulary) -> Iterator[Finding]:
+    try:
+        example = parse_example(text)
+    except SexprError as error:
+        yield error.offset, str(error) if "example" in str(error) else f"in the example: {error}"
+        return
+    if len(example.lefts) > 1 and form.head != "rule":
+        yield example.lefts[1].start, f"before the => of the example has to stand one term: the {form.head} matches one"
+    for side in (*example.lefts, example.right):
+        for node in walk(side):
+            if isinstance(node, Form) and node.head in vocabulary.tables.keys() - vocabulary.constructors:
+                yield node.start, f"in the example: {node.head} makes no term"
+        for offset, message in (*_calls(side, vocabulary, frozenset()), *_keys(side, {})):
+            yield offset, f"in the example: {message}"
 
 
 def _choices(names: tuple[str, ...]) -> str:
@@ -242,15 +274,111 @@ def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
             yield variable.start, f"the variable {variable.text} is used before a condition binds it"
 
 
-def _aborting(form: Form) -> Iterator[Finding]:
-    """vec-set and vec-remove end the whole process where the index is out of range; they need a look before."""
+# --- what a match does
+
+
+def _failing(form: Form) -> Iterator[Finding]:
+    """vec-set and vec-remove end the whole process where the index is out of range, and so does vec-get in what a match
+    adds; they need a look before."""
+    made = {id(node) for part in _made(form) for node in walk(part)}
     seen = ""
     for node in walk(form):
         if not isinstance(node, Form) or len(node.items) < 3:
             continue
         vector, index = node.items[1], node.items[2]
         looked = f"(vec-get {vector} {index})" in seen or f"(vec-length {vector})" in seen
-        if node.head in ("vec-set", "vec-remove") and not looked:
+        fails = node.head in ("vec-set", "vec-remove") or (node.head == "vec-get" and id(node) in made)
+        if fails and not looked:
             yield node.start, f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
         elif node.head == "vec-get" or "vec-length" in str(node):
             seen += str(node)
+
+
+def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
+    """Leaves where no program can have them: names that the left side does not have, operands left out that have to be
+    there, and outputs that an operator of another domain does not have."""
+    for node in nodes:
+        if str(node) == "(Absent)":
+            yield node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given"
+    for node in (part for made in nodes for part in walk(made)):
+        if not isinstance(node, Form):
+            continue
+        if node.head in ("Var", "Weight") and str(node) not in matched:
+            yield node.start, f"{node} is of one model, and a rule is for all: match it on the left, and use a variable"
+        elif node.head == "Out" and str(node.items[1]).startswith("(Op ") and str(node.items[2]).lstrip("0"):
+            yield node.start, "an operator of another domain has one output: write (Out (Op ...) 0)"
+        given = operators()[node.head].arguments if node.head in operators() else ()
+        for item, argument in zip(node.items[1:], given, strict=False):
+            if str(item) == "(Absent)" and not (isinstance(argument, Operand) and argument.optional):
+                yield item.start, f"{node.head} needs its operand {argument.name}: (Absent) is for optional ones only"
+
+
+def _actions(form: Form, vocabulary: Vocabulary, own: Collection[str] | None) -> Iterator[Finding]:
+    facts, actions = _facts(form), _made(form)
+    united = [i for a in actions if isinstance(a, Form) and a.head == "union" for i in a.items[1:]]
+    yield from _leaves([*actions, *united], " ".join(map(str, (*facts, *form.items[1:2]))))
+    if form.head == "birewrite":
+        yield from _leaves([form.items[1]], " ".join(map(str, form.items[2:])))
+    yield from (finding for node in (*facts, *actions) for finding in _keys(node, _definitions(facts)))
+    deriving = option(form, ":ruleset") == DERIVING
+    for action in actions if form.head == "rule" else ():
+        head = action.head if isinstance(action, Form) else ""
+        if head in ("delete", "panic"):
+            yield action.start, f"{head} is no action of a rule, which may only add what is equal: leave it out"
+        elif head in ("union", "subsume") and deriving:
+            yield action.start, f"{head} changes programs and has to be checked: put the rule into simplify or explore"
+        elif isinstance(action, Form) and (row := _row(action, vocabulary)) and not _may_state(row, form, own):
+            advice = "which a rule of yours may ask for, but not state"
+            yield action.start, f"{row.head} is a fact of the shipped analyses, {advice}"
+
+
+def _row(action: Form, vocabulary: Vocabulary) -> Form | None:
+    """The row that an action adds to a function or relation; None for any other action."""
+    row = action.items[1] if action.head == "set" and len(action.items) == 3 else action
+    states = isinstance(row, Form) and row.head in vocabulary.tables and row.head not in vocabulary.constructors
+    return row if states else None  # type: ignore[return-value]
+
+
+def _may_state(row: Form, form: Form, own: Collection[str] | None) -> bool:
+    """Whether a rule may add a row to a table. Beside its author's own tables that are those that only ask the analyses
+    something, facts about operators of other domains, which only their author knows, and the type of a term that a
+    checked rule makes: a wrong one contradicts the type of what the rule unites it with."""
+    if own is None or row.head in own or row.head.endswith("-demand") or len(row.items) < 2:
+        return True
+    term = row.items[1]
+    made = {str(a.items[1]): a.items[2] for a in _made(form) if isinstance(a, Form) and a.head == "let"}
+    if str(term) in made and row.head in ("shape", "dtype") and option(form, ":ruleset") != DERIVING:
+        return True
+    definitions = _definitions(_facts(form))
+    known = [term, *(n for n in [made.get(str(term))] if n), *definitions.get(str(term), ())]
+    operators_ = [n.items[1] for n in known if isinstance(n, Form) and n.head == "Out" and len(n.items) > 1]
+    keys = [o.items[1] for o in operators_ if isinstance(o, Form) and o.head == "Op" and len(o.items) > 1]
+    return any(isinstance(key, Form) or not is_variable(key) or str(key) in definitions for key in keys)
+
+
+def _definitions(facts: list[Node]) -> dict[str, list[Node]]:
+    """By variable: the expressions that facts make equal to it."""
+    found: dict[str, list[Node]] = {}
+    for fact in facts:
+        if isinstance(fact, Form) and fact.head == "=":
+            for item in fact.items[1:]:
+                found.setdefault(str(item), []).extend(other for other in fact.items[1:] if isinstance(other, Form))
+    return found
+
+
+def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
+    """Operators by key that are ONNX's own, so that their meaning is known, or that are no operators."""
+    for part in walk(node):
+        if isinstance(part, Form) and part.head == "Op" and len(part.items) == 3:
+            for key in (part.items[1], *definitions.get(str(part.items[1]), ())):
+                text = _beginning(key)
+                if text is not None:
+                    yield from ((part.start, message) for message in [key_problem(text)] if message)
+
+
+def _beginning(key: Node) -> str | None:
+    """What is known of a key: all of it, or what a sum of strings begins with up to the attributes."""
+    if isinstance(key, Form) and key.head == "+" and len(key.items) > 1:
+        first = _beginning(key.items[1])
+        return first.partition("/")[0] if first and "/" in first else None
+    return key.text[1:-1] if isinstance(key, Atom) and key.text.startswith('"') else None

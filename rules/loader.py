@@ -66,7 +66,7 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        found += sorted(path.rglob("*.egg")) if path.is_dir() else [path]
+        found += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
     for path in found:
         if path.exists() and not path.is_file():
             raise RuleError(f"{path}: is a device or a pipe, not a rule file")
@@ -115,9 +115,10 @@ def load_rules(
     files = (*shipped_files(), *_user_files(paths))
     rules = [rule for file in files for rule in file.rules]
     _check_tags((*only, *skip), rules)
-    return RuleSet(files, tuple(r for r in rules if r.derives or _chosen(r, precision, set(only), set(skip))))
+    return RuleSet(files, tuple(r for r in rules if r.derives or is_chosen(r, precision, only, skip)))
 
 
-def _chosen(rule: Rule, precision: Precision, only: set[str], skip: set[str]) -> bool:
-    wanted = not only or not only.isdisjoint(rule.tags)
-    return rule.sound in ADMITTED[precision] and wanted and skip.isdisjoint(rule.tags)
+def is_chosen(rule: Rule, precision: Precision, only: Sequence[str], skip: Sequence[str]) -> bool:
+    """Whether a rule that has a record is one of those that `load_rules` chooses."""
+    wanted = not only or not set(only).isdisjoint(rule.tags)
+    return rule.sound in ADMITTED[precision] and wanted and set(skip).isdisjoint(rule.tags)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from ..errors import RuleError
 from . import sexpr
 from .commute import mirrored
-from .sexpr import Atom, Document, Form, Node
+from .sexpr import Atom, Document, Form, Node, SexprError
 from .vocabulary import PROPERTIES, SOUNDNESS
 
 __all__ = [
     "PROPERTIES",
     "SOUNDNESS",
     "Command",
+    "Example",
     "Rule",
     "RuleFile",
     "conditions",
     "option",
     "parse",
+    "parse_example",
     "read_file",
+    "read_text",
     "record",
 ]
 
@@ -103,15 +108,55 @@ def conditions(form: Form) -> tuple[Node, ...]:
     return ()
 
 
-def record(comment: list[str]) -> tuple[str, dict[str, str]]:
+def record(comment: list[Atom]) -> tuple[str, dict[str, Atom]]:
     """The formula and the fields of a comment block; what follows on a line without @ stays a remark."""
-    fields: dict[str, str] = {}
-    remarks = [line for line in comment if line and not line.startswith("@")]
+    fields: dict[str, Atom] = {}
+    remarks = [line.text for line in comment if line.text and not line.text.startswith("@")]
     for line in comment:
-        if line.startswith("@"):
-            name, _, value = line[1:].partition(" ")
-            fields[name] = f"{fields.get(name, '')} {value.strip()}".strip()
+        if line.text.startswith("@"):
+            name, _, value = line.text[1:].partition(" ")
+            start = line.start + len(line.text) - len(value.lstrip())
+            fields[name] = Atom(f"{fields[name].text} {value.strip()}", fields[name].start) if name in fields else Atom(
+                value.strip(), start
+            )
     return (remarks[0] if remarks else ""), fields
+
+
+@dataclass(frozen=True)
+class Example:
+    """The two sides of an example. A rule that unites several terms may need them all on the left; it makes `right`
+    of the first."""
+
+    lefts: tuple[Node, ...]
+    right: Node
+
+
+def parse_example(text: str) -> Example:
+    """Read ``before => after``. Raises SexprError, with the offset in the text, where it is anything else."""
+    if text.count("=>") != 1:
+        raise SexprError(text.rfind("=>") if "=>" in text else 0, "the example needs one => between two terms")
+    before, _, after = text.partition("=>")
+    lefts = _terms(before)
+    right = _terms(" " * (len(before) + 2) + after)
+    if not lefts or any(isinstance(left, Atom) for left in lefts):
+        raise SexprError(0, "before the => of the example has to stand a term that the rule matches")
+    if len(right) != 1:
+        at = right[1].start if right else len(text)
+        raise SexprError(at, "behind the => of the example has to stand one term")
+    return Example(lefts, right[0])
+
+
+_BARE = re.compile(r'\s*([^\s()";]+)\s*')
+
+
+def _terms(text: str) -> tuple[Node, ...]:
+    bare = _BARE.fullmatch(text)
+    if bare is not None:
+        return (Atom(bare[1], bare.start(1)),)
+    document = sexpr.read(text)
+    if document.comments:
+        raise SexprError(min(document.comments), "the example ends in a comment; put remarks on lines of their own")
+    return document.forms
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -120,6 +165,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _rule(path: Path, document: Document, form: Form) -> Rule:
     formula, fields = record(document.comment_block(form))
+    given = dict.fromkeys(FIELDS, "") | {name: value.text for name, value in fields.items()}
     line, column = document.position(form.start)
     return Rule(
         name=option(form, ":name"),
@@ -127,12 +173,12 @@ def _rule(path: Path, document: Document, form: Form) -> Rule:
         ruleset=option(form, ":ruleset"),
         text=document.text[form.start : form.end],
         formula=formula,
-        properties=_words(fields.get("property", "")),
-        sound=fields.get("sound", ""),
-        requires=fields.get("requires", ""),
-        source=fields.get("source", ""),
-        example=fields.get("example", ""),
-        commutes=_words(fields.get("commutes", "")),
+        properties=_words(given["property"]),
+        sound=given["sound"],
+        requires=given["requires"],
+        source=given["source"],
+        example=given["example"],
+        commutes=_words(given["commutes"]),
         path=path,
         line=line,
         column=column,
@@ -166,6 +212,16 @@ def parse(path: Path, document: Document) -> RuleFile:
     return RuleFile(path, tuple(declarations), tuple(rules))
 
 
+def read_text(path: Path) -> str:
+    """The text of a rule file: UTF-8, a byte-order mark is left out. Raises RuleError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RuleError(f"{path}: is no rule file: byte {error.start} is not UTF-8 text") from error
+    except OSError as error:
+        raise RuleError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
 def read_file(path: Path) -> RuleFile:
-    """Read one rule file. Raises OSError, or SexprError where parentheses do not match."""
-    return parse(path, sexpr.read(path.read_text(encoding="utf-8")))
+    """Read one rule file. Raises RuleError where it cannot be read, SexprError where parentheses do not match."""
+    return parse(path, sexpr.read(read_text(path)))

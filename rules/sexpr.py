@@ -71,22 +71,26 @@ class Document:
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
-    def comment_block(self, form: Form) -> list[str]:
+    def comment_block(self, form: Form) -> list[Atom]:
         """The comment lines directly above a form, without their semicolons."""
         line = self.position(form.start)[0] - 1
-        block: list[str] = []
-        while line > 0 and (text := self._comment_line(line)) is not None:
-            block.append(text)
+        block: list[Atom] = []
+        while line > 0 and (comment := self._comment_line(line)) is not None:
+            block.append(comment)
             line -= 1
         return block[::-1]
 
-    def _comment_line(self, line: int) -> str | None:
+    def _comment_line(self, line: int) -> Atom | None:
         begin = self.line_starts[line - 1]
         written = self.text[begin : self.line_starts[line]]
         if not written.lstrip().startswith(";"):
             return None
-        comment = self.comments.get(begin + written.index(";"))
-        return comment.lstrip(";").strip() if comment is not None else None
+        start = begin + written.index(";")
+        comment = self.comments.get(start)
+        if comment is None:
+            return None
+        text = comment.lstrip(";").lstrip()
+        return Atom(text.rstrip(), start + len(comment) - len(text))
 
 
 def _forms(text: str, comments: dict[int, str]) -> Iterator[Form]:

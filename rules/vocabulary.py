@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
 from .sexpr import Atom, Form, Node
+from .signatures import operators
 
 PROPERTIES = (
     "associative",
@@ -42,8 +44,12 @@ PRIMITIVES = frozenset(_PRIMITIVES.split())
 RUN_COMMANDS = frozenset(_RUN_COMMANDS.split())
 DECLARATIONS = frozenset({"sort", "datatype", "datatype*", "function", "constructor", "relation", "ruleset"})
 RULES = frozenset({"rewrite", "birewrite", "rule"})
+RUN = ("simplify", "explore", "analysis")
+"""The rulesets of a run that a rule may be in."""
+OWN_DECLARATIONS = frozenset({"sort", "function", "relation"})
+"""What a file beside the shipped ones may declare."""
 ACTIONS = frozenset({"let", "set", "union", "delete", "subsume", "panic"})
-TOP_LEVEL = DECLARATIONS | RULES | {"set", "union"}
+TOP_LEVEL = DECLARATIONS | RULES | {"set"}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -52,13 +58,33 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
+KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
+"""``com.example.FusedSwish/beta=1.0``: the domain and type of an operator, then its attributes."""
+
+
+def key_problem(key: str) -> str:
+    """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
+    name = key.partition("/")[0]
+    domain, _, kind = name.rpartition(".")
+    if domain in ("", "ai.onnx") and kind in operators():
+        operands = " ".join(a.name for a in operators()[kind].arguments)
+        return f"{kind} is an operator of ONNX: write ({kind} {operands})"
+    if domain == "ai.onnx":
+        return f"{kind} is an operator of ONNX without a constructor, so that no rule about it can be checked"
+    if not KEY.fullmatch(key):
+        return f'"{key}" names no operator of another domain: write "domain.Type" or "domain.Type/attribute=value"'
+    return ""
+
+
 @dataclass
 class Vocabulary:
     """Names declared so far; `tables` are constructors, functions and relations with their number of arguments,
-    `functions` those among them whose values can only be looked up on the left."""
+    `functions` those among them whose values can only be looked up on the left, `constructors` those that make terms.
+    """
 
     tables: dict[str, int] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    constructors: set[str] = field(default_factory=set)
     sorts: set[str] = field(default_factory=set)
     rulesets: set[str] = field(default_factory=set)
 
@@ -78,6 +104,7 @@ class Vocabulary:
         elif form.head in DECLARATIONS and names and len(form.items) > 2 and isinstance(form.items[2], Form):
             self.tables[names[0]] = len(form.items[2].items)
             self.functions.update(names if form.head == "function" else [])
+            self.constructors.update(names if form.head == "constructor" else [])
 
     def _datatype(self, items: tuple[Node, ...]) -> None:
         self.sorts.update(item.text for item in items[:1] if isinstance(item, Atom))
@@ -85,6 +112,7 @@ class Vocabulary:
             if isinstance(variant, Form) and variant.head:
                 arguments = [a for a in variant.items[1:] if not (isinstance(a, Atom) and a.text.startswith(":"))]
                 self.tables[variant.head] = len(arguments)
+                self.constructors.add(variant.head)
 
     def takes(self, name: str) -> bool:
         """Whether a variable of this name would clash with a declaration."""

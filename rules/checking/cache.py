@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -12,11 +13,14 @@ from pathlib import Path
 
 from ...errors import EqfuseError
 from ...support.files import cache_folder, write_text
+from .. import sexpr
 from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
+from ..sexpr import Atom, Form, Node, walk
+from ..vocabulary import DECLARATIONS
 from .verdict import Verdict
 
-_SOURCES = ("*.py", "checking/*.py", "semantics/*.py")
+_SOURCES = ("*.py", "*.toml", "checking/**/*.py", "semantics/**/*.py")
 _PACKAGES = ("egglog", "numpy", "z3-solver")
 
 
@@ -37,12 +41,48 @@ def _checker() -> bytes:
     return digest.digest()
 
 
-def key(rule: Rule, file: RuleFile) -> str:
-    """The name of a rule's verdict."""
-    digest = hashlib.sha256(_checker())
-    for part in (rule.text, rule.sound, rule.example, *rule.commutes, *(d.text for d in file.declarations)):
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()
+class Keys:
+    """The names of the verdicts on rules of files that are used together.
+
+    A verdict depends on the rule, on the declarations of the files that it uses, and on the rules that derive what it
+    asks for, again with what those use; a rule elsewhere in the files may change without it.
+    """
+
+    def __init__(self, files: Sequence[RuleFile]) -> None:
+        declared = [sexpr.read(d.text).forms[0] for file in files for d in file.declarations]
+        self._declared = [(form, _subject(form)) for form in declared]
+        self._own = frozenset(subject for _, subject in self._declared)
+        deriving = [sexpr.read(r.text).forms[0] for file in files for r in file.rules if r.derives]
+        self._deriving = [(form, _symbols(form.items[2]) & self._own) for form in deriving]
+
+    def of(self, rule: Rule) -> str:
+        """The name of the verdict on a rule."""
+        digest = hashlib.sha256(_checker())
+        used = self._used(sexpr.read(rule.text).forms[0])
+        for part in (rule.text, rule.sound, rule.example, *rule.commutes, *map(str, used)):
+            digest.update(part.encode() + b"\0")
+        return digest.hexdigest()
+
+    def _used(self, rule: Form) -> list[Form]:
+        """What of the files has a part in a verdict. Rules that derive facts of the shipped analyses always have."""
+        names = _symbols(rule) & self._own
+        while True:
+            found = [form for form, subject in self._declared if subject in names]
+            found += [form for form, subjects in self._deriving if not subjects or subjects & names]
+            more = {symbol for form in found for symbol in _symbols(form)} & self._own
+            if more <= names:
+                return found
+            names |= more
+
+
+def _subject(form: Form) -> str:
+    """What a declaration declares, or what a row of a table is of."""
+    target = form.items[1] if form.head in DECLARATIONS or form.head == "set" else form.items[0]
+    return target.head if isinstance(target, Form) else target.text
+
+
+def _symbols(node: Node) -> set[str]:
+    return {part.text for part in walk(node) if isinstance(part, Atom)}
 
 
 def load(name: str) -> Verdict | None:

@@ -7,7 +7,8 @@ SOSP 2019, section 4) verifies its operator properties likewise, on all small sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,9 +19,14 @@ import numpy as np
 from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
+from .. import sexpr
+from ..loader import ANALYSIS, DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
+from ..vocabulary import key_problem
 from . import cache as verdicts
+from .example_match import makes_example
+from .lemmas import ways
 from .numeric import Counterexample, named_leaves, test_sample
 from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
@@ -42,28 +48,56 @@ _PATIENCE = 0.05
 class Job:
     """A rule to check, as a process of its own is asked for it."""
 
-    file: RuleFile
     rule: Rule
+    declarations: str
     judge: Judge | None
 
 
 def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verdict:
     """The verdict on one rule; `scratch` holds the declarations of its file."""
+    if keys := _keys(rule, scratch):
+        return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch)
     example = example_hits(rule, scratch)
-    every = [hit for found in by_direction for hit in found] + example
+    derived = {way: [h for found in hits(way.rule, scratch) for h in found] for way in ways(rule, _own(scratch))}
+    every = [hit for found in (*by_direction, *derived.values()) for hit in found] + example
     counterexample, tested = _tested(rule, every)
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example))
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign(every)
-    idle = _idle(by_direction, example, tested or len(foreign))
+    idle = _idle(by_direction, example, tested or len(foreign)) or next(filter(None, map(key_problem, foreign)), "")
+    unmet = next((way.by[0] for way, found in derived.items() if not found), "")
+    if not idle and unmet:
+        idle = f"no sample made it fire on what {unmet} derives"
+    if not idle and not makes_example(rule, example):
+        idle = "what stands on the right of its example is not what the rule makes"
     if idle:
         return replace(blank, reason=idle)
     if foreign:
-        return replace(blank, kind="assumed", reason=f"only its author knows what {', '.join(foreign)} computes")
+        names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
+        return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
     verdict = _with_proof(blank, prove_samples(every, rule.sound))
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
+
+
+def _own(scratch: Scratch) -> str:
+    """What a file declares and derives itself."""
+    return scratch.program.removeprefix(prelude())
+
+
+def _keys(rule: Rule, scratch: Scratch) -> list[str]:
+    """Constructors of no operator that a rule speaks of: it unites all that has one key, and no sample has it twice.
+
+    The shipped rules that have some are true by an argument of their own.
+    """
+    if DIRECTORY in rule.path.parents:
+        return []
+    heads = {node.head for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, sexpr.Form)}
+    return sorted(heads & set(_CONSTRUCTOR.findall(scratch.program)))
+
+
+_CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
 
 
 def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
@@ -78,10 +112,9 @@ def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested:
 
 
 def _foreign(found: Sequence[Hit]) -> list[str]:
-    """Operators of other domains among what a rule made, without their attributes."""
+    """The keys of operators of other domains among what a rule made."""
     classes = (c for hit in found if isinstance(hit.outcome, Fired) for c in hit.outcome.classes.values())
-    keys = (str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op")
-    return sorted({key.partition("/")[0] for key in keys})
+    return sorted({str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op"})
 
 
 def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int]:
@@ -125,10 +158,14 @@ def _with_proof(blank: Verdict, proven: Proven) -> Verdict:
 # --- many rules
 
 
-def scratch_for(file: RuleFile) -> Scratch:
-    """A scratch e-graph with what a file declares and derives."""
-    declared = [d.text for d in file.declarations]
-    return _scratch("\n".join((*declared, *(rule.text for rule in file.rules if rule.derives))))
+def scratch_for(*files: RuleFile) -> Scratch:
+    """A scratch e-graph with what files declare and derive."""
+    return _scratch(_declarations(files))
+
+
+def _declarations(files: Sequence[RuleFile]) -> str:
+    declared = (d.text for file in files for d in file.declarations)
+    return "\n".join((*declared, *(rule.text for file in files for rule in file.rules if rule.derives)))
 
 
 @cache
@@ -142,25 +179,34 @@ def authored(files: Iterable[RuleFile]) -> list[tuple[RuleFile, Rule]]:
 
 
 def check_files(
-    files: Iterable[RuleFile], *, judge: Judge | None = None, kept: bool = True, workers: int | None = None
+    files: Sequence[RuleFile],
+    *,
+    chosen: Collection[str] | None = None,
+    judge: Judge | None = None,
+    kept: bool = True,
+    workers: int | None = None,
 ) -> Iterator[Verdict]:
-    """The verdicts on all rules of some files, in order; mirrored variants share their original's.
+    """The verdicts on all rules of some files that are used together, or on the `chosen` ones, in order; mirrored
+    variants share their original's.
 
-    Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core.
+    Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core, so that a rule
+    that makes egglog crash is named.
     """
-    jobs = [Job(file, rule, judge) for file, rule in authored(files)]
-    known = {j.rule.name: v for j in jobs if kept and (v := verdicts.load(verdicts.key(j.rule, j.file))) is not None}
-    fresh = _all([job for job in jobs if job.rule.name not in known], workers or available_cores())
-    for job in jobs:
-        verdict = known.get(job.rule.name) or next(fresh)
-        if job.rule.name not in known:
-            verdicts.store(verdicts.key(job.rule, job.file), verdict)
+    files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
+    rules = [rule for _, rule in authored(files) if chosen is None or rule.name in chosen]
+    keys = verdicts.Keys(files)
+    known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}
+    declarations = _declarations(files)
+    fresh = _all([Job(r, declarations, judge) for r in rules if r.name not in known], workers or available_cores())
+    for rule in rules:
+        verdict = known.get(rule.name) or next(fresh)
+        if rule.name not in known:
+            verdicts.store(keys.of(rule), verdict)
         yield verdict
 
 
 def _all(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
-    if workers == 1 or len(jobs) < 4:
-        yield from map(verdict_on, jobs)
+    if not jobs:
         return
     processes = [WorkerProcess(f"{__package__}.check_worker") for _ in range(min(workers, len(jobs)))]
     idle: SimpleQueue[WorkerProcess] = SimpleQueue()
@@ -196,4 +242,4 @@ def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
 
 def verdict_on(job: Job) -> Verdict:
     """The verdict on the rule."""
-    return check_rule(job.rule, scratch_for(job.file), job.judge)
+    return check_rule(job.rule, _scratch(job.declarations), job.judge)

@@ -10,7 +10,7 @@ from random import Random
 
 from .. import sexpr
 from ..commute import orders, variables
-from ..records import Rule
+from ..records import Rule, parse_example
 from ..sexpr import Atom, Form, Node
 from .generate import Sample, patterns, sample
 from .pattern import Contradiction, Pattern, directions, makes, renamed
@@ -95,16 +95,13 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
 
     A rule without operators has to unite both sides of its example by what the analyses know of them.
     """
-    written, _, result = rule.example.partition("=>")
-    try:
-        lefts = [_apart(form) for form in sexpr.read(written).forms]
-    except sexpr.SexprError:
-        return
+    example = parse_example(rule.example)
+    lefts = [_apart(left) for left in example.lefts]
     for _, facts in directions(rule):
         if not makes(facts):
-            yield (*lefts, *map(_apart, sexpr.read(result).forms))
+            yield (*lefts, _apart(example.right))
             continue
-        for anchored in _anchored(rule, facts, lefts) if lefts else ():
+        for anchored in _anchored(rule, facts, lefts):
             try:
                 Pattern().add_facts(anchored)
             except Contradiction:

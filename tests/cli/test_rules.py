@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import onnx
 import pytest
+from onnx import helper
 
+from eqfuse.rules.checking import check
 from eqfuse.rules.loader import shipped_files
 
 from .command_line import RECORD, CommandLine
@@ -158,3 +161,69 @@ def test_check_of_what_is_not_there(eqfuse: CommandLine, path: str, message: str
 def test_quiet_lists_nothing(eqfuse: CommandLine) -> None:
     outcome = eqfuse.run("rules", "list", "-q")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+# --- using rules
+
+
+@pytest.fixture
+def adder(eqfuse: CommandLine) -> CommandLine:
+    """A model that the rule OWN would change, and that rule."""
+    eqfuse.model("in.onnx", [helper.make_node("Add", ["x", "x"], ["y"])])
+    eqfuse.rule("own.egg", OWN)
+    return eqfuse
+
+
+@pytest.mark.parametrize("command", ["optimize", pytest.param("compile", marks=pytest.mark.conformance)])
+def test_a_wrong_rule_is_not_used(adder: CommandLine, command: str) -> None:
+    outcome = adder.run(command, "in.onnx", "-o", "out", "--rules", "own.egg")
+    assert outcome.code == 4
+    assert outcome.error.startswith("own.egg:7:1: rule made-up is refuted: values differ (Mul, ")
+    assert ", a = [" in outcome.error
+    assert adder.files() == ["in.onnx", "own.egg"]
+
+
+def test_a_trusted_rule_is_used_and_the_model_says_so(adder: CommandLine) -> None:
+    outcome = adder.run("optimize", "in.onnx", "out.onnx", "--rules", "own.egg", "--trust-rules", "--no-verify")
+    assert outcome.code == 0
+    assert "rules: own.egg used unchecked (--trust-rules)\n" in outcome.out
+    metadata = {entry.key: entry.value for entry in onnx.load(adder.folder / "out.onnx").metadata_props}
+    assert metadata["eqfuse.trusted-rules"] == "own.egg"
+
+
+@pytest.mark.conformance
+def test_a_rule_that_is_left_out_is_not_checked(adder: CommandLine) -> None:
+    assert adder.run("optimize", "in.onnx", "out.onnx", "--rules", "own.egg", "--skip", "made-up").code == 0
+
+
+def test_a_rule_is_checked_once(adder: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(adder.folder / "kept"))
+    adder.rule("own.egg", TRUE, RECORD_OF_TRUE)
+    arguments = ("optimize", "in.onnx", "--rules", "own.egg", "-q")
+    assert adder.run(*arguments).code == 0
+    monkeypatch.delattr(check, "check_files")
+    assert adder.run(*arguments).code == 0
+
+
+def test_a_rule_that_does_not_make_its_example_is_not_used(adder: CommandLine) -> None:
+    record = RECORD.replace("(Add a b) => (Mul a b)", "(Abs (Abs (Abs x))) => (Cos x)")
+    adder.rule("own.egg", '(rewrite (Abs (Abs (Abs x))) (Abs x) :ruleset explore :name "thrice")', record)
+    outcome = adder.run("optimize", "in.onnx", "--rules", "own.egg")
+    assert outcome.code == 4
+    assert "what stands on the right of its example is not what the rule makes" in outcome.error
+
+
+def test_what_no_code_expects_names_the_rules(adder: CommandLine) -> None:
+    """A Resize whose settings are none."""
+    adder.rule("own.egg", OWN.replace("(Mul a b)", '(Resize a "nearest" "nonsense")'))
+    outcome = adder.run("optimize", "in.onnx", "--rules", "own.egg", "--trust-rules")
+    assert outcome.code == 4
+    assert outcome.error.startswith("own.egg:7:1: rule made-up: what these make of the model cannot be used (")
+
+
+@pytest.mark.representatives(1)
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf; nothing\r\n"])
+def test_a_file_without_rules(adder: CommandLine, content: bytes) -> None:
+    (adder.folder / "own.egg").write_bytes(content)
+    outcome = adder.run("optimize", "in.onnx", "--rules", "own.egg")
+    assert (outcome.code, outcome.error) == (4, "own.egg:1:1: the file has no rules")

@@ -47,3 +47,13 @@ def test_other_entries_say_nothing(metadata: dict[str, str]) -> None:
 
 def test_one_rule_is_singular() -> None:
     assert str(Provenance("exact", 1)) == "made with --precision exact, 1 rule matched"
+
+
+def test_a_result_of_unchecked_rules_stays_one() -> None:
+    metadata: dict[str, str] = {}
+    stamp(metadata, "real", 1, DEVICE, ("own.egg",))
+    stamp(metadata, "real", 1, DEVICE)
+    found = provenance(metadata)
+    assert found is not None
+    assert found.trusted == ("own.egg",)
+    assert str(found).endswith(", rules of own.egg used unchecked")

@@ -156,7 +156,7 @@ def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
         (lambda m: m.update(threads=10**9), "field threads: must be at most 1024, not 1000000000"),
         (lambda m: m.update(precision="\ud800"), "was changed after it was written (its digest differs)"),
         (lambda m: m.update(threads="two"), "field threads: must be a whole number, not 'two'"),
-        (lambda m: m.update(format=2), "field format: is 2, and this version of eqfuse reads 1"),
+        (lambda m: m.update(format=1), "field format: is 1, and this version of eqfuse reads 2"),
         (lambda m: m.update(extra=1), "field extra: unknown"),
         (lambda m: m["inputs"][0].update(dtype="float33"), "field inputs[0].dtype: 'float33' is no element type"),
         (lambda m: m["inputs"][0].update(dtype="object"), "field inputs[0].dtype: 'object' is no element type"),

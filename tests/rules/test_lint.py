@@ -10,6 +10,7 @@ import pytest
 from eqfuse.errors import RuleError
 from eqfuse.rules.lint import Problem, lint, lint_files, require_clean
 from eqfuse.rules.loader import analysis_files, shipped_files
+from eqfuse.rules.records import read_file
 
 HERE = Path(__file__).parent
 FAIL = sorted((HERE / "fail").glob("*.egg"))
@@ -73,3 +74,37 @@ def test_loading_reports_the_first_problem_and_counts_the_others() -> None:
 def test_a_missing_file() -> None:
     with pytest.raises(RuleError, match=r"nowhere\.egg: cannot be read: No such file"):
         lint(Path("nowhere.egg"))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_has_no_rules(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.egg"
+    path.write_text(text, encoding="utf-8")
+    assert [str(problem) for problem in lint(path)] == [f"{path}:1:1: the file has no rules"]
+
+
+@pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
+def test_files_of_other_editors_are_read_alike(mark: str, end: str, tmp_path: Path) -> None:
+    """With a byte-order mark, and with the line ends of Windows."""
+    plain = (HERE / "pass" / "when.egg").read_text(encoding="utf-8")
+    path = tmp_path / "when.egg"
+    path.write_bytes((mark + plain.replace("\n", end)).encode())
+    assert lint(path) == []
+    found, expected_ = (read_file(p).rules[0] for p in (path, HERE / "pass" / "when.egg"))
+    assert (found.text, found.example, found.line) == (expected_.text, expected_.example, expected_.line)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "own.egg"
+    path.write_bytes(b"; \xff\xfe\x00")
+    with pytest.raises(RuleError, match=r"own\.egg: is no rule file: byte 2 is not UTF-8 text$"):
+        lint(path)
+
+
+def test_an_author_knows_the_facts_of_an_own_operator() -> None:
+    facts = '((= e (Out (Op "com.example.Swish" (Cons x (Nil))) 0)) (= s (shape x)))'
+    assert lint(f'(rule {facts} ((set (shape e) s)) :ruleset analysis :name "test-shape")') == []
+
+
+def test_own_tables_may_be_filled_with_numbers() -> None:
+    assert lint('(relation swaps (i64 i64))\n(swaps 0 1)') == []

@@ -47,7 +47,7 @@ def test_parentheses_in_comments_and_strings_are_text() -> None:
 
 def test_comment_block_ends_at_a_blank_line() -> None:
     document = read("; far\n\n; near\n;; nearest\n(a) ; behind")
-    assert document.comment_block(document.forms[0]) == ["near", "nearest"]
+    assert document.comment_block(document.forms[0]) == [Atom("near", 9), Atom("nearest", 17)]
 
 
 def test_a_comment_behind_a_command_belongs_to_no_other() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from eqfuse.errors import RuleError
 from eqfuse.rules.checking.check import check_files
+from eqfuse.rules.loader import analysis_files, shipped_files
 from eqfuse.rules.records import RuleFile, read_file
 
 RULE = """\
@@ -35,7 +36,22 @@ def test_verdicts_come_in_order(file: RuleFile) -> None:
     assert [(v.rule, v.kind) for v in found] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
 
 
-def test_a_process_that_dies_names_its_rule(file: RuleFile) -> None:
-    """A judge that raises stands for what ends a process."""
-    with pytest.raises(RuleError, match=r"own\.egg:7:1: the check of own-abs crashed \(exit code 1\)"):
-        list(check_files([file], judge=operator.truediv, kept=False, workers=2))
+def test_the_analyses_may_be_among_the_files(file: RuleFile) -> None:
+    found = list(check_files([*analysis_files(), *shipped_files(), file], chosen={"own-abs", "relu-relu"}, kept=False))
+    assert [v.kind for v in found] == ["proved", "proved"]
+
+
+def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
+    """egglog ends the process where an index is out of range."""
+    path = tmp_path / "own.egg"
+    condition = ":when ((= s (vec-set (shape a) 9 1))) :ruleset"
+    path.write_text(RULE.format("Abs", "abs").replace(":ruleset", condition), encoding="utf-8")
+    with pytest.raises(RuleError, match=r"own\.egg:7:1: the check of own-abs crashed \("):
+        list(check_files([read_file(path)], kept=False, workers=2))
+
+
+def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:
+    """A judge that raises stands for what the checker does not expect."""
+    found = list(check_files([file], judge=operator.truediv, kept=False, workers=2))
+    assert {v.kind for v in found} == {"idle"}
+    assert "TypeError" in found[0].reason

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from eqfuse.rules.checking.check import check_rule, scratch_for
 from eqfuse.rules.checking.verdict import Verdict
+from eqfuse.rules.records import read_file
+
+from .conftest import RECORD
 
 Check = Callable[..., Verdict]
 
@@ -153,6 +158,32 @@ def test_example_of_another_rule_is_idle(verdict: Check) -> None:
     found = verdict("(Relu (Relu x))", "(Relu x)", example="(Relu (Sigmoid x)) => (Relu x)")
     assert found.kind == "idle"
     assert not found.example
+
+
+@pytest.mark.representatives(2)
+@pytest.mark.parametrize(
+    ("right", "kind"),
+    [
+        ("(Relu x)", "proved"),
+        ("(Abs x)", "idle"),
+        ("(Relu y)", "proved"),
+        ("x", "idle"),
+    ],
+)
+def test_rule_has_to_make_its_example(right: str, kind: str, verdict: Check) -> None:
+    """A name that the left side does not have stands for anything."""
+    assert verdict("(Relu (Relu (Relu x)))", "(Relu x)", example=f"(Relu (Relu (Relu x))) => {right}").kind == kind
+
+
+def test_rule_about_a_key_that_nothing_computes(tmp_path: Path) -> None:
+    """All that has one key would be united, and no sample holds two of them."""
+    path = tmp_path / "own.egg"
+    record = RECORD.format(sound="real", example="(Relu x) => (Relu x)")
+    rule = '(rule ((= e (Relu x))) ((union e (same x))) :ruleset explore :name "trial")'
+    path.write_text(f"(constructor same (T) T :unextractable)\n{record}{rule}\n")
+    file = read_file(path)
+    found = check_rule(file.rules[0], scratch_for(file))
+    assert (found.kind, found.reason) == ("idle", "nothing says what same computes")
 
 
 def test_exact_rule_that_rounds_differently_is_refuted(verdict: Check) -> None:

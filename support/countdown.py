@@ -1,0 +1,37 @@
+"""How far a long list is worked off, and how long the rest may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_WIDTH = 20
+"""Characters of the bar: on a line of 80 there is room for what is counted."""
+_FIRST = 3
+"""Parts that have to be done before there is an estimate."""
+
+
+class Countdown:
+    """Counts the parts of a whole: ``[#####---------------] 750 of 3000 rules, about 12 min left``.
+
+    `clock` gives seconds. The estimate is the time so far for each part that was done, times those that are left.
+    """
+
+    def __init__(self, whole: int, noun: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.whole, self.noun, self.done = whole, noun, 0
+        self._clock, self._started = clock, clock()
+
+    def advance(self) -> str:
+        """One more part is done."""
+        self.done += 1
+        filled = _WIDTH * self.done // max(self.whole, 1)
+        bar = f"[{'#' * filled}{'-' * (_WIDTH - filled)}]"
+        return f"{bar} {self.done} of {self.whole} {self.noun}{self._left()}"
+
+    def _left(self) -> str:
+        if self.done < min(_FIRST, self.whole):
+            return ""
+        seconds = (self._clock() - self._started) / self.done * (self.whole - self.done)
+        if seconds < 60:
+            return f", about {seconds:.0f} s left"
+        return f", about {seconds / 60:.0f} min left" if seconds < 3600 else f", about {seconds / 3600:.1f} h left"
