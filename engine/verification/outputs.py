@@ -25,7 +25,8 @@ _NARROW_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """One output over all runs. ``informative``: its equality says something (it reacts and is not saturated).
+    """One output over all runs. ``informative``: its equality says something (it reacts and is not saturated, or it has
+    no elements, so that its shape is all there is).
 
     ``broken_run`` is the index of the first run in which it differs; ``convicted`` when only the oracle says so.
     """
@@ -141,7 +142,8 @@ class Comparison:
         broken = next((index for index, ruling in enumerate(rulings) if not ruling.passed), None)
         decisive = rulings[broken] if broken is not None else next((r for r in rulings if r.note), _PASSED)
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
-        informative = reacts and not saturated(self.baseline, self._structure, name)
+        is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
+        informative = is_empty or (reacts and not saturated(self.baseline, self._structure, name))
         note = decisive.note or ("" if informative else self._why_uninformative(name, reacts))
         if broken is not None and self.baseline.runs[broken].title:
             note += f", {self.baseline.runs[broken].title}"
@@ -149,8 +151,6 @@ class Comparison:
         return ComparedOutput(report, informative, broken, decisive.convicted)
 
     def _why_uninformative(self, name: str, reacts: bool) -> str:
-        if not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name])):
-            return "has no elements"
         if reacts:
             return "is saturated (nothing but extreme values)"
         if name in self._structure.input_dependent:
