@@ -106,7 +106,8 @@ def optimize(
     """Optimise an ONNX model; with `output`, write it there once it is verified.
 
     `options` are the fields of `Options`. Raises EqfuseError with one clear line on anything a user can mend, among
-    them VerificationError where the result differs from the original: then nothing is written.
+    them VerificationError where the result differs from the original, or cannot be compared with it: then nothing is
+    written.
     """
     return run(model, Path(output) if output is not None else None, options_of(Options, options), observer)
 
@@ -194,7 +195,7 @@ def _result(known: Saturated, output: Path | None, options: Options, clock: Cloc
     verification = None
     if options.verify:
         with clock.phase("verify"):
-            verification = _verify(model, result, options)
+            verification = _verify(known, result, options)
     if output is not None:
         with clock.phase("write"):
             result = write(result, output, external=model.has_external_data)
@@ -245,19 +246,23 @@ def _certificate(result: Model) -> str:
     return certificate_text(result)
 
 
-def _verify(model: Model, result: Model, options: Options) -> Verification:
-    from .engine.verification import verdict_required, verify
+def _verify(known: Saturated, result: Model, options: Options) -> Verification:
+    from .engine.verification import require_comparison, verdict_required, verify
 
+    model = known.model
     original = model.path if model.path is not None and not options.input_shapes else model.ir
     with verdict_required(model.label):
-        verification = verify(
-            original,
-            result.ir,
-            atol=options.atol,
-            rtol=options.rtol,
-            seed=options.seed,
-            exact=options.precision == "exact",
-            limit=options.verify_limit,
+        verification = require_comparison(
+            verify(
+                original,
+                result.ir,
+                atol=options.atol,
+                rtol=options.rtol,
+                seed=options.seed,
+                samples=known.samples,
+                precision=options.precision,
+                limit=options.verify_limit,
+            )
         )
     if verification.status == "failed":
         raise VerificationError(

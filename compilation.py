@@ -28,7 +28,7 @@ from .lowering.decisions import Decisions
 from .lowering.epilogues import with_epilogues
 from .lowering.errors import CrashError, WrongKernelsError
 from .lowering.fallback import FOLDER, static_type, store
-from .lowering.interface import Port, inputs_of
+from .lowering.interface import Port, inputs_of, read_samples
 from .lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform, Provenance
 from .lowering.target import Target, check_linker, check_runs_here, check_target, is_library, target_of
 from .lowering.tuning.settings import Settings
@@ -41,6 +41,7 @@ from .support.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from .engine.verification import Verification
+    from .engine.verification.inputs import Sample
     from .extract.partition.graph import OperatorGraph
     from .lowering.check import Runnable
     from .lowering.kernels import Prepared
@@ -108,8 +109,9 @@ def compile_model(
     with clock.phase("read"):
         model = override_shapes(inlined(read(source)), options.input_shapes)
         ports = inputs_of(model)  # raises for what cannot be compiled, before the work
+        samples = read_samples(options.inputs, ports)
     runtime(threads or available_cores())
-    work = Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock)
+    work = Work(source, model, ports, replace(options, device=target), target_of(target, threads), clock, samples)
     if options.verify or tuning is not None:
         check_runs_here(work.target)
     if tuning is not None:
@@ -151,14 +153,16 @@ class Work:
     options: Options
     target: Target
     clock: Clock
+    samples: tuple[Sample, ...] = ()
 
     @property
     def key(self) -> str:
         """What decides about the bundle."""
         chosen = {**asdict(self.options), "target": asdict(self.target), "versions": bundle.versions()}
         absent = "" if self.target.is_library or not self.options.verify else missing_tools()
+        given = [sample.digest for sample in self.samples]
         rules = rule_paths(self.options.rules)
-        return cache.key_of({**chosen, "model": self.fingerprint, "absent": absent}, rules)
+        return cache.key_of({**chosen, "model": self.fingerprint, "absent": absent, "inputs": given}, rules)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -178,7 +182,7 @@ class Work:
         """Compile into a folder, for `output`, and verify what is in it."""
         if self.options.verify and self.target.is_library:
             isolation.prepare()
-        result = run(self.source, None, replace(self.options, verify=False), self.clock.observer)
+        result = run(self.source, None, replace(self.options, verify=False, inputs=()), self.clock.observer)
         self.clock.phases.update(result.phases)
         return self.bundle(result, folder, output)
 
@@ -264,14 +268,18 @@ class Work:
         return f"{found.summary} (emulated)"
 
     def _verification(self, compiled: Runs) -> tuple[Verification, Runs]:
-        from .engine.verification import verdict_required
+        from .engine.verification import require_comparison, verdict_required
         from .lowering.check import Tolerated, verify_compiled
 
         options = self.options
         original = self.model.ir if options.input_shapes or self.model.path is None else self.model.path
-        tolerated = Tolerated(options.atol, options.rtol, options.seed)
+        tolerated = Tolerated(
+            options.atol, options.rtol, options.seed, self.samples,
+            bold=self.target.is_library, may_overflow=options.precision == "fast",
+        )  # fmt: skip
         with verdict_required(self.model.label):
-            return verify_compiled(original, compiled, tolerated, options.verify_limit)
+            found, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
+            return require_comparison(found), left
 
     def _difference(self, found: Verification) -> str:
         return f"{self.model.label}: the compiled model differs from the original: {found.summary}"

@@ -90,6 +90,8 @@ def compile_for_accelerator(
     Raises EqfuseError with one clear line, as `compile_model` does.
     """
     bundle.check_destination(output)
+    if options.inputs:
+        raise OptionError("inputs", "a program for an accelerator has its own batch; it is verified on drawn inputs")
     if options.verify:
         check_linker()
     clock = Clock(observer)
@@ -189,7 +191,7 @@ class _Work:
 
     def _verdict(self, folder: Path, network: AcceleratorNetwork) -> str:
         """What verification says, in one line that says how much was verified."""
-        from .engine.verification import verdict_required
+        from .engine.verification import require_comparison, verdict_required
         from .engine.verification.source import model_file
         from .lowering.check import apart
         from .lowering.dsa.simulated_model import IsolatedSimulation
@@ -203,7 +205,7 @@ class _Work:
             original = Original(path.absolute(), self.ports, network.batch)
             self.clock.tell("verify", f"{samples_to_verify(loaded, original)} samples in the functional simulator")
             with verdict_required(self.model.label):
-                found = apart(options.verify_limit, verify_program, original, loaded, demand)
+                found = require_comparison(apart(options.verify_limit, verify_program, original, loaded, demand))
         if found.status == "failed":
             raise VerificationError(
                 f"{self.model.label}: the program differs from the original: {found.summary}; nothing was written"

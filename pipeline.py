@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 from onnx import defs
 
 from .costmodels.device import Device, default_device, load_device
@@ -43,6 +44,9 @@ from .support.options import (
     PositiveInteger,
     check_options,
 )
+
+if TYPE_CHECKING:
+    from .engine.verification.inputs import Sample
 
 GROWTH = 1.01
 """How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
@@ -82,6 +86,7 @@ class Options:
     opset: PositiveInteger | None = None
     input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     verify: bool = True
+    inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None
     rtol: NotNegative | None = None
     verify_limit: Positive = 300.0
@@ -158,6 +163,7 @@ class Saturated:
     """A model, what is known of it, and the e-graph of all that the rules prove equal to it.
 
     `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were looked at before.
+    `samples` are the inputs that the user gives to verify on.
     """
 
     model: Model
@@ -167,6 +173,7 @@ class Saturated:
     origin: Origins
     deadline: float
     checked: bool
+    samples: tuple[Sample, ...] = ()
 
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""
@@ -186,6 +193,7 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
     """
     with clock.phase("read"):
         model = _read(source, output, options)
+        samples = samples_of(model, options.inputs)
     with clock.phase("infer"):
         knowledge = infer(model)
     with clock.phase("encode"):
@@ -205,7 +213,8 @@ def saturated(source: Any, output: Path | None, options: Options, worker: Worker
     with clock.phase("check"), _sense_required(model, options):
         limit = min(deadline, time.monotonic() + _CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
-    return Saturated(model, knowledge, encoding, egraph, origins(model.graph, encoding, egraph), deadline, checked)
+    origin = origins(model.graph, encoding, egraph)
+    return Saturated(model, knowledge, encoding, egraph, origin, deadline, checked, samples)
 
 
 def _check_rules(options: Options, clock: Clock) -> None:
@@ -226,7 +235,7 @@ def _sense_required(model: Model, options: Options) -> Iterator[None]:
 
         source = model.path if model.path is not None and not options.input_shapes else model.ir
         verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
-        if verification.status != "unsupported":
+        if verification.status != "unverified":
             raise
         reason = f"its shapes or element types contradict each other: {verification.reason}"
         raise ModelError(f"{model.label}: {reason}") from None
@@ -251,6 +260,16 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
             name = external_name(output)
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
     return raise_opset(override_shapes(model, options.input_shapes), options.opset)
+
+
+def samples_of(model: Model, paths: Sequence[Path]) -> tuple[Sample, ...]:
+    """The inputs that a user gives. Raises UsageError where they do not fit the model."""
+    if not paths:
+        return ()
+    from .engine.verification.inputs import read_samples
+
+    wanted = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    return read_samples(paths, [ir.serde.serialize_value(value) for value in wanted])
 
 
 @dataclass(frozen=True)

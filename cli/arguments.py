@@ -117,6 +117,16 @@ def tolerances(parser: argparse.ArgumentParser) -> None:
         help="seconds that verification may take (default 300)",
     )  # fmt: skip
     parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of inputs and of a search (default 0)")
+    given_inputs(parser, "verify on these inputs (default: drawn ones)")
+
+
+def given_inputs(parser: argparse.ArgumentParser, help_: str) -> None:
+    """Inputs of the user's own."""
+    parser.add_argument(
+        "--inputs", action="append", default=[], type=Path, metavar="FILE.npz|FOLDER",
+        help=f"{help_}: an array for each input by its name; or a folder of such files, of NAME.npy, or of input_0.pb "
+        "as in ONNX's test data; repeatable",
+    )  # fmt: skip
 
 
 Number = TypeVar("Number", int, float)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..lowering.interface import random_inputs
+from ..lowering.interface import Port, random_inputs, read_samples
 from ..lowering.turns import Middle, Runs
 from . import render
 from .progress import Progress
@@ -57,7 +57,7 @@ def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
 
     with crashes_of(arguments.bundle), Progress(arguments, "measure"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
-        inputs = random_inputs(model.inputs, 0)
+        inputs = bench_inputs(arguments, model.inputs)
         path = original(arguments, model.manifest) if arguments.against is not None else None
         model.run(inputs)  # says where it crashes, if it does
         runs = times({"eqfuse": model}, inputs, repeat, path)
@@ -98,6 +98,16 @@ def _text(name: str) -> Callable[[Middle], str]:
     return show
 
 
+def bench_inputs(arguments: argparse.Namespace, ports: Sequence[Port]) -> Mapping[str, Any]:
+    """The inputs to measure on: those that are given, else random ones. Raises UsageError for more than one set."""
+    if not arguments.inputs:
+        return random_inputs(ports, 0)
+    samples = read_samples(arguments.inputs, ports)
+    if len(samples) > 1:
+        raise UsageError(f"--inputs: {len(samples)} sets of inputs are given, and one is measured on; name one file")
+    return samples[0].values
+
+
 def original(arguments: argparse.Namespace, manifest: Manifest) -> Path:
     """The model that the bundle was compiled from. Raises UsageError where it is gone or another one."""
     from ..compilation import fingerprint
@@ -109,4 +119,3 @@ def original(arguments: argparse.Namespace, manifest: Manifest) -> Path:
     if fingerprint(read(path)) != manifest.provenance.sha256:
         raise UsageError(f"{path}: is not the model that {arguments.bundle} was compiled from, or was changed since")
     return Path(path)
-

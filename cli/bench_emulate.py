@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
-from ..lowering.interface import random_inputs
 from . import render
-from .bench import original
+from .bench import bench_inputs, original
 from .progress import Progress
 from .terminal import write
 
@@ -90,7 +89,7 @@ def _root(arguments: argparse.Namespace) -> Arm64Root | None:
 
 
 def _measured(arguments: argparse.Namespace, model: EmulatedModel, root: Arm64Root | None) -> Emulation:
-    target, inputs = model.target, random_inputs(model.inputs, 0)
+    target, inputs = model.target, bench_inputs(arguments, model.inputs)
     path = original(arguments, model.manifest) if root is not None else None  # raises before the work
     counts = model.count(inputs)
     kernels = by_kernel(counts, model.plan, target.device)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..errors import UsageError
-from ..lowering.interface import random_inputs
 from . import render
+from .bench import bench_inputs
 from .kernel_report import breakdown_as_dict, print_breakdown
 from .progress import Progress
 
@@ -26,7 +26,7 @@ def bench_kernels(arguments: argparse.Namespace) -> int:
     repeat = arguments.repeat or _REPEAT
     with crashes_of(arguments.bundle), Progress(arguments, "measure"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
-        inputs, threads = random_inputs(model.inputs, 0), model.threads
+        inputs, threads = bench_inputs(arguments, model.inputs), model.threads
         model.run(inputs)  # says where it crashes, if it does
         found = isolated(NO_LIMIT, kernel_times, arguments.bundle, inputs, threads, repeat)
     clock = "cpu" if threads == 1 else "wall"

@@ -12,7 +12,7 @@ from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError, VerificationError
 from ..extract.partition.local_functions import inlined
-from ..pipeline import cost_model_of
+from ..pipeline import cost_model_of, samples_of
 from . import render
 from .effect import print_verification
 from .options import device_of
@@ -37,6 +37,7 @@ def verify(arguments: argparse.Namespace) -> int:
                 rtol=arguments.rtol,
                 seed=arguments.seed,
                 shapes=shapes,
+                samples=samples_of(override_shapes(original, dict(arguments.input_shapes)), arguments.inputs),
                 measure=True,
                 limit=arguments.verify_limit,
             )
@@ -46,8 +47,9 @@ def verify(arguments: argparse.Namespace) -> int:
         render.print_json(verification.as_dict())
     elif not arguments.quiet:
         print_verification(f"{arguments.model} and {arguments.candidate}", verification)
-    if verification.status in ("not verifiable", "unsupported"):
-        raise EqfuseError(f"{arguments.candidate}: was not verified: {verification.reason}")
+    if verification.status in ("not verifiable", "unverified"):
+        unable = VerificationError if verification.status == "unverified" else EqfuseError
+        raise unable(f"{arguments.candidate}: was not verified: {verification.reason}")
     return VERIFICATION_FAILED if verification.status == "failed" else 0
 
 

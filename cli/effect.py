@@ -26,6 +26,8 @@ def print_verification(title: str, verification: Verification) -> None:
         write(f"accuracy: {verification.accuracy}")
     if verification.unmeasured:
         write(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
+    for line in verification.one_sided:
+        write(f"seen from one side only: {line}")
     write(verification.summary)
 
 

@@ -15,6 +15,7 @@ from .arguments import (
     EXIT_CODES,
     Commands,
     command,
+    given_inputs,
     model,
     not_negative,
     optimization,
@@ -109,6 +110,7 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
         "--kernels", action="store_true", help="time each kernel where it stands, beside the roofline of the device"
     )
     parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50, with --kernels 30)")
+    given_inputs(parser, "measure on these inputs (default: random ones)")
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
     parser.add_argument(
         "--emulate", action="store_true", help="count what a bundle for Arm executes, on an emulated board"
@@ -205,7 +207,7 @@ def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
     stats.add_argument("--unused", action="store_true", help="list the rules that never match")
     for parser in (explain, why, stats):
         optimization(parser, checked=False)
-        parser.set_defaults(atol=None, rtol=None, verify_limit=300.0, seed=0)  # nothing is verified
+        parser.set_defaults(atol=None, rtol=None, verify_limit=300.0, seed=0, inputs=[])  # nothing is verified
 
 
 def _profile(commands: Commands) -> None:  # type: ignore[type-arg]

@@ -111,12 +111,14 @@ def _cut_short(result: Result) -> list[str]:
 
 def _verified(verification: Verification | None) -> list[str]:
     if verification is None:
-        return ["verification: not asked for"]
+        return ["verification: none (--no-verify)"]
     lines = [f"verification: {verification.summary}"]
     if verification.numeric_effect:
         lines.append(f"numeric effect: {verification.numeric_effect}")
     if verification.accuracy:
         lines.append(f"accuracy: {verification.accuracy}")
+    if verification.coverage:
+        lines.append(f"seen from one side only: {verification.coverage}")
     return lines
 
 

@@ -7,7 +7,7 @@ and a result is written to a temporary file beside its destination and moved the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from onnx_ir import external_data, serde
 
 from ..errors import ModelError
 from ..support.scratch import staging_folder
-from .wellformed import check_well_formed
+from .wellformed import UNKNOWN_SIZE, check_well_formed
 
 ONNX_DOMAINS = ("", "ai.onnx")
 _PROTOBUF_LIMIT = 1_900_000_000
@@ -166,9 +166,27 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
         raise ModelError(f"{label}: the graph has no outputs, so there is nothing to compute; name some")
     check_well_formed(proto, label)
     try:
-        return serde.deserialize_model(proto)
+        model = serde.deserialize_model(proto)
     except Exception as error:  # onnx-ir raises many kinds on malformed graphs
         raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
+    _leave_out_unknown_sizes(model.graph)
+    for function in model.functions.values():
+        _leave_out_unknown_sizes(function)
+    return model
+
+
+def _leave_out_unknown_sizes(graph: onnx_ir.Graph | onnx_ir.Function) -> None:
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
+            value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
+    for attribute in (a for node in graph for a in node.attributes.values()):
+        bodies: Sequence[onnx_ir.Graph] = ()
+        if attribute.type == ir.AttributeType.GRAPH:
+            bodies = (attribute.as_graph(),)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            bodies = attribute.as_graphs()
+        for body in bodies:
+            _leave_out_unknown_sizes(body)
 
 
 def _check_external_files(model: Model) -> None:

@@ -53,6 +53,8 @@ _LISTS: dict[int, str] = {
     TensorProto.STRING: "string_data",
 }
 """Where the elements of a type lie that has no raw data; those of types that are not listed, in int32_data."""
+UNKNOWN_SIZE = -1
+"""How some exporters write a dimension that ONNX leaves out."""
 _MOST_BYTES = 1 << 62
 """Sizes beyond cannot be calculated with, let alone be stored."""
 
@@ -184,7 +186,7 @@ class _Check:
             tensor = getattr(type_, kind)
             if tensor.elem_type and tensor.elem_type not in _ELEMENT_TYPES:
                 self.fail(where, f"{tensor.elem_type} is no element type")
-            sizes = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]
+            sizes = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value") and d.dim_value != UNKNOWN_SIZE]
             self._sizes(sizes, where, tensor.elem_type)
         elif kind in ("sequence_type", "optional_type"):
             self.type(getattr(type_, kind).elem_type, where)

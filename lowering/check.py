@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ..engine.verification import ModelLike, Verification
-from ..engine.verification.baseline import Request, establish
+from ..engine.verification.baseline import BOLD, Request, establish
 from ..engine.verification.compare import Tolerance
-from ..engine.verification.inputs import input_specs
-from ..engine.verification.outputs import ComparedOutput, Comparison, Demands
+from ..engine.verification.inputs import Sample, input_specs
+from ..engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ..engine.verification.report import Status
 from ..engine.verification.source import model_file, read_source
 from ..engine.verification.structure import Structure
@@ -44,17 +44,24 @@ Model = TypeVar("Model", bound=Runnable)
 
 @dataclass(frozen=True)
 class Tolerated:
-    """How far outputs may be off, by default as the element type says, and the seed of the inputs."""
+    """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
+
+    `bold`: inputs beside those that operators are meant for are drawn, too, where the tolerances are the default ones.
+    `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not.
+    """
 
     atol: float | None = None
     rtol: float | None = None
     seed: int = 0
+    samples: tuple[Sample, ...] = ()
+    bold: bool = True
+    may_overflow: bool = False
 
 
 def verify_compiled(
     original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float
 ) -> tuple[Verification, Model]:
-    """Run both on the same inputs, random from two seeds, and compare every output; within `limit` seconds.
+    """Run both on the same inputs and compare every output; within `limit` seconds.
 
     Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`. Also returns
     the compiled model as the runs left it. Raises VerificationError where there is no verdict.
@@ -91,18 +98,20 @@ def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> V
     structure = Structure(source.structure)
     tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
     shapes = {port.name: port.shape for port in compiled.inputs}
-    request = Request(tolerated.seed, shapes, {}, tolerance)
+    by_default = tolerated.atol is None and tolerated.rtol is None
+    tempers = BOLD if by_default and tolerated.bold else ()
+    request = Request(tolerated.seed, shapes, tolerated.samples, tolerance, tempers)
     try:
         baseline = establish(source, structure, input_specs(structure), request)
     except RunError as error:
-        return verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
+        return verdict(started, "unverified", str(error))
     try:
         results = [_run(compiled, run.feeds) for run in baseline.runs]
     except RunError as error:
         return verdict(started, "failed", f"the compiled model does not run: {error}")
-    demands = Demands(tolerated.atol is None and tolerated.rtol is None)
+    demands = Demands(by_default, may_overflow=tolerated.may_overflow)
     compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
-    return verdict(started, *status_of(compared, structure), compared)
+    return verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
 
 
 def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,23 +123,13 @@ def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
         raise RunError(one_line(error)) from error
 
 
-def status_of(compared: list[ComparedOutput], structure: Structure) -> tuple[Status, str]:
-    """The verdict on all outputs, and what there is to say about it."""
-    broken = next((output for output in compared if output.broken_run is not None), None)
-    if broken is not None:
-        return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
-    doubtful = [output.report for output in compared if not output.informative]
-    remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
-    dependent = [output for output in compared if output.report.name in structure.input_dependent]
-    steady = any(output.report.passed and output not in dependent for output in compared)
-    if any(output.informative for output in dependent) or (steady and not dependent):
-        return "passed", f"not shown to depend on the inputs: {remark}" if remark else ""
-    return "not verifiable", remark or "the model has no outputs"
-
-
 def verdict(
-    started: float, status: Status, reason: str, compared: list[ComparedOutput] | tuple[()] = ()
+    started: float,
+    status: Status,
+    reason: str,
+    compared: Sequence[ComparedOutput] = (),
+    one_sided: tuple[str, ...] = (),
 ) -> Verification:
     """What a verification that began at `started` (of time.perf_counter) says."""
     reports = tuple(output.report for output in compared)
-    return Verification(status, reports, None, reason, time.perf_counter() - started)
+    return Verification(status, reports, None, reason, time.perf_counter() - started, one_sided=one_sided)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -24,6 +25,10 @@ class Port:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
+
+
+if TYPE_CHECKING:
+    from ..engine.verification.inputs import Sample
 
 
 def shape_text(shape: Sequence[int | str] | None) -> str:
@@ -55,6 +60,19 @@ def _input(value: ir.Value) -> Port:
             f"give them by --input-shapes {name}:{suggestion}"
         )
     return Port(name, dtype_name(value.dtype), fixed)
+
+
+def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, ...]:
+    """The inputs that a user gives. Raises UsageError where they do not fit the ports."""
+    if not paths:
+        return ()
+    import onnx
+
+    from ..engine.verification.inputs import read_samples as read
+
+    kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype)) for port in ports]
+    tensors = zip(ports, kinds, strict=True)
+    return read(paths, [onnx.helper.make_tensor_value_info(port.name, kind, port.shape) for port, kind in tensors])
 
 
 def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:

@@ -38,7 +38,7 @@ class Unlucky(Work):
 
 def unlucky(*bad: str) -> Unlucky:
     nothing: Any = None
-    return Unlucky(nothing, nothing, (), Options(), target_of("host", 1), Clock(lambda *_: None), bad)
+    return Unlucky(nothing, nothing, (), Options(), target_of("host", 1), Clock(lambda *_: None), bad=bad)
 
 
 @pytest.mark.parametrize("cut", [None, CUT])

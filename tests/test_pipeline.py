@@ -208,7 +208,10 @@ def test_an_unknown_operator_is_kept_as_it_is(tmp_path: Path) -> None:
     ]
     made = model(nodes)
     made.opset_import.add(domain="vendor", version=1)
-    eqfuse.optimize(save(made, tmp_path), tmp_path / "out.onnx")
+    with pytest.raises(VerificationError, match=r"cannot be loaded: .*Mystery.* --no-verify does without"):
+        eqfuse.optimize(save(made, tmp_path), tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()
+    eqfuse.optimize(save(made, tmp_path), tmp_path / "out.onnx", verify=False)
     kept = onnx.load(tmp_path / "out.onnx").graph.node
     assert [n.op_type for n in kept] == ["Relu", "Mystery"]
     assert kept[1].attribute[0].i == 7

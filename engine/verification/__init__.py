@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
 from .source import ModelLike
-from .verify import prepare, verdict_required, verify
+from .verify import prepare, require_comparison, verdict_required, verify
 
-__all__ = ["ModelLike", "OutputReport", "Status", "Verification", "prepare", "verdict_required", "verify"]
+__all__ = [
+    "ModelLike",
+    "OutputReport",
+    "Status",
+    "Verification",
+    "prepare",
+    "require_comparison",
+    "verdict_required",
+    "verify",
+]

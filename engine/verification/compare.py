@@ -153,8 +153,14 @@ def _compare_numbers(
     equal = bool(np.all(finite & (distance <= allowed))) if precision else bool(np.array_equal(expected, actual))
     floor = precision.noise(_magnitude(wanted)) if precision else 0.0
     negligible = equal and bool(np.all(distance <= floor))
-    strange = "" if finite.all() else "NaN or infinity on one side only"
+    strange = "" if finite.all() else _strangeness(wanted[~finite], found[~finite])
     return Difference(equal, negligible, float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), strange)
+
+
+def _strangeness(wanted: NDArray[Any], found: NDArray[Any]) -> str:
+    """What makes numbers infinitely far from each other."""
+    opposite = bool(np.all(np.isinf(wanted) & np.isinf(found)))
+    return "infinities of opposite signs" if opposite else "NaN or infinity on one side only"
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:

@@ -5,12 +5,15 @@ result stands in for the exact one, and the original's own distance from it meas
 
 - Beyond the tolerance, the candidate is acquitted when its distance is at most ``ACQUITTAL_FACTOR`` times the
   original's, both at the worst element and in the root mean square, plus a few units in the last place.
+- It is acquitted, too, when it is no farther than the original, however far that is: in a network of large activations
+  rounding may do more than any tolerance allows. Since an oracle that computes something else would be far from both,
+  the candidate in float64 must then be as near to the oracle.
 - Within the tolerance but beyond a few units in the last place, it is convicted when its distance is more than
   ``CONVICTION_FACTOR`` times the original's: a tolerance wide enough for deep networks would let an epsilon that is
   ten times too large pass.
 
-Both only while the original's own error is small against how far the output moves between inputs: an original that is
-itself noise, or an oracle that computes something else, proves nothing. Without an oracle, the tolerance decides.
+The first and the last only while the original's own error is small against how far the output moves between inputs: an
+original that is itself noise proves little. Without an oracle, the tolerance decides.
 """
 
 from __future__ import annotations
@@ -50,10 +53,15 @@ _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
 @dataclass(frozen=True)
 class Judgement:
-    """Root mean square errors of both against the oracle, and what follows; neither verdict when in doubt."""
+    """Root mean square errors of both against the oracle, and what follows; neither verdict when in doubt.
+
+    ``no_farther``: the candidate is as near to the oracle as the original, at the worst element and in the root mean
+    square, up to a few units in the last place.
+    """
 
     acquitted: bool
     convicted: bool
+    no_farther: bool
     original_error: float
     candidate_error: float
 
@@ -82,21 +90,25 @@ def judge(exact: Value, original: Value, candidate: Value, spread: float | None)
     """Apply the rule of this module to one value; without a ``spread``, its root mean square takes that place."""
     truths, firsts, seconds = leaves(exact), leaves(original), leaves(candidate)
     if not _comparable(truths, firsts, seconds):
-        return Judgement(False, False, math.inf, math.inf)
+        return Judgement(False, False, False, math.inf, math.inf)
     errors = [_errors(*triple) for triple in zip(truths, firsts, seconds, strict=True)]
     trusted = all(error.trusted(spread) for error in errors)
     return Judgement(
         trusted and all(error.no_worse(ACQUITTAL_FACTOR) for error in errors),
         trusted and not all(error.no_worse(CONVICTION_FACTOR) for error in errors),
+        all(error.precision is not None and bool(error.original.size) and error.no_worse(1.0) for error in errors),
         max((_rms(error.original) for error in errors), default=0.0),
         max((_rms(error.candidate) for error in errors), default=0.0),
     )
 
 
 def may_acquit(original: Value, candidate: Value, spread: float | None) -> bool:
-    """Whether the rule leaves room for a difference of this size: the oracle is slow, gross errors need none."""
+    """Whether rounding may explain a difference of this size: the oracle is slow, gross errors need none.
+
+    Where both models are as far from the truth as outputs move between inputs, they are twice that apart.
+    """
     distance = spread_of(original, candidate)
-    return spread is None or distance is None or distance <= (1 + ACQUITTAL_FACTOR) * _MAX_ORIGINAL_ERROR * spread
+    return spread is None or distance is None or distance <= 2 * spread
 
 
 @dataclass(frozen=True)

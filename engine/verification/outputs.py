@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from .baseline import Baseline, saturated
+from .bold import judge_bold
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
 from .effect import Effect, effect, errors
 from .oracle import Judgement, Oracle, judge, may_acquit
-from .report import OutputReport, units
+from .quantization import Dithered, Steps, note_on, quantizers
+from .report import OutputReport, Status, units
 from .source import Source
 from .structure import Structure
 from .values import RunError, Value, leaves
@@ -21,7 +25,8 @@ _NARROW_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """One output over all runs. ``informative``: its equality says something (it reacts and is not saturated).
+    """One output over all runs. ``informative``: its equality says something (it reacts and is not saturated, or it has
+    no elements, so that its shape is all there is).
 
     ``broken_run`` is the index of the first run in which it differs; ``convicted`` when only the oracle says so.
     """
@@ -49,11 +54,13 @@ class Demands:
     """``oracle``: it decides where the tolerance leaves room. ``bits``: nothing less than identity passes.
 
     ``errors``: what differs is also measured against float64, however small the difference, in one run at least.
+    ``may_overflow``: on bold inputs the candidate may give NaN or an infinity where the original does not.
     """
 
     oracle: bool
     bits: bool = False
     errors: bool = False
+    may_overflow: bool = False
 
 
 class Comparison:
@@ -67,8 +74,9 @@ class Comparison:
         baseline: Baseline,
         results: Sequence[Mapping[str, Value]],
         demands: Demands,
+        candidate: Source | None = None,
     ) -> None:
-        """``results`` are the candidate's outputs, one for each run of the ``baseline``."""
+        """``results``: the outputs of the ``candidate`` (None: compiled code) in each run of the ``baseline``."""
         self.baseline = baseline
         self.unmeasured = ""
         self._original = original
@@ -76,8 +84,13 @@ class Comparison:
         self._tolerance = tolerance
         self._results = results
         self.demands = demands
-        self._oracle: Oracle | None = None
+        self._candidate = candidate
+        self._oracles: dict[Path, Oracle] = {}
         self._exact: dict[int, Mapping[str, Value]] = {}
+        self._own: dict[int, Mapping[str, Value]] = {}
+        self._dithered: Dithered | None = None
+        self._steps: dict[int, Mapping[str, Steps]] = {}
+        self._is_quantized = bool(quantizers(structure))
 
     def outputs(self) -> list[ComparedOutput]:
         """Every output of the original, in its order."""
@@ -85,7 +98,7 @@ class Comparison:
 
     def beyond_rounding(self, index: int, names: Sequence[str]) -> Judge:
         """The judge of intermediate values in a run whose output the oracle convicted. Raises RunError."""
-        exact = self._loaded_oracle().run(self.baseline.runs[index].feeds, names)
+        exact = self._oracle(self._original).run(self.baseline.runs[index].feeds, names)
 
         def judge_by_oracle(name: str, expected: Value, found: Value) -> Difference | None:
             difference = compare(expected, found, self._tolerance)
@@ -102,11 +115,14 @@ class Comparison:
         spread = self.baseline.spread(name)
         total, rulings, whole = EQUAL, [], Effect()
         for index, run in enumerate(self.baseline.runs):
-            difference = compare(run.outputs[name], self._results[index][name], self._tolerance, spread)
-            total = total.worst(difference)
+            near = None if run.is_bold else spread
+            difference = compare(run.outputs[name], self._results[index][name], self._tolerance, near)
             changed = effect(run.outputs[name], self._results[index][name])
-            rulings.append(self._rule(name, index, difference, changed, spread))
-            whole = whole.plus(self._measured(name, index, changed))
+            rulings.append(self._rule(name, index, difference, changed, near))
+            is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])
+            if not run.is_bold or is_news:  # figures are those of ordinary inputs, unless only others show a difference
+                total = total.worst(difference)
+                whole = whole.plus(self._measured(name, index, changed))
         return self._conclude(name, total, whole, rulings)
 
     def _measured(self, name: str, index: int, changed: Effect) -> Effect:
@@ -116,7 +132,7 @@ class Comparison:
         if changed.is_identical or not wanted or not _is_narrow(expected):
             return changed
         try:
-            exact = self._exact_outputs(index)[name]
+            exact = self._truth(name, index)
         except RunError as error:
             self.unmeasured = str(error)
             return changed
@@ -126,8 +142,11 @@ class Comparison:
         broken = next((index for index, ruling in enumerate(rulings) if not ruling.passed), None)
         decisive = rulings[broken] if broken is not None else next((r for r in rulings if r.note), _PASSED)
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
-        informative = reacts and not saturated(self.baseline, self._structure, name)
+        is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
+        informative = is_empty or (reacts and not saturated(self.baseline, self._structure, name))
         note = decisive.note or ("" if informative else self._why_uninformative(name, reacts))
+        if broken is not None and self.baseline.runs[broken].title:
+            note += f", {self.baseline.runs[broken].title}"
         report = OutputReport(name, total.max_abs, total.max_rel, reacts, broken is None, note, whole)
         return ComparedOutput(report, informative, broken, decisive.convicted)
 
@@ -142,28 +161,95 @@ class Comparison:
         """Bits where they are demanded; else tolerance, and the oracle where a difference is worth the question."""
         if self.demands.bits:
             return _PASSED if changed.is_identical else _Ruling(False, _other_bits(difference, changed))
-        expected, found = self.baseline.runs[index].outputs[name], self._results[index][name]
+        run = self.baseline.runs[index]
+        expected, found = run.outputs[name], self._results[index][name]
         by_tolerance = _PASSED if difference.equal else _Ruling(False, str(difference))
         if difference.negligible or not self.demands.oracle:
             return by_tolerance
+        steps = self._steps_of(index).get(name) if self._is_quantized else None
+        if steps is not None and (steps.allow(expected, found) or not run.is_bold):
+            is_right = difference.equal or steps.allow(expected, found)
+            return _PASSED if is_right else _Ruling(False, f"{difference}; {note_on(steps)}")
+        if run.is_bold:
+            return self._rule_bold(name, index)
         hopeless = not difference.equal and not may_acquit(expected, found, spread)
         if hopeless or (difference.equal and not _is_narrow(expected)):
             return by_tolerance
         try:
-            judgement = judge(self._exact_outputs(index)[name], expected, found, spread)
+            judgement = judge(self._truth(name, index), expected, found, spread)
         except RunError as error:
-            return by_tolerance if difference.equal else _Ruling(False, f"{difference} (no float64 oracle: {error})")
+            return by_tolerance if difference.equal else _Ruling(False, f"{difference} (no float64 run: {error})")
+        if not difference.equal and judgement.no_farther and self._agrees(name, index, judgement):
+            judgement = replace(judgement, acquitted=True)
         return _overruled(difference, judgement)
 
-    def _loaded_oracle(self) -> Oracle:
-        if self._oracle is None:
-            self._oracle = Oracle(self._original)
-        return self._oracle
+    def _rule_bold(self, name: str, index: int) -> _Ruling:
+        run, found = self.baseline.runs[index], self._results[index][name]
+        truths = partial(self._truth, name, index), partial(self._own_truth, name, index)
+        may_overflow = self.demands.may_overflow
+        wrong = judge_bold(run.outputs[name], found, self._tolerance, truths, may_overflow=may_overflow)
+        return _PASSED if wrong is None else _Ruling(False, str(wrong))
 
-    def _exact_outputs(self, index: int) -> Mapping[str, Value]:
+    def _agrees(self, name: str, index: int, judgement: Judgement) -> bool:
+        """Whether the candidate in float64 is as near to the oracle as the original is in its own type.
+
+        Compiled code cannot be widened: there the original must be nearer than half of how far outputs move.
+        """
+        if self._candidate is None:
+            spread = self.baseline.spread(name)
+            return spread is not None and judgement.original_error <= spread / 2
+        try:
+            own = errors(self._truth(name, index), self._own_truth(name, index))
+        except RunError:
+            return False
+        return own is not None and own.rms <= judgement.original_error
+
+    def _steps_of(self, index: int) -> Mapping[str, Steps]:
+        """What steps of the quantisers do to the outputs of a run; nothing where that cannot be measured."""
+        if index not in self._steps:
+            run = self.baseline.runs[index]
+            try:
+                self._dithered = self._dithered or Dithered(self._original, self._structure)
+                self._steps[index] = self._dithered.steps(run.feeds, run.outputs)
+            except RunError:
+                self._steps[index] = {}
+        return self._steps[index]
+
+    def _oracle(self, source: Source) -> Oracle:
+        if source.path not in self._oracles:
+            self._oracles[source.path] = Oracle(source)
+        return self._oracles[source.path]
+
+    def _truth(self, name: str, index: int) -> Value:
+        """An output of a float64 run of the original. Raises RunError."""
         if index not in self._exact:
-            self._exact[index] = self._loaded_oracle().run(self.baseline.runs[index].feeds)
-        return self._exact[index]
+            self._exact[index] = self._oracle(self._original).run(self.baseline.runs[index].feeds)
+        return self._exact[index][name]
+
+    def _own_truth(self, name: str, index: int) -> Value:
+        """The same of the candidate."""
+        if self._candidate is None:
+            raise RunError("the candidate is no ONNX model")
+        if index not in self._own:
+            self._own[index] = self._oracle(self._candidate).run(self.baseline.runs[index].feeds)
+        return self._own[index][name]
+
+
+def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple[Status, str]:
+    """The verdict on all outputs, and what there is to say about it."""
+    broken = next((output for output in compared if output.broken_run is not None), None)
+    if broken is not None:
+        return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
+    doubtful = [output.report for output in compared if not output.informative]
+    remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
+    acquitted = [output.report for output in compared if output.informative and output.report.note]
+    acquitted.sort(key=lambda report: -report.max_abs)
+    dependent = [output for output in compared if output.report.name in structure.input_dependent]
+    steady = any(output.report.passed and output not in dependent for output in compared)
+    if any(output.informative for output in dependent) or (steady and not dependent):
+        notes = [f"not shown to depend on the inputs: {remark}"] if remark else []
+        return "passed", "; ".join([*notes, *(f"{report.name!r} {report.note}" for report in acquitted[:1])])
+    return "not verifiable", remark or "the model has no outputs"
 
 
 def _other_bits(difference: Difference, changed: Effect) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from ...rules.vocabulary import Precision
+    from .inputs import Sample
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,11 @@ class Question:
     running: Path
     seed: int
     shapes: Mapping[str, tuple[int, ...]]
-    user_inputs: Mapping[str, NDArray[Any]]
+    samples: tuple[Sample, ...]
     atol: float | None
     rtol: float | None
     precise: bool
-    exact: bool | None
+    precision: Precision | None
     measure: bool
 
     def note_running(self, role: Literal["original", "candidate", ""]) -> None:

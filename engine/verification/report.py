@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..provenance import Provenance
 from .effect import Effect, Errors
 
-Status = Literal["passed", "failed", "not verifiable", "unsupported"]
+Status = Literal["passed", "failed", "not verifiable", "unverified"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ class Verification:
     ``passed``: every comparable output is equal within tolerance and at least one of them was seen to depend on the
     inputs (or cannot, because nothing in it depends on input values). ``failed``: some output differs, the interface
     differs, or the candidate does not run. ``not verifiable``: nothing differs, but no output could have shown a
-    difference. ``unsupported``: the original itself cannot be run here.
+    difference. ``unverified``: the original itself does not run here, so nothing was compared.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
     ``made`` is what the candidate says of its making. ``unmeasured``: why there is no float64 run, if one was tried.
+    ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and saw only one of its sides.
     """
 
     status: Status
@@ -52,6 +53,7 @@ class Verification:
     seconds: float
     made: Provenance | None = None
     unmeasured: str = ""
+    one_sided: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """One line, however many outputs there are."""
@@ -87,6 +89,14 @@ class Verification:
         return f"max error against float64 {other.largest:.3g} (original: {own.largest:.3g})"
 
     @property
+    def coverage(self) -> str:
+        """One line for a terminal: which operators saw one side only; empty where all saw every side."""
+        if len(self.one_sided) < 2:
+            return "".join(self.one_sided)
+        first, _, _ = self.one_sided[0].partition(": ")
+        return f"{first} and {len(self.one_sided) - 1} more operators"
+
+    @property
     def _effect(self) -> Effect:
         total = Effect()
         for report in self.outputs:
@@ -104,6 +114,7 @@ class Verification:
             "precision": self.made.precision if self.made else None,
             "rules": self.made.rules if self.made else None,
             "unmeasured": self.unmeasured,
+            "one_sided": list(self.one_sided),
             "numeric_effect": self.numeric_effect,
             "accuracy": self.accuracy,
             "summary": self.summary,

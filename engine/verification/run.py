@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -32,19 +33,19 @@ class Backend(Protocol):
 class OnnxRuntime:
     """The model in ONNX Runtime on the CPU, as written: no graph optimisation may hide what the model says."""
 
-    def __init__(self, source: Source, extra: Sequence[str] = ()) -> None:
-        """Load the model; ``extra`` names intermediate values to give as outputs too. Raises RunError."""
-        options = _session_options()
+    def __init__(self, source: Source, extra: Sequence[str] = (), nodes: Sequence[onnx.NodeProto] = ()) -> None:
+        """Load the model; ``extra`` names values of it or of more ``nodes`` to give as outputs too. Raises RunError."""
+        options = session_options()
         model: str | bytes = str(source.path)
         if extra:
             # Folder of the external data, since the model itself comes from memory.
             folder = str(source.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-            model = _with_outputs(source, extra)
+            model = _with_outputs(source, extra, nodes)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
-            raise RunError(one_line(error)) from error
+            raise RunError(_reason(error)) from error
         self._input_types = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = [value.name for value in self._session.get_outputs()]
         self._element_types = _element_types(source.graph)
@@ -59,7 +60,7 @@ class OnnxRuntime:
                 return self._run_with_views(fed)
             return dict(zip(self._outputs, self._session.run(self._outputs, fed), strict=True))
         except Exception as error:  # as above
-            raise RunError(one_line(error)) from error
+            raise RunError(_reason(error)) from error
 
     def _run_with_views(self, feeds: Feeds) -> dict[str, Value]:
         """Types that the numpy bridge of the runtime lacks pass as raw bytes."""
@@ -68,7 +69,34 @@ class OnnxRuntime:
         return {name: _from_runtime(value) for name, value in zip(self._outputs, results, strict=True)}
 
 
-def _session_options() -> onnxruntime.SessionOptions:
+_STATUS = re.compile(r"running (\w+) node\. Name:'([^']*)' Status Message: ")
+_PREFIX = re.compile(r"^(\[ONNXRuntimeError\] : \d+ : \w+ : )?(Load model from \S+ failed: ?)?(Fatal error: )?")
+
+
+def _reason(error: BaseException) -> str:
+    """What ONNX Runtime says in one line: of nodes inside of nodes the innermost, without its codes."""
+    text = " ".join(str(error).split())
+    places = list(_STATUS.finditer(text))
+    if not places:
+        return one_line(RuntimeError(_PREFIX.sub("", text)))
+    operator, name = places[-1].groups()
+    node = f"{operator} {name!r}" if name else operator
+    return one_line(RuntimeError(f"{node}: {text[places[-1].end() :]}"))
+
+
+def _place(error: BaseException) -> str:
+    """The operator of the graph that the reference evaluator was at, since errors of numpy name none."""
+    trace = error.__traceback__
+    while trace is not None:
+        node = trace.tb_frame.f_locals.get("node")
+        if isinstance(node, OpRun):
+            return f": it fails in {node.onnx_node.op_type} {node.onnx_node.output[0]!r}"
+        trace = trace.tb_next
+    return ""
+
+
+def session_options() -> onnxruntime.SessionOptions:
+    """The options under which a model runs as it is written."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = _FATAL_ONLY
@@ -80,11 +108,11 @@ def _session_options() -> onnxruntime.SessionOptions:
     return options
 
 
-def _with_outputs(source: Source, extra: Sequence[str]) -> bytes:
-    """The model file with more outputs: concatenated protobuf messages merge, so the weights are not decoded."""
+def _with_outputs(source: Source, extra: Sequence[str], nodes: Sequence[onnx.NodeProto]) -> bytes:
+    """The model file with more nodes and outputs: protobuf messages merge when joined, so no weights are decoded."""
     present = {value.name for value in source.graph.output}
     outputs = [onnx.ValueInfoProto(name=name) for name in extra if name not in present]
-    addition = onnx.ModelProto(graph=onnx.GraphProto(output=outputs))
+    addition = onnx.ModelProto(graph=onnx.GraphProto(node=nodes, output=outputs))
     return source.path.read_bytes() + bytes(addition.SerializeToString())
 
 
@@ -140,5 +168,5 @@ class Reference:
                     return dict(zip(self._evaluator.output_names, outputs, strict=True))
                 found: Value = self._evaluator.run(None, fed, intermediate=True)
         except Exception as error:  # as above
-            raise RunError(one_line(error)) from error
+            raise RunError(f"onnx's reference evaluator does not run it{_place(error)}") from error
         return {name: found[name] for name in {*self._extra, *self._evaluator.output_names} if name in found}

@@ -1,4 +1,4 @@
-"""Structural facts of a graph: who uses a value, what depends on the inputs, what is random."""
+"""Structural facts of a graph: who uses a value, what depends on the inputs, what is random, what callers see."""
 
 from __future__ import annotations
 
@@ -152,22 +152,46 @@ def fed_inputs(graph: onnx.GraphProto) -> tuple[onnx.ValueInfoProto, ...]:
     return tuple(value for value in graph.input if value.name not in initialized)
 
 
+def interface_difference(original: onnx.GraphProto, candidate: onnx.GraphProto) -> str | None:
+    """One line on the first difference that a caller would notice, or None. Shapes are left to the runs."""
+    wanted, found = [value.name for value in original.output], [value.name for value in candidate.output]
+    if wanted != found:
+        return f"the outputs are {found} instead of {wanted}"
+    required = {value.name: value for value in fed_inputs(original)}
+    declared = {value.name: value for value in candidate.input}
+    missing = [name for name in required if name not in declared]
+    if missing:
+        return f"the candidate lacks the input(s) {missing}"
+    added = [value.name for value in fed_inputs(candidate) if value.name not in required]
+    if added:
+        return f"the candidate needs the additional input(s) {added}"
+    return next((text for name in required if (text := _type_change(required[name], declared[name]))), None)
+
+
+def _type_change(wanted: onnx.ValueInfoProto, found: onnx.ValueInfoProto) -> str | None:
+    before, after = wanted.type.tensor_type.elem_type, found.type.tensor_type.elem_type
+    if before == after:
+        return None
+    names = onnx.TensorProto.DataType.Name
+    return f"input {wanted.name!r} is of type {names(after)} instead of {names(before)}"
+
+
 def _reached(
     nodes: Iterable[onnx.NodeProto], sources: set[str], starts: Callable[[onnx.NodeProto], bool]
 ) -> frozenset[str]:
     reached = set(sources)
     for node in nodes:
-        flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(_operands(node))
+        flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(operands(node))
         if flows or starts(node):
             reached.update(name for name in node.output if name)
     return frozenset(reached)
 
 
-def _operands(node: onnx.NodeProto) -> Iterator[str]:
+def operands(node: onnx.NodeProto) -> Iterator[str]:
     """Every name a node reads, also from inside its subgraphs."""
     yield from node.input
     for inner in _inner_nodes(node):
-        yield from _operands(inner)
+        yield from operands(inner)
     for graph in _subgraphs(node):
         yield from (value.name for value in graph.output)
 

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import EqfuseError, UsageError, VerificationError
 from ...support.worker_process import serve
 from ..provenance import Provenance, provenance
-from .baseline import Baseline, Request, establish
+from .baseline import BOLD, Baseline, Request, establish
 from .compare import Tolerance
 from .divergence import beyond, common_values, first_divergence, other_bits
-from .inputs import InputSpec, input_specs
-from .interface import interface_difference
-from .outputs import ComparedOutput, Comparison, Demands
+from .inputs import InputSpec, Temper, input_specs
+from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
 from .report import OutputReport, Status, Verification
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source, read_source
-from .structure import Structure
+from .structure import Structure, interface_difference
 from .values import RunError, Value
 
 
@@ -37,17 +36,23 @@ def verdict(question: Question) -> Verification:
     after = read_source(question.candidate, "candidate")
     structure = Structure(before.structure)
     specs = input_specs(structure)
-    _check_names(specs, [*question.shapes, *question.user_inputs])
+    _check_names(specs, question.shapes)
     tolerance = Tolerance(question.atol, question.rtol, structure.coarsest_type)
-    request = Request(question.seed, question.shapes, question.user_inputs, tolerance)
     made = provenance({entry.key: entry.value for entry in after.structure.metadata_props})
-    bits = question.exact if question.exact is not None else made is not None and made.precision == "exact"
+    precision = question.precision or (made.precision if made is not None else "real")
     by_default = question.atol is None and question.rtol is None
-    demands = Demands(question.precise and by_default, bits and by_default, question.precise and question.measure)
+    demands = Demands(
+        oracle=question.precise and by_default,
+        bits=precision == "exact" and by_default,
+        errors=question.precise and question.measure,
+        may_overflow=precision == "fast",
+    )
+    tempers = (*BOLD, Temper.SPECIAL) if demands.bits else BOLD if demands.oracle else ()
+    request = Request(question.seed, question.shapes, question.samples, tolerance, tempers)
     return _Check(before, after, structure, specs, request, demands, made, question).verdict(started)
 
 
-def _check_names(specs: Sequence[InputSpec], names: Sequence[str]) -> None:
+def _check_names(specs: Sequence[InputSpec], names: Iterable[str]) -> None:
     known = [spec.name for spec in specs]
     for name in names:
         if name not in known:
@@ -76,9 +81,10 @@ class _Check:
             outputs: tuple[OutputReport, ...] = (),
             divergent: str | None = None,
             unmeasured: str = "",
+            one_sided: tuple[str, ...] = (),
         ) -> Verification:
             taken = time.perf_counter() - started
-            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured)
+            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured, one_sided)
 
         difference = interface_difference(self.original.graph, self.candidate.graph)
         if difference is not None:
@@ -90,7 +96,7 @@ class _Check:
             refusal = self._refusal()
             if refusal is not None:
                 return conclude("failed", f"ONNX Runtime loads the original, but not the candidate: {refusal}")
-            return conclude("unsupported", f"nothing was verified, the original does not run: {error}")
+            return conclude("unverified", str(error))
         self.question.note_running("candidate")
         try:
             results = self._run_candidate(baseline)
@@ -99,14 +105,18 @@ class _Check:
         self.question.note_running("")
         # Constants were folded by ONNX Runtime: the reference evaluator rounds otherwise, so there bits prove nothing.
         demands = replace(self.demands, bits=self.demands.bits and not baseline.on_reference)
-        comparison = Comparison(self.original, self.structure, self.request.tolerance, baseline, results, demands)
+        comparison = Comparison(
+            self.original, self.structure, self.request.tolerance, baseline, results, demands, self.candidate
+        )
         compared = comparison.outputs()
         reports = tuple(output.report for output in compared)
         broken = next((output for output in compared if output.broken_run is not None), None)
-        if broken is None:
-            return conclude(*self._status(compared), reports, None, comparison.unmeasured)
-        name, reason = self._explain(broken, comparison)
-        return conclude("failed", reason, reports, name, comparison.unmeasured)
+        status, reason = status_of(compared, self.structure)
+        name = None
+        if broken is not None:
+            name, place = self._first_divergent(broken, comparison)
+            reason += place
+        return conclude(status, reason, reports, name, comparison.unmeasured, baseline.one_sided)
 
     def _refusal(self) -> str | None:
         """Why ONNX Runtime does not load the candidate, where it loads the original."""
@@ -139,18 +149,8 @@ class _Check:
         except RunError:
             return OnnxRuntime(self.candidate)
 
-    def _status(self, compared: Sequence[ComparedOutput]) -> tuple[Status, str]:
-        """The status when nothing differs."""
-        doubtful = [output.report for output in compared if not output.informative]
-        remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
-        dependent = [output for output in compared if output.report.name in self.structure.input_dependent]
-        steady = [output for output in compared if output.report.passed and output not in dependent]
-        if any(output.informative for output in dependent) or (steady and not dependent):
-            return "passed", f"not shown to depend on the inputs: {remark}" if remark else ""
-        return "not verifiable", remark or "the model has no outputs"
-
-    def _explain(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
-        """Name of the first divergent value, and the reason in one line."""
+    def _first_divergent(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
+        """Name of the first divergent value, and what to add to the reason."""
         index = broken.broken_run or 0
         run = comparison.baseline.runs[index]
         judge = other_bits if comparison.demands.bits else beyond(self.request.tolerance)
@@ -158,11 +158,9 @@ class _Check:
             judge = comparison.beyond_rounding(index, common_values(self.original, self.candidate, self.structure))
         on_reference = comparison.baseline.on_reference
         found = first_divergence(self.original, self.candidate, self.structure, run.feeds, judge, on_reference)
-        place = f" {run.title}" if run.title else ""
-        reason = f"output {broken.report.name!r} differs{place}: {broken.report.note}"
         if found is None:
-            return broken.report.name, reason
-        return found.name, f"{reason}; first divergent value {found}"
+            return broken.report.name, ""
+        return found.name, f"; first divergent value {found}"
 
 
 def answer(question: Question) -> Verification | Exception:

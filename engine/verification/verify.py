@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from ...errors import VerificationError
 from ...support.scratch import scratch_folder
@@ -21,6 +19,10 @@ from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .question import Question
 from .report import Verification
 from .source import ModelLike, model_file
+
+if TYPE_CHECKING:
+    from ...rules.vocabulary import Precision
+    from .inputs import Sample
 
 _idle: list[WorkerProcess] = []
 """Processes that nobody asks now. They are kept, since starting one takes as long as verifying a small model."""
@@ -34,22 +36,24 @@ def verify(
     rtol: float | None = None,
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    user_inputs: Mapping[str, NDArray[Any]] | None = None,
+    samples: Sequence[Sample] = (),
     precise: bool = True,
-    exact: bool | None = None,
+    precision: Precision | None = None,
     measure: bool = False,
     limit: float = 300.0,
 ) -> Verification:
     """Run both models on the same inputs, compare every output, and name the first value that differs.
 
-    Each model is a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. Inputs are random from ``seed``, of shapes and
-    values that suit their use in the original; ``shapes`` fixes the shape of inputs and ``user_inputs`` their values.
-    Both models run under two seeds, and once more with larger sizes where dimensions are symbolic. A given ``atol`` or
-    ``rtol`` is final; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by
-    more than a few units in the last place (see ``oracle``; seconds on a large model). With ``exact`` (None: where the
-    candidate says that it was made with that precision) and the default tolerance, every output must be the same bits
-    (see ``effect``) where ONNX Runtime runs the models. With ``measure`` the oracle also says how accurate both are
-    wherever bits differ.
+    Each model is a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``. Both run on the ``samples`` (see
+    ``inputs.read_samples``), else on inputs that are random from ``seed``: under two seeds, of shapes and values that
+    suit their use in the original (``shapes`` fixes the shape of inputs), once more with larger sizes where dimensions
+    are symbolic, and on bolder values (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then bold values
+    are left out; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by more
+    than a few units in the last place (see ``oracle``; seconds on a large model), and quantised models are compared in
+    steps of their scales (see ``quantization``). ``precision`` is that of the rewriting (None: what the candidate says
+    of its making, else "real"): with "exact" and the default tolerance, every output must be the same bits (see
+    ``effect``) where ONNX Runtime runs the models, and NaN and infinities are among the inputs. With ``measure`` the
+    oracle also says how accurate both are wherever bits differ.
     ``limit`` is in seconds: a model of gigabytes takes one minute, its float64 oracle a few more.
 
     Raises UsageError for a file that is no model and for inputs the model lacks, VerificationError where there is no
@@ -58,8 +62,7 @@ def verify(
     with model_file(original) as before, model_file(candidate) as after, scratch_folder("running") as folder:
         # The process may have been started in another folder: its paths are absolute.
         files = before.absolute(), after.absolute(), Path(folder) / "model"
-        fixed = dict(shapes or {}), dict(user_inputs or {})
-        question = Question(*files, seed, *fixed, atol, rtol, precise, exact, measure)
+        question = Question(*files, seed, dict(shapes or {}), tuple(samples), atol, rtol, precise, precision, measure)
         try:
             with _worker() as worker:
                 answer = worker.ask(question, limit)
@@ -78,6 +81,13 @@ def verdict_required(label: str) -> Iterator[None]:
         yield
     except VerificationError as error:
         raise VerificationError(f"{label}: {error}; nothing was written; --no-verify does without") from None
+
+
+def require_comparison(verification: Verification) -> Verification:
+    """The verdict, within `verdict_required`. Raises VerificationError where nothing was compared."""
+    if verification.status == "unverified":
+        raise VerificationError(verification.reason)
+    return verification
 
 
 def prepare() -> None:

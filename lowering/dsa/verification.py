@@ -18,11 +18,11 @@ from ...engine.verification import ModelLike, Verification
 from ...engine.verification.baseline import Baseline, Request, establish
 from ...engine.verification.compare import Tolerance
 from ...engine.verification.inputs import input_specs
-from ...engine.verification.outputs import ComparedOutput, Comparison, Demands
+from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ...engine.verification.source import Source, open_source
 from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
-from ..check import status_of, verdict
+from ..check import verdict
 from ..interface import Port
 from .rounding import magnitudes, rounding_effect
 from .section import Wire
@@ -77,11 +77,11 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
         structure = Structure(source.structure)
         tolerance = Tolerance(demand.atol, demand.rtol, demand.coarser or structure.coarsest_type)
         shapes, specs = {port.name: port.shape for port in original.inputs}, input_specs(structure)
-        requests = [Request(demand.seed + 2 * chunk, shapes, {}, tolerance) for chunk in range(chunks)]
+        requests = [Request(demand.seed + 2 * chunk, shapes, (), tolerance, ()) for chunk in range(chunks)]
         try:
             baselines = [establish(source, structure, specs, request) for request in requests]
         except RunError as error:
-            return verdict(started, "unsupported", f"nothing was verified, the original does not run: {error}")
+            return verdict(started, "unverified", str(error))
         try:
             results = _results(model, baselines, samples)
         except Exception as error:  # whatever the simulator, TVM or ONNX Runtime raise

@@ -163,3 +163,11 @@ def test_tensors_of_every_type_are_well_formed(element_type: int) -> None:
         zeros = [0j] * 3
     model.graph.initializer.append(helper.make_tensor("further", element_type, [3], zeros))
     assert "further" in read(model).graph.initializers
+
+
+def test_size_of_minus_one_is_one_that_nobody_knows() -> None:
+    model = sound()
+    dimension(model.graph.input[0]).dim_value = -1
+    (shape,) = (value.shape for value in read(model).graph.inputs)
+    assert shape is not None
+    assert not isinstance(shape[0], int)

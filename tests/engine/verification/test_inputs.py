@@ -21,7 +21,7 @@ def generated(
     nodes: Sequence[onnx.NodeProto], fed: onnx.ValueInfoProto, weights: Weights | None = None, seed: int = 0
 ) -> NDArray[Any]:
     specs = input_specs(Structure(model(nodes, [fed], ["y"], weights)))
-    array: NDArray[Any] = generate(specs, next(plans(specs, {}, {})), seed, {})[fed.name]
+    array: NDArray[Any] = generate(specs, next(plans(specs, {})), seed)[fed.name]
     return array
 
 
@@ -105,9 +105,9 @@ def sizes_of(*dims: Sequence[int | str], plan: int = 0) -> list[tuple[int, ...]]
     inputs = [value(f"x{index}", shape) for index, shape in enumerate(dims)]
     nodes = [helper.make_node("Sum", [item.name for item in inputs], ["y"])]
     specs = input_specs(Structure(model(nodes, inputs, ["y"])))
-    chosen: Plan | None = list(plans(specs, {}, {}))[plan]
+    chosen: Plan | None = list(plans(specs, {}))[plan]
     assert chosen is not None
-    return [array.shape for array in generate(specs, chosen, 0, {}).values()]
+    return [array.shape for array in generate(specs, chosen, 0).values()]
 
 
 def test_symbol_has_one_size_everywhere() -> None:
@@ -120,14 +120,14 @@ def test_expression_of_symbols_is_evaluated() -> None:
 
 def test_enlarged_plan_changes_every_free_size() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3, "n"])], ["y"])))
-    larger = enlarged(next(plans(specs, {}, {})), specs)
+    larger = enlarged(next(plans(specs, {})), specs)
     assert larger is not None
     assert dict(larger.sizes) == {"b": 3, "n": 12}
 
 
 def test_nothing_is_enlarged_when_shapes_are_given() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3])], ["y"])))
-    assert enlarged(next(plans(specs, {"x": (5, 3)}, {})), specs) is None
+    assert enlarged(next(plans(specs, {"x": (5, 3)})), specs) is None
 
 
 def test_varied_values_stay_in_range() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import onnx
 
-from .structure import TRANSPARENT_OPERATORS, Structure, Use
+from ..structure import SHAPE_ONLY_OPERATORS, TRANSPARENT_OPERATORS, Structure, Use, operands
 
 
 class Role(Enum):
@@ -18,6 +18,7 @@ class Role(Enum):
     MASK = auto()
     INDEX = auto()
     POSITIVE = auto()
+    SCALE = auto()
     UNIT_INTERVAL = auto()
     ABOVE_ONE = auto()
     COUNT = auto()
@@ -28,13 +29,23 @@ class Role(Enum):
 STRUCTURAL_ROLES = frozenset({Role.COUNT, Role.AXES, Role.NEW_SHAPE})
 """Operands that steer shapes: other values would make another computation, so they are not varied."""
 
+_COMPARISONS = frozenset(
+    {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Clip", "ThresholdedRelu"}
+)
+_MOST_COMPARED = 16
+"""Constants of a larger table are data, not limits."""
+
 
 @dataclass(frozen=True)
 class Purpose:
-    """A role; ``bound`` is the exclusive upper bound of an INDEX, where the graph says it."""
+    """A role; ``bound`` is the exclusive upper bound of an INDEX, where the graph says it.
+
+    ``compared`` are the constants that the graph compares the input with.
+    """
 
     role: Role
     bound: int | None = None
+    compared: tuple[float, ...] = ()
 
 
 FREE = Purpose(Role.FREE)
@@ -59,11 +70,11 @@ _FLOAT_ROLES = {
     ("Log", 0): Role.POSITIVE,
     ("Pow", 0): Role.POSITIVE,
     ("Reciprocal", 0): Role.POSITIVE,
-    ("BatchNormalization", 4): Role.POSITIVE,
-    ("QuantizeLinear", 1): Role.POSITIVE,
-    ("DequantizeLinear", 1): Role.POSITIVE,
-    ("Resize", 2): Role.POSITIVE,
-    ("Upsample", 1): Role.POSITIVE,
+    ("BatchNormalization", 4): Role.SCALE,
+    ("QuantizeLinear", 1): Role.SCALE,
+    ("DequantizeLinear", 1): Role.SCALE,
+    ("Resize", 2): Role.SCALE,
+    ("Upsample", 1): Role.SCALE,
     ("Acos", 0): Role.UNIT_INTERVAL,
     ("Asin", 0): Role.UNIT_INTERVAL,
     ("Atanh", 0): Role.UNIT_INTERVAL,
@@ -93,6 +104,7 @@ _INTEGER_ROLES = {
     ("Range", 2): Role.COUNT,
     ("Resize", 3): Role.COUNT,
 }
+_SIZE_OPERANDS = frozenset({("OneHot", 1), ("Resize", 2), ("Upsample", 1)})
 _MASKING_OPERATORS = frozenset({"Mul", "Sub", "Where", "Not", "And", "Or"})
 
 
@@ -101,6 +113,14 @@ def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
     integer = element_type in _INTEGERS
     if element_type == onnx.TensorProto.BOOL:
         return Purpose(Role.MASK)
+    purpose = _purpose_by_use(structure, name, integer)
+    is_byte = element_type in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
+    if purpose is None and "mask" in name.lower() and not is_byte:
+        purpose = Purpose(Role.MASK)
+    return replace(purpose or FREE, compared=_compared(structure, name))
+
+
+def _purpose_by_use(structure: Structure, name: str, integer: bool) -> Purpose | None:
     for use, converted in _uses_through(structure, name):
         purpose = _index_purpose(structure, use) if integer else None
         purpose = purpose or _direct_purpose(use, integer)
@@ -108,9 +128,37 @@ def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
             purpose = Purpose(Role.MASK)
         if purpose is not None:
             return purpose
-    if "mask" in name.lower() and element_type not in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8):
-        return Purpose(Role.MASK)
-    return FREE
+    return None
+
+
+def _compared(structure: Structure, name: str) -> tuple[float, ...]:
+    """The constants on the other side of the comparisons that the elements of an input meet."""
+    found: dict[float, None] = {}
+    for use, _ in _uses_through(structure, name):
+        if use.node.op_type in _COMPARISONS:
+            attributes = [item.f for item in use.node.attribute if item.name in ("min", "max", "alpha")]
+            others = [structure.constant(other) for i, other in enumerate(use.node.input) if i != use.index]
+            small = [array for array in others if array is not None and array.size <= _MOST_COMPARED]
+            numbers = [float(n) for array in small if array.dtype.kind in "fiu" for n in array.reshape(-1)]
+            found.update(dict.fromkeys([*attributes, *numbers]))
+    return tuple(found)
+
+
+def steering_values(structure: Structure, *, divisors: bool) -> frozenset[str]:
+    """Values that decide on shapes or on how often a loop runs; with `divisors`, also those that are divided by.
+
+    An integer division by zero kills the process that computes it.
+    """
+    roles = STRUCTURAL_ROLES | ({Role.POSITIVE} if divisors else set())
+    positions = {position for position, role in _INTEGER_ROLES.items() if role in roles} | _SIZE_OPERANDS
+    found: set[str] = set()
+    for node in reversed(structure.graph.node):
+        leads = node.op_type not in SHAPE_ONLY_OPERATORS and not found.isdisjoint(node.output)
+        if leads or node.op_type == "Loop":
+            found.update(operands(node))
+        else:
+            found.update(name for index, name in enumerate(node.input) if (node.op_type, index) in positions)
+    return frozenset(found)
 
 
 def _direct_purpose(use: Use, integer: bool) -> Purpose | None:

@@ -1,0 +1,154 @@
+"""Operators that choose between values, and which of their sides the inputs reached.
+
+Each such operator gets probes: outputs besides the model's that hold the least and the largest value of what it decides
+by. A side that no run reaches was not compared: Where under a condition that always holds, a Clip that never clips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from .run import OnnxRuntime
+from .source import Source
+from .structure import Structure
+from .values import Feeds, RunError, Value
+
+_PREFIX = "eqfuse.probe."
+_MOST_GUARDS = 256
+_LARGEST_FILE = 512 << 20
+"""Bytes of a model up to which it is read into memory to add probes."""
+_BY_SIGN = frozenset({"Relu", "LeakyRelu", "PRelu"})
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way that an operator can go: it does where a value below (or above) the `limit` is seen.
+
+    `unseen` says in words that it never did.
+    """
+
+    unseen: str
+    is_below: bool
+    limit: float
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An operator that chooses. `probed` is the value, or the two values, whose difference decides."""
+
+    label: str
+    probed: tuple[str, ...]
+    sides: tuple[Side, ...]
+
+
+def guards_of(source: Source, structure: Structure) -> list[Guard]:
+    """The operators at the top level of a graph that choose by values which depend on the inputs."""
+    found = []
+    for node in source.graph.node:
+        guard = _guard(node, structure) if node.domain in ("", "ai.onnx") else None
+        if guard is not None and not structure.input_dependent.isdisjoint(guard.probed):
+            found.append(guard)
+    return found[:_MOST_GUARDS]
+
+
+def _guard(node: onnx.NodeProto, structure: Structure) -> Guard | None:
+    label = f"{node.op_type} {next((name for name in node.output if name), node.name)!r}"
+    if node.op_type in ("Where", "If"):
+        sides = Side("its condition never held", False, 0.5), Side("its condition always held", True, 0.5)
+        return Guard(label, (node.input[0],), sides)
+    if node.op_type in _BY_SIGN:
+        sides = Side("nothing below zero", True, 0.0), Side("nothing above zero", False, 0.0)
+        return Guard(label, (node.input[0],), sides)
+    if node.op_type in ("Max", "Min") and len(set(node.input)) == len(node.input) == 2:
+        sides = Side("its first operand was never the smaller", True, 0.0), Side("never the larger", False, 0.0)
+        return Guard(label, tuple(node.input), sides)
+    if node.op_type == "Clip":
+        limits = tuple(_clip_sides(node, structure))
+        return Guard(label, (node.input[0],), limits) if limits else None
+    return None
+
+
+def _clip_sides(node: onnx.NodeProto, structure: Structure) -> Iterator[Side]:
+    """The bounds that are known: attributes before opset 11, operands since then."""
+    attributes = {item.name: item.f for item in node.attribute}
+    for index, name, words in ((1, "min", "nothing below its minimum"), (2, "max", "nothing above its maximum")):
+        operand = node.input[index] if len(node.input) > index else ""
+        known = structure.constant(operand) if operand else None
+        limit = attributes.get(name) if known is None else float(known.reshape(-1)[0])
+        if limit is not None:
+            yield Side(words, name == "min", limit)
+
+
+def _probes(index: int, guard: Guard) -> tuple[list[onnx.NodeProto], tuple[str, str]]:
+    """Nodes that find the least and the largest probed value, whatever its type, and the names of both."""
+    names = [f"{_PREFIX}{index}.{number}" for number in range(len(guard.probed))]
+    nodes = [
+        helper.make_node("Cast", [probed], [name], to=TensorProto.FLOAT)
+        for probed, name in zip(guard.probed, names, strict=True)
+    ]
+    value = names[0]
+    if len(names) == 2:
+        value = f"{_PREFIX}{index}.difference"
+        nodes.append(helper.make_node("Sub", names, [value]))
+    ends = f"{_PREFIX}{index}.least", f"{_PREFIX}{index}.largest"
+    for operator, end in zip(("ReduceMin", "ReduceMax"), ends, strict=True):
+        nodes.append(helper.make_node(operator, [value], [end], keepdims=0))
+    return nodes, ends
+
+
+class ProbedRuntime:
+    """The original in ONNX Runtime, which notes what its guards see."""
+
+    def __init__(self, source: Source, structure: Structure) -> None:
+        """Load the model, with probes where they can be had. Raises RunError."""
+        self._source = source
+        self._plain: OnnxRuntime | None = None
+        guards = guards_of(source, structure) if source.path.stat().st_size <= _LARGEST_FILE else []
+        probes = [_probes(index, guard) for index, guard in enumerate(guards)]
+        self._guards = dict(zip((ends for _, ends in probes), guards, strict=True))
+        self._unseen = {guard.label: guard.sides for guard in guards}
+        outputs = [end for ends in self._guards for end in ends]
+        try:
+            self._runtime = OnnxRuntime(source, outputs, [node for nodes, _ in probes for node in nodes])
+        except RunError:
+            if not probes:
+                raise
+            self._drop_probes()
+
+    def run(self, feeds: Feeds) -> dict[str, Value]:
+        """The model's own outputs. Raises RunError."""
+        try:
+            outputs = self._runtime.run(feeds)
+        except RunError:
+            if not self._guards:
+                raise
+            self._plain = self._plain or OnnxRuntime(self._source)
+            outputs = self._plain.run(feeds)  # raises where it is not for the probes, such as one of no elements
+            self._drop_probes()
+            return outputs
+        for (least, largest), guard in self._guards.items():
+            low, high = float(np.asarray(outputs.pop(least))), float(np.asarray(outputs.pop(largest)))
+            self._unseen[guard.label] = tuple(
+                side
+                for side in self._unseen[guard.label]
+                if not (low < side.limit if side.is_below else high > side.limit)
+            )
+        return outputs
+
+    def _drop_probes(self) -> None:
+        self._runtime = self._plain = self._plain or OnnxRuntime(self._source)
+        self._guards, self._unseen = {}, {}
+
+    @property
+    def missing(self) -> int:
+        """How many sides no run has reached yet."""
+        return sum(map(len, self._unseen.values()))
+
+    def one_sided(self) -> tuple[str, ...]:
+        """A line for each operator of which the runs did not reach every side."""
+        return tuple(f"{label}: {', '.join(s.unseen for s in sides)}" for label, sides in self._unseen.items() if sides)

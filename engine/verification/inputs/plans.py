@@ -1,0 +1,239 @@
+"""What to draw: the inputs of a model, one consistent size per symbolic dimension, and the kind of values."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+import onnx
+
+from ....errors import UsageError
+from ..structure import Structure
+from .roles import FREE, Purpose, Role, purpose_of, steering_values
+
+_SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (1, 128), (4, 4), (1, 512))
+"""Sizes tried for symbolic dimensions: (leading axis, every other axis). Leading 2 first: size 1 hides broadcasting."""
+
+_INTEGER_BOUNDS = (10, 2, 1)
+_UNKNOWN_RANKS = (2, 1, 0, 3, 4)
+_LONGEST_EXPRESSION = 200
+"""Characters up to which the name of a dimension may be an expression of other dimensions."""
+
+
+class Temper(Enum):
+    """The kind of values that are drawn."""
+
+    ORDINARY = auto()
+    """Values for which the operators behind an input are meant: positive ones for Sqrt, standard normal ones else."""
+    EDGES = auto()
+    """Zeros of both signs, whole and half numbers, equal neighbours, and the numbers that the model compares with."""
+    LARGE = auto()
+    """Numbers of either sign, from about one to thousands."""
+    NEGATIVE = auto()
+    POSITIVE = auto()
+    SPECIAL = auto()
+    """Those of EDGES, and NaN, infinities, subnormal and the largest numbers."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input to be fed. ``dims`` holds sizes, symbols (or expressions of symbols); None when the rank is unknown.
+
+    ``container`` is "tensor", "sequence" (of such tensors), "optional" or "other" (nothing that can be generated).
+    ``steers``: shapes, loops or integer divisors follow from its values, so only ordinary ones are drawn.
+    """
+
+    name: str
+    container: str
+    element_type: int
+    dims: tuple[int | str, ...] | None
+    purpose: Purpose = FREE
+    steers: bool = False
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its elements are whole numbers."""
+        return numpy_kind(self.element_type) in "iu"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The free choices behind a set of inputs."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    integer_bound: int = _INTEGER_BOUNDS[0]
+    unknown_rank: int = _UNKNOWN_RANKS[0]
+    scale: float = 1.0
+    temper: Temper = Temper.ORDINARY
+
+
+def input_specs(structure: Structure) -> tuple[InputSpec, ...]:
+    """Every input that must be fed, with the purpose its uses give away."""
+    steering = {integer: steering_values(structure, divisors=integer) for integer in (False, True)}
+    dependent = structure.input_dependent
+    casts = [node for node in structure.graph.node if node.op_type == "Cast" and node.input[0] in dependent]
+    to_integers = any(numpy_kind(item.i) in "iu" for node in casts for item in node.attribute if item.name == "to")
+    specs = []
+    for value in structure.inputs:
+        container, tensor = _container(value.type)
+        if tensor is None:
+            specs.append(InputSpec(value.name, "other", onnx.TensorProto.UNDEFINED, None))
+            continue
+        dims = tuple(map(_dim, itertools.count(), tensor.shape.dim)) if tensor.HasField("shape") else None
+        steers = value.name in steering[to_integers or numpy_kind(tensor.elem_type) in "iu"]
+        purpose = purpose_of(structure, value.name, tensor.elem_type)
+        specs.append(InputSpec(value.name, container, tensor.elem_type, dims, purpose, steers))
+    return tuple(specs)
+
+
+def _container(kind: onnx.TypeProto) -> tuple[str, onnx.TypeProto.Tensor | None]:
+    if kind.HasField("tensor_type"):
+        return "tensor", kind.tensor_type
+    if kind.HasField("sequence_type"):
+        inner, tensor = _container(kind.sequence_type.elem_type)
+        return ("sequence", tensor) if inner == "tensor" else ("other", None)
+    if kind.HasField("optional_type"):
+        inner, tensor = _container(kind.optional_type.elem_type)
+        return ("optional", tensor) if inner == "tensor" else (inner, tensor)
+    return "other", None
+
+
+def _dim(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return dim.dim_value
+    return dim.dim_param or f"?{axis}"
+
+
+def plans(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Plan]:
+    """Plans in the order to try them; ``shapes`` are binding.
+
+    Raises UsageError when a shape does not fit the rank of its input.
+    """
+    specs = tuple(specs)
+    fixed = dict(_bindings(specs, shapes))
+    leading = _symbols(specs, fixed)
+    bounded = any(map(_wants_small_integers, specs))
+    ranked = any(spec.dims is None and spec.name not in shapes and spec.container != "other" for spec in specs)
+    choices = itertools.product(
+        _SIZES if leading else _SIZES[:1],
+        _INTEGER_BOUNDS if bounded else _INTEGER_BOUNDS[:1],
+        _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1],
+    )
+    for (first, other), bound, rank in choices:
+        sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
+        yield Plan({**sizes, **fixed}, shapes, bound, rank)
+
+
+def enlarged(plan: Plan, specs: Iterable[InputSpec]) -> Plan | None:
+    """The plan with every free symbolic size made larger by about a half, or None when no size is free."""
+    fixed = dict(_bindings(specs, plan.shapes))
+    free = {symbol: size + max(1, size // 2) for symbol, size in plan.sizes.items() if symbol not in fixed}
+    return replace(plan, sizes={**plan.sizes, **free}) if free else None
+
+
+def _bindings(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, int]]:
+    for spec in specs:
+        if spec.name not in shapes or spec.dims is None:
+            continue
+        shape = shapes[spec.name]
+        if len(shape) != len(spec.dims):
+            expected = "x".join(map(str, spec.dims))
+            raise UsageError(
+                f"input {spec.name!r} has {len(spec.dims)} dims ({expected}), not {len(shape)}; fix its shape"
+            )
+        yield from ((dim, size) for dim, size in zip(spec.dims, shape, strict=True) if isinstance(dim, str))
+
+
+def _symbols(specs: Iterable[InputSpec], fixed: Mapping[str, int]) -> dict[str, bool]:
+    """Free symbols, and whether they stand on a leading axis. Expressions of other symbols are not symbols."""
+    found: dict[str, bool] = {}
+    for spec in specs:
+        for axis, dim in enumerate(spec.dims or ()):
+            if isinstance(dim, str) and dim not in fixed:
+                found[dim] = found.get(dim, False) or axis == 0
+    names = {*found, *fixed}
+    return {symbol: leads for symbol, leads in found.items() if not _is_expression(symbol, names)}
+
+
+def _is_expression(symbol: str, names: set[str]) -> bool:
+    used = _names_in(symbol)
+    return bool(used) and used != {symbol} and used <= names
+
+
+def _names_in(expression: str) -> set[str]:
+    tree = _parsed(expression)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
+
+
+def _parsed(expression: str) -> ast.Expression | None:
+    """The expression; None where it is none, or one so long or deep that Python's parser would give up."""
+    try:
+        return ast.parse(expression, mode="eval") if len(expression) <= _LONGEST_EXPRESSION else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _evaluate(expression: str, sizes: Mapping[str, int]) -> int:
+    """A dimension such as ``past + 1`` under the given sizes; 1 for anything but integer arithmetic."""
+    tree = _parsed(expression)
+    try:
+        return 1 if tree is None else _arithmetic(tree.body, sizes)
+    except (KeyError, ZeroDivisionError, TypeError):
+        return 1
+
+
+def _arithmetic(node: ast.expr, sizes: Mapping[str, int]) -> int:
+    match node:
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.BinOp(left=left, op=operator, right=right):
+            first, second = _arithmetic(left, sizes), _arithmetic(right, sizes)
+            match operator:
+                case ast.Add():
+                    return first + second
+                case ast.Sub():
+                    return first - second
+                case ast.Mult():
+                    return first * second
+                case ast.Div() | ast.FloorDiv():
+                    return first // second
+    raise TypeError("not integer arithmetic")
+
+
+def _wants_small_integers(spec: InputSpec) -> bool:
+    unbounded = spec.purpose.role is Role.FREE or (spec.purpose.role is Role.INDEX and spec.purpose.bound is None)
+    return unbounded and spec.is_integer
+
+
+def shape_of(spec: InputSpec, plan: Plan) -> tuple[int, ...]:
+    """The shape that an input gets by a plan."""
+    if spec.name in plan.shapes:
+        return tuple(plan.shapes[spec.name])
+    if spec.dims is None:
+        return tuple(_SIZES[0][min(axis, 1)] for axis in range(plan.unknown_rank))
+    return tuple(
+        dim if isinstance(dim, int) else plan.sizes[dim] if dim in plan.sizes else _evaluate(dim, plan.sizes)
+        for dim in spec.dims
+    )
+
+
+def numpy_type(element_type: int) -> np.dtype[Any] | None:
+    """The element type as numpy's, None where it has none."""
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
+    except (KeyError, TypeError):
+        return None
+
+
+def numpy_kind(element_type: int) -> str:
+    """The letter of numpy's kind, such as ``f`` or ``i``; ``?`` for types that numpy lacks."""
+    known = numpy_type(element_type)
+    return "?" if known is None else known.kind

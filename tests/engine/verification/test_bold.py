@@ -1,0 +1,245 @@
+"""Inputs beside those that operators are meant for: what they catch, what they let pass, what they do not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from eqfuse.engine.verification import Verification, verify
+from eqfuse.engine.verification.bold import judge_bold
+from eqfuse.engine.verification.compare import Tolerance
+from eqfuse.engine.verification.inputs import Plan, Temper, generate, input_specs
+from eqfuse.engine.verification.structure import Structure
+from eqfuse.engine.verification.values import RunError, Value
+from eqfuse.rules.vocabulary import Precision
+
+from .models import Weights, model, normal, value
+
+Node = onnx.NodeProto
+make = helper.make_node
+EVERY_TEMPER = [temper for temper in Temper if temper is not Temper.ORDINARY]
+
+
+def compared(
+    before: Sequence[Node],
+    after: Sequence[Node],
+    weights: Weights | None = None,
+    *,
+    shape: Sequence[int] = (4, 6),
+    precision: Precision | None = None,
+) -> Verification:
+    """The verdict on two ways from `x` to `y`."""
+    inputs = [value("x", shape)]
+    return verify(model(before, inputs, ["y"], weights), model(after, inputs, ["y"], weights), precision=precision)
+
+
+GUARD = [make("Sqrt", ["x"], ["s"]), make("Greater", ["s", "w"], ["g"]), make("Where", ["g", "s", "w"], ["y"])]
+UNGUARDED = [make("Sqrt", ["x"], ["s"]), make("Max", ["s", "w"], ["y"])]
+LIMIT = {"w": np.full(6, 0.5, np.float32)}
+
+
+def test_a_guard_against_nan_is_not_a_maximum() -> None:
+    verdict = compared(GUARD, UNGUARDED, LIMIT)
+    assert (verdict.status, verdict.first_divergent) == ("failed", "y")
+    assert "NaN or infinity on one side only, on zeros" in verdict.reason
+
+
+def test_it_is_one_where_nan_may_change() -> None:
+    assert compared(GUARD, UNGUARDED, LIMIT, precision="fast").status == "passed"
+
+
+def test_the_other_way_round_nothing_is_promised() -> None:
+    """Where the original gives NaN, its square root has no value over the real numbers."""
+    assert compared(UNGUARDED, GUARD, LIMIT).status == "passed"
+
+
+SMALL = {"k": np.float32(3e19), "l": np.float32(3e19)}
+
+
+def test_another_overflow_of_an_intermediate_passes() -> None:
+    """(x / k) / l and x / (k * l), which overflows: the candidate in float64 gives what the original gives."""
+    before = [make("Div", ["x", "k"], ["a"]), make("Mul", ["a", "l"], ["y"])]
+    after = [make("Mul", ["x", "l"], ["a"]), make("Div", ["a", "k"], ["y"])]
+    assert compared(before, after, SMALL).status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([make("Relu", ["x"], ["y"])], [make("Clip", ["x", "zero", "seven"], ["y"])]),
+        ([make("Abs", ["x"], ["a"]), make("Sqrt", ["a"], ["y"])], [make("Sqrt", ["x"], ["y"])]),
+        ([make("Round", ["x"], ["y"])], [make("Add", ["x", "half"], ["a"]), make("Floor", ["a"], ["y"])]),
+    ],
+    ids=["beyond a limit", "below zero", "ties"],
+)
+def test_what_only_some_values_show_is_caught(before: Sequence[Node], after: Sequence[Node]) -> None:
+    weights = {"zero": np.float32(0), "seven": np.float32(7), "half": np.float32(0.5)}
+    assert compared(before, after, weights).status == "failed"
+
+
+SUM = {"a": np.array([1])}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([make("Ceil", ["x"], ["c"]), make("Relu", ["c"], ["y"])],
+         [make("Relu", ["x"], ["c"]), make("Ceil", ["c"], ["y"])]),
+        ([make("Clip", ["x"], ["y"])], [make("Identity", ["x"], ["y"])]),
+        ([make("Add", ["x", "zero"], ["y"])], [make("Identity", ["x"], ["y"])]),
+        ([make("Neg", ["x"], ["c"]), make("ReduceSum", ["c", "a"], ["y"])],
+         [make("ReduceSum", ["x", "a"], ["c"]), make("Neg", ["c"], ["y"])]),
+        ([make("Sub", ["x", "x"], ["y"])], [make("Mul", ["x", "zero"], ["y"])]),
+    ],
+    ids=["ceil of relu", "no limits", "plus zero", "sum of opposites", "zero"],
+)  # fmt: skip
+def test_what_is_not_exact_is_caught(before: Sequence[Node], after: Sequence[Node]) -> None:
+    """Signs of zero, NaN and infinities decide: equal over the real numbers, the bits are others."""
+    weights = SUM | {"zero": np.float32(0)}
+    shape = (2, 2)
+    assert compared(before, after, weights, shape=shape, precision="exact").status == "failed"
+    assert compared(before, after, weights, shape=shape, precision="real").status != "failed"
+
+
+def branches(other: str) -> onnx.ModelProto:
+    """Exp where the flag is set, else the other operator."""
+
+    def body(operator: str) -> onnx.GraphProto:
+        return helper.make_graph([make(operator, ["x"], [operator])], operator, [], [value(operator, None)])
+
+    node = make("If", ["flag"], ["y"], then_branch=body("Exp"), else_branch=body(other))
+    return model([node], [value("x", [3]), value("flag", [], TensorProto.BOOL)], ["y"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_branches_of_an_if_are_taken(seed: int) -> None:
+    assert verify(branches("Relu"), branches("Abs"), seed=seed).status == "failed"
+    verdict = verify(branches("Relu"), branches("Relu"), seed=seed)
+    assert (verdict.status, verdict.one_sided) == ("passed", ())
+
+
+def test_constants_that_an_input_is_compared_with_are_drawn() -> None:
+    """The rate chooses the result, and only 16000 gives the other one."""
+    weights = {"rate": np.int64(16000), "p": normal(3), "q": normal(3, seed=1)}
+    chosen = [make("Equal", ["r", "rate"], ["e"]), make("Where", ["e", "p", "q"], ["y"])]
+    inputs = [value("r", [], TensorProto.INT64)]
+    original = model(chosen, inputs, ["y"], weights)
+    assert verify(original, model(chosen, inputs, ["y"], weights | {"p": normal(3, seed=2)})).status == "failed"
+    assert verify(original, original).one_sided == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "remark"),
+    [
+        ([make("Exp", ["x"], ["e"]), make("Greater", ["e", "w"], ["g"]), make("Where", ["g", "x", "w"], ["y"])],
+         "Where 'y': its condition always held"),
+        ([make("Clip", ["x", "w", "u"], ["y"])], "Clip 'y': nothing below its minimum, nothing above its maximum"),
+        ([make("Sigmoid", ["x"], ["s"]), make("Relu", ["s"], ["y"])], "Relu 'y': nothing below zero"),
+        ([make("Max", ["x", "w"], ["y"])], "Max 'y': its first operand was never the smaller"),
+    ],
+    ids=["Where", "Clip", "Relu", "Max"],
+)  # fmt: skip
+def test_operators_that_saw_one_side_are_named(nodes: Sequence[Node], remark: str) -> None:
+    inputs = [value("x", [4, 6])]
+    original = model(nodes, inputs, ["y"], {"w": np.float32(-1e6), "u": np.float32(1e6)})
+    verdict = verify(original, original)
+    assert (verdict.status, verdict.one_sided, verdict.coverage) == ("passed", (remark,), remark)
+
+
+def test_operators_that_saw_both_sides_are_not_named() -> None:
+    nodes = [make("Clip", ["x", "w", "u"], ["c"]), make("Relu", ["c"], ["y"])]
+    original = model(nodes, [value("x", [4, 6])], ["y"], {"w": np.float32(-2), "u": np.float32(2)})
+    assert verify(original, original).one_sided == ()
+
+
+def drawn(nodes: Sequence[Node], fed: onnx.ValueInfoProto, temper: Temper, weights: Weights | None = None) -> Any:
+    specs = input_specs(Structure(model(nodes, [fed], ["y"], weights)))
+    return generate(specs, Plan(shapes={fed.name: (50, 20)}, temper=temper), 0)[fed.name]
+
+
+def test_edges_have_what_models_meet() -> None:
+    array: NDArray[Any] = drawn([make("Sqrt", ["x"], ["y"])], value("x", [50, 20]), Temper.EDGES)
+    zeros = array[array == 0]
+    assert np.signbit(zeros).any()
+    assert not np.signbit(zeros).all()
+    assert (array < 0).any()
+    assert (array[:, 1:] == array[:, :-1]).any()
+    assert np.isin([0.5, -1.5, 2.0], array).all()
+
+
+def test_large_numbers_are_of_both_signs() -> None:
+    array = drawn([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.LARGE)
+    assert array.min() < -500
+    assert array.max() > 500
+
+
+def test_special_values_are_drawn() -> None:
+    array = drawn([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.SPECIAL)
+    assert np.isnan(array).any()
+    assert np.isinf(array).any()
+
+
+INTEGERS = value("x", [50, 20], TensorProto.INT64)
+
+
+@pytest.mark.parametrize("temper", EVERY_TEMPER)
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [make("Abs", ["x"], ["a"]), make("Div", ["w", "a"], ["y"])],
+        [make("Cast", ["x"], ["c"], to=TensorProto.INT32), make("Mod", ["v", "c"], ["y"])],
+        [make("Add", ["x", "w"], ["n"]), make("ConstantOfShape", ["n"], ["y"])],
+    ],
+    ids=["divisor", "modulus", "shape"],
+)
+def test_what_steers_is_drawn_as_ever(nodes: Sequence[Node], temper: Temper) -> None:
+    """A zero would kill the process, and a large number take all memory."""
+    weights = {"w": np.array([5]), "v": np.array([5], np.int32)}
+    array = drawn(nodes, INTEGERS, temper, weights)
+    assert array.min() >= 1
+    assert array.max() < 10
+
+
+def test_indices_stay_in_range() -> None:
+    array = drawn([make("Gather", ["w", "x"], ["y"])], INTEGERS, Temper.EDGES, {"w": normal(37, 2)})
+    assert (array.min(), array.max()) == (-37, 36)
+
+
+def judged(expected: Value, found: Value, exact: Value, own: Value) -> bool:
+    """Whether a candidate is taken for wrong, by float64 runs that gave these."""
+
+    def give(truth: Value) -> Value:
+        if truth is None:
+            raise RunError("none")
+        return np.array(truth)
+
+    values = np.array(expected, np.float32), np.array(found, np.float32)
+    truths = (lambda: give(exact)), (lambda: give(own))
+    return judge_bold(*values, Tolerance(), truths, may_overflow=False) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "exact", "own", "is_wrong"),
+    [
+        ([1.0], [2.0], [1.0], [2.0], True),
+        ([1.0], [np.nan], [1.0], [np.nan], True),
+        ([1.0], [np.inf], [1.0], [1.0], False),
+        ([1.0], [2.0], [1.0], [1.0], False),
+        ([1.0], [2.0], [7.0], [2.0], False),
+        ([np.nan], [2.0], [np.nan], [2.0], False),
+        ([np.inf], [-np.inf], [np.inf], [3.0], False),
+        ([1.0], [2.0], None, None, False),
+        ([1.0], [np.nan], None, None, True),
+        ([1.0], [2.0], [1.0], None, True),
+    ],
+)
+def test_a_number_that_float64_confirms_decides(
+    expected: Value, found: Value, exact: Value, own: Value, is_wrong: bool
+) -> None:
+    assert judged(expected, found, exact, own) == is_wrong

@@ -1,0 +1,157 @@
+"""Quantised models are compared in steps of their scales."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+
+from eqfuse.engine.verification import verify
+from eqfuse.engine.verification.quantization import FACTOR, Dithered, Steps
+from eqfuse.engine.verification.source import open_source
+from eqfuse.engine.verification.structure import Structure
+
+from .models import model, normal, value
+
+make = helper.make_node
+
+
+class Images(CalibrationDataReader):  # type: ignore[misc]
+    """A few inputs that scales are chosen by."""
+
+    def __init__(self) -> None:
+        self._images = [normal(1, 3, 12, 12, seed=seed) for seed in range(4)]
+
+    def get_next(self) -> dict[str, NDArray[Any]] | None:
+        return {"x": self._images.pop()} if self._images else None
+
+
+def network() -> onnx.ModelProto:
+    nodes = [
+        make("Conv", ["x", "a"], ["c"], pads=[1, 1, 1, 1]),
+        make("Relu", ["c"], ["r"]),
+        make("Conv", ["r", "b"], ["d"], pads=[1, 1, 1, 1]),
+        make("Relu", ["d"], ["s"]),
+        make("GlobalAveragePool", ["s"], ["p"]),
+        make("Flatten", ["p"], ["f"]),
+        make("MatMul", ["f", "w"], ["l"]),
+        make("Softmax", ["l"], ["y"]),
+    ]
+    weights = {"a": normal(16, 3, 3, 3) / 5, "b": normal(16, 16, 3, 3, seed=1) / 12, "w": normal(16, 10, seed=2) / 4}
+    return model(nodes, [value("x", [1, 3, 12, 12])], [value("y", [1, 10])], weights)
+
+
+Quantize = Callable[[Path, Path], None]
+FORMS: dict[str, Quantize] = {
+    "qdq": lambda source, target: quantize_static(source, target, Images(), quant_format=QuantFormat.QDQ),
+    "operators": lambda source, target: quantize_static(source, target, Images(), quant_format=QuantFormat.QOperator),
+    "dynamic": lambda source, target: quantize_dynamic(source, target),
+}
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> onnx.ModelProto:
+    """The network as ONNX Runtime quantises it."""
+    folder = tmp_path_factory.mktemp("quantized")
+    onnx.save(network(), folder / "float.onnx")
+    logging.disable(logging.WARNING)  # it wishes for preprocessing
+    FORMS[request.param](folder / "float.onnx", folder / "quantized.onnx")
+    logging.disable(logging.NOTSET)
+    return onnx.load(folder / "quantized.onnx")
+
+
+def scaled(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
+    """The model, what each quantiser reads multiplied by a factor."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(original)
+    nodes = []
+    for number, node in enumerate(original.graph.node):
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
+            nodes.append(make("Mul", [node.input[0], "factor"], [f"scaled{number}"]))
+            copy.input[0] = f"scaled{number}"
+        nodes.append(copy)
+    del changed.graph.node[:]
+    changed.graph.node.extend(nodes)
+    changed.graph.initializer.append(numpy_helper.from_array(np.asarray(factor, np.float32), "factor"))
+    return changed
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "passed"), (1 + 1e-5, "passed"), (1.1, "failed")])
+def test_rounding_passes_and_another_scale_does_not(quantized: onnx.ModelProto, factor: float, status: str) -> None:
+    assert verify(quantized, scaled(quantized, factor)).status == status
+
+
+SCALE, ZERO = np.float32(0.05), np.uint8(128)
+ROUNDED = [
+    make("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+    make("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+]
+
+
+def moved(*steps: float) -> onnx.ModelProto:
+    """Quantised and dequantised, with so many steps added to the first elements."""
+    offset = np.zeros((1, 400), np.float32)
+    offset[0, : len(steps)] = np.array(steps, np.float32) * SCALE
+    nodes = [*ROUNDED[:1], make("DequantizeLinear", ["q", "scale", "zero"], ["d"]), make("Add", ["d", "o"], ["y"])]
+    weights = {"scale": SCALE, "zero": ZERO, "o": offset}
+    return model(nodes, [value("x", [1, 400])], [value("y", [1, 400])], weights)
+
+
+def test_one_step_in_one_element_passes_without_a_float64_run() -> None:
+    """Rounding that went the other way is a hundred times what float32 may be off by."""
+    original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
+    assert verify(original, moved(1)).status == "passed"
+    assert verify(original, moved(1, -1, 0, 1)).status == "passed"
+
+
+@pytest.mark.parametrize("steps", [(2,), (0, 0, -3), (1,) * 40], ids=["two steps", "three steps", "too many elements"])
+def test_more_does_not_pass(steps: tuple[float, ...]) -> None:
+    original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
+    verdict = verify(original, moved(*steps))
+    assert verdict.status == "failed"
+    assert "steps of its scales explain" in verdict.reason
+
+
+@pytest.mark.parametrize(("offset", "status"), [(1, "passed"), (2, "failed")])
+def test_integers_that_are_given_out_count_in_steps(offset: int, status: str) -> None:
+    offsets = np.zeros((1, 400), np.int32)
+    offsets[0, 7] = offset
+    inputs, outputs = [value("x", [1, 400])], [value("y", [1, 400], TensorProto.UINT8)]
+    quantizer = make("QuantizeLinear", ["x", "scale", "zero"], ["q"])
+    weights = {"scale": SCALE, "zero": ZERO}
+    added = [
+        make("Cast", ["q"], ["i"], to=TensorProto.INT32),
+        make("Add", ["i", "o"], ["j"]),
+        make("Cast", ["j"], ["y"], to=TensorProto.UINT8),
+    ]
+    original = model([quantizer, make("Identity", ["q"], ["y"])], inputs, outputs, weights)
+    candidate = model([quantizer, *added], inputs, outputs, weights | {"o": offsets})
+    assert verify(original, candidate).status == status
+
+
+def test_steps_are_those_of_the_scale() -> None:
+    original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
+    feeds = {"x": normal(1, 400)}
+    with open_source(original, "original") as source:
+        found = Dithered(source, Structure(source.structure))
+        rounded = (np.round(feeds["x"] / SCALE) * SCALE).astype(np.float32)
+        steps = found.steps(feeds, {"y": rounded})["y"]
+    assert steps.largest == pytest.approx(SCALE, rel=1e-5)
+    assert SCALE * np.sqrt(1 / 400) <= steps.rms <= SCALE * np.sqrt(12 / 400)
+
+
+def test_nan_in_place_of_a_number_is_no_step() -> None:
+    expected = np.zeros(4, np.float32)
+    found = np.array([0, np.nan, 0, 0], np.float32)
+    assert not Steps(1.0, 1.0).allow(expected, found)
+    assert Steps(1.0, 1.0).allow(expected, expected + FACTOR * np.float32(0.9))
