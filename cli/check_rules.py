@@ -27,6 +27,8 @@ _LISTED = 60
 """Up to so many rules each gets a line of its own."""
 _SHOWN = 200
 """Characters of each tensor of a counterexample."""
+_SHORT = 40
+"""Characters of what samples did not cover; all of it with --verbose."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Check
     verdicts = []
     with Progress(arguments, "checking") as progress:
         countdown = Countdown(len(rules), "rules")
-        for verdict in check_files(files, judge=remark, kept=not arguments.fresh):
+        for verdict in check_files(files, judge=remark, kept=not arguments.fresh, samples=arguments.samples):
             verdicts.append(verdict)
             progress("checking", countdown.advance())
         progress("looking for overlaps")
@@ -110,15 +112,20 @@ def _duplicates(found: Sequence[Overlap]) -> list[Problem]:
 
 def _print(arguments: argparse.Namespace, checked: _Checked) -> None:
     if len(checked.rules) <= _LISTED or arguments.verbose:
-        rows = [_row(r, v) for r, v in zip(checked.rules, checked.verdicts, strict=True)]
-        render.table("verdicts", ("topic", "rule", "verdict", "where", "samples", "remark"), rows, left=6)
+        rows = [_row(r, v, arguments.verbose) for r, v in zip(checked.rules, checked.verdicts, strict=True)]
+        columns = ("topic", "rule", "verdict", "where", "samples", "remark", "not covered")
+        render.table("verdicts", columns, rows, left=7)
     heads = ("property", "rules", "distinct", *KINDS)
     render.table(_count(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
 
 
-def _row(rule: Rule, verdict: Verdict) -> tuple[str, ...]:
+def _row(rule: Rule, verdict: Verdict, whole: bool) -> tuple[str, ...]:
     where = verdict.condition or verdict.scope
-    return rule.topic, rule.name, verdict.kind, where, str(verdict.samples), verdict.remark or verdict.reason
+    remark = verdict.remark or verdict.reason
+    uncovered = "; ".join(verdict.uncovered)
+    if not whole and len(uncovered) > _SHORT:
+        uncovered = f"{uncovered[:_SHORT]}..."
+    return rule.topic, rule.name, verdict.kind, where, str(verdict.samples), remark, uncovered
 
 
 def _by_property(checked: _Checked) -> list[tuple[str, ...]]:
@@ -182,6 +189,7 @@ def _rule_json(rule: Rule, verdict: Verdict) -> dict[str, Any]:
         "fires_on_example": verdict.example,
         "reason": verdict.reason,
         "remark": verdict.remark,
+        "uncovered": verdict.uncovered,
         "counterexample": shown,
     }
 

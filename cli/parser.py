@@ -177,6 +177,10 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     check = command(actions, "check", "lint, prove and test rules", ("check_rules", "check_rules"))
     check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
     check.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
+    check.add_argument(
+        "--samples", type=positive(int), default=24, metavar="N",
+        help="test N samples of each side that is rewritten (default 24)",
+    )  # fmt: skip
     find = command(actions, "discover", "find rules over some operators", ("discover", "discover_rules"))
     find.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
     find.add_argument("--size", type=positive(int), default=3, help="operators in the largest term (default 3)")

@@ -42,6 +42,7 @@ class Encoding:
     uniform: Mapping[int, float]
     nonneg: frozenset[int]
     nonzero: frozenset[int]
+    finite: frozenset[int]
     values: Mapping[str, int]
     nodes: Mapping[ir.Node, int]
     roots: tuple[int, ...]
@@ -61,6 +62,7 @@ class _Encoder:
     uniform: dict[int, float] = field(default_factory=dict)
     nonneg: set[int] = field(default_factory=set)
     nonzero: set[int] = field(default_factory=set)
+    finite: set[int] = field(default_factory=set)
     contents: dict[tuple[Any, ...], int] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
 
@@ -82,7 +84,9 @@ class _Encoder:
 
     def inputs(self) -> None:
         for value in self.model.graph.inputs:
-            self.bind(value.name, self.term("Var", (value.name or "",)))
+            term = self.term("Var", (value.name or "",))
+            self.bind(value.name, term)
+            self.finite.add(term)
         for name in self.model.overridable_initializers:
             self.bind(name, self.term("Var", (name,)))
 
@@ -98,6 +102,8 @@ class _Encoder:
     def weight(self, name: str, tensor: ir.TensorProtocol) -> int:
         term = self.term("Weight", (name,))
         self.types[term] = constant_type(tensor)
+        if is_finite(tensor.numpy()):
+            self.finite.add(term)
         return term
 
     def constant(self, name: str, array: np.ndarray[Any, Any]) -> int:
@@ -120,6 +126,8 @@ class _Encoder:
             self.nonneg.add(term)
         if bool(np.all(array != 0)) and not bool(np.any(np.isnan(array))):
             self.nonzero.add(term)
+        if is_finite(array):
+            self.finite.add(term)
 
     # --- nodes
 
@@ -221,6 +229,14 @@ class _Encoder:
         return term
 
 
+def is_finite(array: np.ndarray[Any, Any]) -> bool:
+    """Whether no element is NaN or infinite: nor is then their sum, which needs no room of its own."""
+    if array.dtype.kind in "OSU":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.isfinite(np.sum(array, dtype=np.float64)))
+
+
 def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
     """The number that every element is, where a float64 holds it exactly; None elsewhere."""
     if array.size == 0 or array.size > SMALL or array.dtype.kind not in "fiub":
@@ -249,6 +265,7 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
         uniform={t: float(n.attributes[1]) for n, t in encoder.terms.items() if n.op == "Full"},  # type: ignore[arg-type]
         nonneg=frozenset(encoder.nonneg),
         nonzero=frozenset(encoder.nonzero),
+        finite=frozenset(encoder.finite),
         values=encoder.values,
         nodes=encoder.nodes,
         roots=tuple(encoder.values[o.name or ""] for o in model.graph.outputs),

@@ -122,6 +122,8 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
         tables.add("known-nonneg", term)
     for term in sorted(encoding.nonzero):
         tables.add("known-nonzero", term)
+    for term in sorted(encoding.finite):
+        tables.add("known-finite", term)
 
 
 def _numbered(type_: TensorType, encoding: Encoding) -> tuple[int, ...] | None:
@@ -143,6 +145,7 @@ _ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "known-shape": (("i64", "String"), "(= v (integers x1))", "(set (shape (term x0)) v)"),
     "known-nonneg": (("i64",), "", "(nonneg (term x0))"),
     "known-nonzero": (("i64",), "", "(nonzero (term x0))"),
+    "known-finite": (("i64",), "", "(finite (term x0))"),
     "known-token": (("i64", "i64", "i64"), "", "(set (token (term x0)) (vec-of x1 x2))"),
     "known-number": (("f64", "i64", "i64"), "", "(set (number x0) (vec-of x1 x2))"),
 }

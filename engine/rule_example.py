@@ -11,7 +11,7 @@ from onnx import helper, printer
 
 from ..costmodels.types import TensorType
 from ..rules import semantics
-from ..rules.checking.numeric import draw
+from ..rules.checking.drawing.elements import draw
 from ..rules.checking.placing import Placement
 from ..rules.checking.sampling import Hit
 from ..rules.checking.scratch import Fired
@@ -27,7 +27,7 @@ def before_and_after(hit: Hit) -> tuple[str, str] | None:
     """The two sides of a rule on one of its samples, a line for each node; None where ONNX cannot say one."""
     if not isinstance(hit.outcome, Fired):
         return None
-    elements = draw(hit.sample, "ordinary", "float32", np.random.default_rng(0))
+    elements = draw(hit.sample, "ordinary", {}, np.random.default_rng(0))
     sides = (hit.sample.roots, Placement(hit.sample, hit.outcome).after())
     before, after = (_Writer(elements).write(roots) for roots in sides)
     return None if before is None or after is None else (before, after)

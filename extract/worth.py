@@ -12,9 +12,9 @@ import numpy as np
 from ..costmodels.device import DEFAULT, load_device
 from ..costmodels.model import CostModel, cost_model
 from ..costmodels.types import TensorType
+from ..rules.checking.drawing.elements import draw
 from ..rules.checking.evaluation import Evaluation
 from ..rules.checking.generate import Sample
-from ..rules.checking.numeric import draw
 from ..rules.checking.pattern import LEAVES, Value
 from ..rules.checking.placing import Placement
 from ..rules.checking.sampling import Hit
@@ -79,7 +79,7 @@ class _Prices:
     costs: dict[Class, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        elements = draw(self.sample, "ordinary", "float32", np.random.default_rng(0))
+        elements = draw(self.sample, "ordinary", {}, np.random.default_rng(0))
         evaluation = Evaluation(self.sample, self.fired, elements, {})
         with np.errstate(all="ignore"):
             for _ in evaluation.comparisons():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -73,10 +75,11 @@ CASES = {
 }
 
 
-def outputs(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+def outputs(model: onnx.ModelProto, x: np.ndarray) -> Sequence[Any]:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    results: Sequence[Any] = ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    return results
 
 
 @pytest.mark.parametrize("name", CASES)

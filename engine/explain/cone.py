@@ -200,6 +200,7 @@ class _Builder:
             uniform={},
             nonneg=frozenset(i for i, t in enumerate(originals) if t in self.encoding.nonneg),
             nonzero=frozenset(i for i, t in enumerate(originals) if t in self.encoding.nonzero),
+            finite=frozenset(i for i, t in enumerate(originals) if t in self.encoding.finite),
             values={},
             nodes={},
             roots=(self.numbers[self.form.original],),

@@ -18,10 +18,10 @@ from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from ..sexpr import Atom, Form, Node, walk
 from ..vocabulary import DECLARATIONS
-from .verdict import Verdict
+from .verdict import WANTED, Verdict
 
 _SOURCES = ("*.py", "*.toml", "checking/**/*.py", "semantics/**/*.py")
-_PACKAGES = ("egglog", "numpy", "z3-solver")
+_PACKAGES = ("egglog", "numpy", "onnx", "onnxruntime", "z3-solver")
 
 
 def folder() -> Path:
@@ -48,7 +48,8 @@ class Keys:
     asks for, again with what those use; a rule elsewhere in the files may change without it.
     """
 
-    def __init__(self, files: Sequence[RuleFile]) -> None:
+    def __init__(self, files: Sequence[RuleFile], samples: int = WANTED) -> None:
+        self._samples = str(samples)
         declared = [sexpr.read(d.text).forms[0] for file in files for d in file.declarations]
         self._declared = [(form, _subject(form)) for form in declared]
         self._own = frozenset(subject for _, subject in self._declared)
@@ -59,7 +60,7 @@ class Keys:
         """The name of the verdict on a rule."""
         digest = hashlib.sha256(_checker())
         used = self._used(sexpr.read(rule.text).forms[0])
-        for part in (rule.text, rule.sound, rule.example, *rule.commutes, *map(str, used)):
+        for part in (self._samples, rule.text, rule.sound, rule.example, *rule.commutes, *map(str, used)):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()
 
@@ -88,8 +89,9 @@ def _symbols(node: Node) -> set[str]:
 def load(name: str) -> Verdict | None:
     """A verdict kept before; None where there is none that can be read."""
     try:
-        return Verdict(**json.loads((folder() / f"{name}.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
+        return Verdict(**found | {"uncovered": tuple(found["uncovered"])})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

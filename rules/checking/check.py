@@ -25,14 +25,17 @@ from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from ..vocabulary import key_problem
 from . import cache as verdicts
+from .drawing.coverage import never_met
+from .drawing.elements import named_leaves
 from .example_match import makes_example
 from .lemmas import ways
-from .numeric import Counterexample, named_leaves, test_sample
+from .numeric import Counterexample, test_sample
+from .oracles.agreement import Oracle
 from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
 from .scratch import Conflict, Fired, Scratch
 from .terms import readable
-from .verdict import Kind, Verdict
+from .verdict import WANTED, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
@@ -51,18 +54,20 @@ class Job:
     rule: Rule
     declarations: str
     judge: Judge | None
+    samples: int = WANTED
 
 
-def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None) -> Verdict:
-    """The verdict on one rule; `scratch` holds the declarations of its file."""
+def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples: int = WANTED) -> Verdict:
+    """The verdict on one rule, from so many samples of each direction; `scratch` holds the declarations of its file."""
     if keys := _keys(rule, scratch):
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
-    by_direction = hits(rule, scratch)
+    by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
     derived = {way: [h for found in hits(way.rule, scratch) for h in found] for way in ways(rule, _own(scratch))}
     every = [hit for found in (*by_direction, *derived.values()) for hit in found] + example
-    counterexample, tested = _tested(rule, every)
-    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example))
+    counterexample, tested, untested = _tested(rule, every)
+    uncovered = (*never_met([hit.sample for hit in every], rule.sound), *untested)
+    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
     foreign = _foreign(every)
@@ -117,21 +122,24 @@ def _foreign(found: Sequence[Hit]) -> list[str]:
     return sorted({str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op"})
 
 
-def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int]:
-    """The first counterexample in numbers, and how many samples were tested."""
+def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
+    """The first counterexample in numbers, how many samples were tested, and what could not be."""
     random = np.random.default_rng(seed(rule))
     tested = 0
+    uncovered: dict[str, None] = {}
     for hit in sorted(found, key=_size):  # the smallest counterexample says most
         if isinstance(hit.outcome, Conflict):
-            return _conflict(hit), tested
+            return _conflict(hit), tested, tuple(uncovered)
         try:
-            wrong = test_sample(hit.sample, hit.outcome, rule.sound, random)
-        except Unsupported:
+            result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
+        except Unsupported as error:
+            uncovered.setdefault(f"a left side has no meaning: {error}")
             continue
         tested += 1
-        if wrong is not None:
-            return wrong, tested
-    return None, tested
+        uncovered.update(dict.fromkeys(result.uncovered))
+        if result.counterexample is not None:
+            return result.counterexample, tested, tuple(uncovered)
+    return None, tested, tuple(uncovered)
 
 
 def _size(hit: Hit) -> int:
@@ -185,6 +193,7 @@ def check_files(
     judge: Judge | None = None,
     kept: bool = True,
     workers: int | None = None,
+    samples: int = WANTED,
 ) -> Iterator[Verdict]:
     """The verdicts on all rules of some files that are used together, or on the `chosen` ones, in order; mirrored
     variants share their original's.
@@ -194,10 +203,11 @@ def check_files(
     """
     files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
     rules = [rule for _, rule in authored(files) if chosen is None or rule.name in chosen]
-    keys = verdicts.Keys(files)
+    keys = verdicts.Keys(files, samples)
     known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}
     declarations = _declarations(files)
-    fresh = _all([Job(r, declarations, judge) for r in rules if r.name not in known], workers or available_cores())
+    jobs = [Job(r, declarations, judge, samples) for r in rules if r.name not in known]
+    fresh = _all(jobs, workers or available_cores())
     for rule in rules:
         verdict = known.get(rule.name) or next(fresh)
         if rule.name not in known:
@@ -242,4 +252,4 @@ def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
 
 def verdict_on(job: Job) -> Verdict:
     """The verdict on the rule."""
-    return check_rule(job.rule, _scratch(job.declarations), job.judge)
+    return check_rule(job.rule, _scratch(job.declarations), job.judge, job.samples)

@@ -17,22 +17,37 @@ from .scratch import Class, Fired, Node
 from .terms import Argument, Leaf, Term, readable
 
 CALM: dict[str, tuple[Any, Any]] = {
+    "float16": (1e-4, 1e3),
     "float32": (1e-27, 1e9),
     "float64": (1e-27, 1e9),
     np.dtype(np.longdouble).name: (np.longdouble("1e-4000"), np.longdouble("1e4000")),
 }
 """Between which sizes numbers are ordinary. Extended precision stands for the reals: nearly all of its range is."""
 
+_FOREIGN = frozenset({"Op", "Cons", "Nil"})
+"""What operators of other domains are made of; only their authors know what they compute."""
+
 Elements = Array | tuple[Array, ...] | None
+
+
+class MeaninglessError(Unsupported):
+    """What the rule made cannot be computed, though the left side can."""
+
+
+def is_float(array: Array) -> bool:
+    """Whether the elements are floats, bfloat16 included, which is an extension of numpy."""
+    return array.dtype.kind in "fV"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two ways to compute one e-class. `left` is the sampled term where the class is a root's, else some e-node."""
+    """Two ways to compute one e-class. `left` is the sampled term where the class is that of the root number `root`,
+    else some e-node."""
 
     left: Array
     right: Array
     node: Node
+    root: int = -1
 
 
 @dataclass
@@ -51,7 +66,11 @@ class Evaluation:
     scalar: bool = False
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Every e-node against what its class is known to be. Raises Unsupported where an operator has no meaning."""
+        """Every e-node against what its class is known to be.
+
+        Raises Unsupported where the left side has no meaning, or an operator is not known; MeaninglessError where
+        only something else in the e-graph has none.
+        """
         self.known: dict[Class, Elements] = {}
         self.intermediate: list[Array] = []
         self.memory: dict[Term, Elements] = {}
@@ -67,13 +86,18 @@ class Evaluation:
 
         Infinities and NaN of extended precision are no overflow: there the left side has no value.
         """
+        return all(map(_calm, self.left))
+
+    @property
+    def left(self) -> list[Array]:
+        """The floats that the left side computes."""
         arrays = [a for v in self.memory.values() for a in (v if isinstance(v, tuple) else (v,)) if a is not None]
-        return all(map(_calm, (a for a in arrays if a.dtype.kind == "f")))
+        return list(filter(is_float, arrays))
 
     @property
     def is_calm(self) -> bool:
         """Whether everything computed stays far from the ends of the range of numbers."""
-        arrays = [a for a in self.intermediate if a.dtype.kind == "f"]
+        arrays = list(filter(is_float, self.intermediate))
         return all(_calm(a) and bool(np.all(np.isfinite(a))) for a in arrays)
 
     def _spread(self) -> Iterator[Comparison]:
@@ -86,7 +110,12 @@ class Evaluation:
                     later.append((number, node))
                     continue
                 progress = True
-                value = self._node(node)
+                try:
+                    value = self._node(node)
+                except Unsupported as error:
+                    if node.head in _FOREIGN:
+                        raise
+                    raise MeaninglessError(str(error)) from None
                 if number in self.known:
                     yield from self._compared(number, value, node)
                 else:
@@ -95,10 +124,13 @@ class Evaluation:
 
     def _compared(self, number: Class, value: Elements, node: Node) -> Iterator[Comparison]:
         known = self.known[number]
-        several = isinstance(known, tuple) and isinstance(value, tuple)
-        for left, right in zip(known, value, strict=True) if several else [(known, value)]:  # type: ignore[arg-type]
+        ways = [known, value] if isinstance(known, tuple) else [(known,), (value,)]
+        if len({len(way) for way in ways}) > 1:  # type: ignore[arg-type]
+            raise MeaninglessError(f"{node.head} has another number of outputs")
+        root = self.fired.roots.index(number) if number in self.fired.roots else -1
+        for left, right in zip(*ways, strict=True):
             if left is not None and right is not None and left is not right:
-                yield Comparison(left, right, node)  # type: ignore[arg-type]
+                yield Comparison(left, right, node, root)
 
     def _node(self, node: Node) -> Elements:
         if node.head in ("Var", "Weight"):
@@ -135,10 +167,11 @@ class Evaluation:
         return self.elements[leaf.name]
 
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
+        shape = () if self.scalar else shape
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
             return plain  # whole numbers among symbols of reals are indices and the like
-        return np.broadcast_to(self.arithmetic.constant(number, plain), () if self.scalar else shape)
+        return np.broadcast_to(self.arithmetic.constant(number, plain), shape)
 
     def _applied(self, head: str, arguments: list[Elements | Value]) -> Elements:
         written = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]

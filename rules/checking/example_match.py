@@ -100,8 +100,10 @@ def _each(patterns: tuple[Node, ...], values: tuple[int, ...], bound: Bound) -> 
 
 def _equal(one: Value, other: Value) -> bool:
     if isinstance(one, float) or isinstance(other, float):
-        return isinstance(one, (int, float)) and isinstance(other, (int, float)) and isclose(
-            one, other, rel_tol=_PRECISION
+        return (
+            isinstance(one, (int, float))
+            and isinstance(other, (int, float))
+            and isclose(one, other, rel_tol=_PRECISION)
         )
     return one == other
 
@@ -124,14 +126,10 @@ class _Matching:
         else:
             for node in self.placement.fired.classes[value]:
                 if node.head == pattern.head:
-                    arguments = (
-                        (str(node.arguments[0]).partition(".")[2],) if node.head in _NAMED else node.arguments
-                    )
+                    arguments = (str(node.arguments[0]).partition(".")[2],) if node.head in _NAMED else node.arguments
                     yield from self._all(pattern.items[1:], arguments, bound)
 
-    def _all(
-        self, patterns: tuple[Node, ...], values: tuple[Class | Value, ...], bound: Bound
-    ) -> Iterator[Bound]:
+    def _all(self, patterns: tuple[Node, ...], values: tuple[Class | Value, ...], bound: Bound) -> Iterator[Bound]:
         if not patterns:
             yield bound
             return

@@ -28,9 +28,10 @@ from .conditions import (
     propagate,
     table_rows,
 )
+from .drawing.types import TYPES, admits, admitted
 from .pattern import LEAVES, Application, Contradiction, Pattern, Value, traced
 from .recipe_site import Choice, Misfit, Site, random_shape
-from .recipes import admits, order, recipe
+from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -43,12 +44,14 @@ MAX_ELEMENTS = 400
 @dataclass(frozen=True)
 class Sample:
     """A left side with everything chosen. `terms` gives the term of each tensor variable, `roots` those that are no
-    operand of another; `environment` what the variables of the rule stand for, `made` the type of each term."""
+    operand of another; `environment` what the variables of the rule stand for, `made` the type of each term; `symbols`
+    the size that each symbolic dimension had before it became one."""
 
     roots: tuple[Term | Leaf, ...]
     terms: dict[str, Term | Leaf]
     environment: Environment
     made: dict[Term, Type] = field(default_factory=dict)
+    symbols: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -93,9 +96,7 @@ class _Builder:
         asked = self.pattern.asked
         shape = first_known(asked.get(f"(shape {variable})", ()), self.environment)
         dtype = first_known(asked.get(f"(dtype {variable})", ()), self.environment)
-        type_ = Type(
-            shape if isinstance(shape, tuple) else wish.shape, dtype if isinstance(dtype, str) else wish.dtype
-        )
+        type_ = Type(shape if isinstance(shape, tuple) else wish.shape, dtype if isinstance(dtype, str) else wish.dtype)
         if f"(value {variable})" in asked:
             self._uniform(variable, type_)
             return
@@ -106,15 +107,16 @@ class _Builder:
         if "scalar" in asserted:
             type_ = Type((), type_.dtype)
         kind = "Weight" if constant or self.random.random() < 0.1 else "Var"
-        leaf = Leaf(kind, variable, type_, "nonneg" in asserted, "nonzero" in asserted)
+        told = ("nonneg" in asserted, "nonzero" in asserted, "finite" in asserted)
+        leaf = Leaf(kind, variable, type_, *told)
         self.terms[variable], self.environment.types[variable] = leaf, type_
 
     def _uniform(self, variable: str, type_: Type) -> None:
         value = first_known(self.pattern.asked[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
             number = self._number() if not isinstance(value, (int, float)) else float(value)
-            if "int" in type_.dtype and number != int(number):
-                raise Misfit
+            if not _holds_number(type_.dtype, number):
+                continue
             known = Type(type_.shape, type_.dtype, number)
             self.terms[variable], self.environment.types[variable] = Leaf("Full", variable, known), known
             if self._possible():
@@ -129,7 +131,7 @@ class _Builder:
 
     def _number(self) -> float:
         """A number that the rule speaks of, or another."""
-        return self.random.choice((*self.numbers, 0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25))
+        return self.random.choice((*self.numbers, *CONSTANTS))
 
     def _given_leaf(self, variable: str, application: Application, wish: Type) -> None:
         head = application.head
@@ -287,6 +289,14 @@ def _chosen(site: Site, name: str) -> Choice:
         raise Misfit from None
 
 
+def _holds_number(dtype: str, number: float) -> bool:
+    try:
+        semantics.full((), number, dtype)
+    except Unsupported:
+        return False
+    return True
+
+
 def _numpy(dtype: str) -> np.dtype[Any]:
     try:
         return element_type(dtype)
@@ -298,7 +308,8 @@ def _type_of(array: semantics.Array) -> Type:
     return Type(tuple(array.shape), array.dtype.name)
 
 
-DTYPES = ("float32",) * 6 + ("int32", "int64", "uint8")
+CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
+"""Numbers for the constants of a rule besides those that it speaks of."""
 
 
 def patterns(facts: Sequence[Node], random: Random, count: int = 8) -> list[tuple[Pattern, tuple[float, ...]]]:
@@ -313,12 +324,10 @@ def patterns(facts: Sequence[Node], random: Random, count: int = 8) -> list[tupl
     return found
 
 
-def sample(
-    pattern: Pattern, numbers: tuple[float, ...], random: Random, floating: bool = False
-) -> Sample | None:
-    """One attempt at a sample of a pattern; None where what was chosen does not fit together."""
+def sample(pattern: Pattern, numbers: tuple[float, ...], random: Random, floating: bool = False) -> Sample | None:
+    """One attempt at a sample of a pattern, in float32 or any type; None where what was chosen does not fit."""
     try:
-        dtype = "float32" if floating else random.choice(DTYPES)
+        dtype = "float32" if floating else random.choice(_possible_types(pattern))
         builder = _Builder(pattern, random, dtype, numbers=numbers)
         for root in pattern.roots():
             builder.build(root, None)
@@ -331,6 +340,12 @@ def sample(
         return None
     roots = tuple(builder.terms[r] for r in pattern.roots() if _is_tensor(builder.terms[r]))
     return Sample(roots, dict(builder.terms), builder.environment, builder.made) if roots else None
+
+
+def _possible_types(pattern: Pattern) -> list[str]:
+    """The types that all operators of a pattern take whose results have the type of their operands."""
+    every = [types for a in pattern.applications.values() if (types := admitted(a.head))]
+    return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)
 
 
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ..semantics import Array, Unsupported
-from ..semantics.numbers import element_type
-from .evaluation import Comparison, Evaluation, described
+from ..semantics import NUMBERS, Arithmetic, Array, Unsupported
+from ..semantics.numbers import FIRST_ZERO
+from .drawing.elements import Range, draw
+from .evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
 from .generate import Sample
+from .oracles.agreement import Disagreement, Oracle
 from .scratch import Fired
-from .terms import Argument, Leaf, Term, leaves, readable
+from .terms import leaves, readable
 
-FLOATS = ("float32", "float64", "longdouble")
-RANGES = ("ordinary", "special", "tiny", "large")
-"""How elements are drawn. Ordinary: between -2 and 2. Special: -2, -1, -1/2, 0, 1/2, 1, 2. Tiny: down to 1e-6.
-Large: up to 1000, and for integers the ends of their range."""
-
-INDICES = 2
-"""Sampled axes to gather from have at least two elements."""
-_SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5])
-_ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
+_ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
 """Of literals, too: they have the precision of float64 whatever they meet."""
-_FACTORS = {"float32": 4096.0, "float64": 4096.0, "longdouble": 256.0}
+_FACTORS = {"float16": 64.0, "float32": 4096.0, "float64": 4096.0, "longdouble": 256.0}
 """How many roundings of the largest intermediate number two sides may lie apart. Extended precision tells whether they
 are equal; in the others a side may be the more accurate one, as a normalisation that adds no constant first."""
+_FEW = 24
+"""A leaf with fewer elements than this is drawn again, so that each special value has its turn."""
+_REPETITIONS = 6
 
 
 @dataclass(frozen=True)
@@ -44,55 +41,117 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The largest distance seen between the two sides, over the largest number met in float64 arithmetic."""
+class Tested:
+    """What came of a sample: the first counterexample that counts, and what could not be tested."""
 
-    absolute: float = 0.0
-    relative: float = 0.0
+    counterexample: Counterexample | None = None
+    uncovered: tuple[str, ...] = ()
 
 
-def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator) -> Counterexample | None:
+@dataclass(frozen=True)
+class _Draw:
+    """One evaluation: how elements are drawn, which float type is renamed to which, and that type."""
+
+    kind: Range
+    dtypes: dict[str, str] = field(default_factory=dict)
+    precision: str = ""
+    arithmetic: Arithmetic = NUMBERS
+
+
+def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> Tested:
     """Compare all ways to compute what the rule touched.
 
-    ``exact``: equal bit by bit, but for the sign of zero. ``real``: within rounding; defined together, as far as the
-    wide exponents of extended precision show; and in any precision finite where the left side stays far from overflow.
-    ``approx``: within rounding where everything is finite.
-    Raises Unsupported where an operator of the sample has no meaning.
+    ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements. ``real``: for finite elements
+    equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
+    precision finite where the left side stays far from overflow; for NaN and infinities equal wherever the left side
+    is finite, so that a guard against them still holds; constants of the model are finite. ``approx``: within rounding
+    where everything is finite.
+
+    A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
+    `oracle` gives the left side the same value. Which of two zeros is the larger one implementations do not agree on:
+    both ways are tried. Raises Unsupported where the left side never has a meaning.
     """
     tested = False
     failed: Unsupported | None = None
-    for kind, dtype in product(RANGES, _dtypes(sample)):
-        elements = draw(sample, kind, dtype, random)
-        dtypes = {"float32": dtype} if dtype else {}
+    uncovered: dict[str, None] = {}
+    for each in _draws(sample, sound):
+        elements = draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
         with np.errstate(all="ignore"):
+            evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
             try:
-                found = _compare_all(Evaluation(sample, fired, elements, dtypes), sound, dtype, kind)
-                tested = True
+                found = _compare_all(evaluation, sound, each)
+            except MeaninglessError as error:
+                return Tested(_meaningless(evaluation, str(error)))
             except Unsupported as error:
                 failed = error
                 continue
-        if found is not None:
-            return found
+        if not tested and (refusal := oracle.refusal(evaluation)):
+            return Tested(_meaningless(evaluation, refusal))
+        tested = True
+        if found is None:
+            continue
+        try:
+            at = oracle.confirmed(evaluation, found.pair, found.places, sound)
+        except Disagreement as disagreement:
+            uncovered.setdefault(str(disagreement))
+            continue
+        return Tested(_counterexample(evaluation, found, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
-    return None
+    return Tested(uncovered=(*uncovered, *oracle.reasons))
 
 
-def _dtypes(sample: Sample) -> tuple[str, ...]:
-    floating = any(leaf.type.dtype == "float32" for root in sample.roots for leaf in leaves(root))
-    return FLOATS if floating else ("",)
+def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
+    kinds: tuple[Range, ...] = ("ordinary", "special", "tiny", "large")
+    for kind, (dtypes, precision) in product(kinds, _precisions(sample, sound)):
+        yield _Draw(kind, dtypes, precision)
+    if sound == "approx" or (sound == "real" and sample.is_empty):
+        return
+    sizes = [int(np.prod(leaf.type.shape)) for root in sample.roots for leaf in leaves(root)]
+    times = _REPETITIONS if min(sizes, default=1) < _FEW else 1
+    for _ in range(times):
+        if sound == "exact":
+            yield from (_Draw(kind) for kind in ("zeros", "undefined", "limits"))
+            yield _Draw("zeros", arithmetic=FIRST_ZERO)
+        else:
+            dtypes, precision = _precisions(sample, sound)[-1]
+            yield _Draw("undefined", dtypes, precision)
 
 
-def _compare_all(evaluation: Evaluation, sound: str, dtype: str, kind: str) -> Counterexample | None:
+def _precisions(sample: Sample, sound: str) -> list[tuple[dict[str, str], str]]:
+    """The types that stand in for the float type of a sample, the widest last; no type of ONNX is wider than float64,
+    so that nothing needs to be exact beyond it."""
+    met = {leaf.type.dtype for root in sample.roots for leaf in leaves(root) if leaf.kind != "Absent"}
+    met |= {type_.dtype for type_ in sample.made.values()}
+    main = next((d for d in ("float32", "float64", "float16") if d in met), "")
+    if not main:
+        return [({}, "float64")]
+    wider = {"float32": ("float64", "longdouble"), "float64": ("longdouble",), "float16": ("longdouble",)}[main]
+    names = (main, *(w for w in wider if sound != "exact" or w != "longdouble"))
+    return [({main: name} if name != main else {}, name) for name in names]
+
+
+@dataclass(frozen=True)
+class _Finding:
+    pair: Comparison
+    places: list[tuple[int, ...]]
+    reason: str
+
+
+def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw) -> _Finding | None:
     pairs = list(evaluation.comparisons())
     scale = _scale(evaluation.intermediate, evaluation.elements.values())
     calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
-    if kind == "large" and dtype == "longdouble":  # even extended precision overflows, as in exp(x * x)
-        calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if a.dtype.kind == "f")
+    if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
+        calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
     for pair in pairs:
-        reason = _difference(pair, sound, dtype, scale, calm)
-        if reason is not None:
-            return _counterexample(evaluation, pair, *reason)
+        if pair.left.shape != pair.right.shape:
+            return _Finding(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
+        if pair.left.dtype != pair.right.dtype:
+            return _Finding(pair, [()], f"element types {pair.left.dtype} and {pair.right.dtype}")
+        wrong = _wrong(pair.left, pair.right, sound, drawn, scale, calm)
+        if wrong.any():
+            return _Finding(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
     return None
 
 
@@ -100,132 +159,55 @@ def _scale(*groups: object) -> float:
     largest = 1e-30
     for group in groups:
         for array in group:  # type: ignore[attr-defined]
-            if array.dtype.kind == "f" and array.size:
+            if is_float(array) and array.size:
                 finite = np.abs(array[np.isfinite(array)])
                 largest = max(largest, float(finite.max())) if finite.size else largest
     return largest
 
 
-def _difference(
-    pair: Comparison, sound: str, dtype: str, scale: float, calm: bool
-) -> tuple[tuple[int, ...], str] | None:
-    left, right = pair.left, pair.right
-    if left.shape != right.shape:
-        return (), f"shapes {list(left.shape)} and {list(right.shape)}"
-    if left.dtype != right.dtype:
-        return (), f"element types {left.dtype} and {right.dtype}"
-    wrong = _wrong(left, right, sound, dtype, scale, calm)
-    return (tuple(map(int, np.argwhere(wrong)[0])), "values differ") if wrong.any() else None
-
-
-def _wrong(left: Array, right: Array, sound: str, dtype: str, scale: float, calm: bool) -> Array:
+def identical(left: Array, right: Array) -> Array:
+    """Where two arrays are the same bit by bit; which NaN it is does not matter."""
     same = left == right
-    if left.dtype.kind != "f":
-        return np.asarray(~same)
-    same |= np.isnan(left) & np.isnan(right)
-    if sound == "exact":
-        return np.asarray(~same)
-    with_limits = np.isfinite(left) & np.isfinite(right)
-    precision = dtype or "float64"
-    near = np.abs(left - right) <= _FACTORS[precision] * _ROUNDING[precision] * scale
+    if is_float(left):
+        same &= np.signbit(left) == np.signbit(right)
+        same |= np.isnan(left) & np.isnan(right)
+    return np.asarray(same)
+
+
+def _wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, calm: bool) -> Array:
+    if sound == "exact" or not is_float(left):
+        return np.asarray(~identical(left, right))
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    finite = np.isfinite(left) & np.isfinite(right)
+    near = np.abs(left - right) <= _FACTORS[drawn.precision] * _ROUNDING[drawn.precision] * scale
+    if drawn.kind == "undefined":
+        return np.asarray(np.isfinite(left) & ~same & ~(finite & near))
+    if not calm:
+        return np.zeros(left.shape, bool)
     if sound == "approx":
-        return np.asarray(~same & ~near) if calm else np.zeros(left.shape, bool)
+        return np.asarray(~same & ~near)
     # where both sides are undefined, which infinity stands for that does not matter
-    wrong = (with_limits & ~near) | (np.isfinite(left) != np.isfinite(right))
-    return np.asarray(wrong if calm else np.zeros_like(wrong))
+    return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
 
 
-def _counterexample(evaluation: Evaluation, pair: Comparison, at: tuple[int, ...], reason: str) -> Counterexample:
-    sample = evaluation.sample
-    described_left = str(pair.left[at]) if pair.left.shape == pair.right.shape else ""
-    described_right = str(pair.right[at]) if pair.left.shape == pair.right.shape else ""
-    used = {leaf.name for root in sample.roots for leaf in leaves(root) if leaf.kind in ("Var", "Weight")}
+def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ...], remark: str) -> Counterexample:
+    pair = finding.pair
+    alike = pair.left.shape == pair.right.shape
     return Counterexample(
-        "; ".join(readable(root) for root in sample.roots),
-        {n: a for n, a in evaluation.elements.items() if n in used},
+        *_shown(evaluation),
         f"[{', '.join(map(str, at))}]",
-        described_left,
-        described_right,
-        f"{reason} ({described(pair.node, sample)}, {pair.left.dtype})",
+        str(pair.left[at]) if alike else "",
+        str(pair.right[at]) if alike else "",
+        f"{finding.reason} ({described(pair.node, evaluation.sample)}, {pair.left.dtype}{remark})",
     )
 
 
-# --- elements
+def _shown(evaluation: Evaluation) -> tuple[str, dict[str, Array]]:
+    sample = evaluation.sample
+    used = {leaf.name for root in sample.roots for leaf in leaves(root) if leaf.kind in ("Var", "Weight")}
+    term = "; ".join(readable(root) for root in sample.roots)
+    return term, {n: a for n, a in evaluation.elements.items() if n in used}
 
 
-def draw(sample: Sample, kind: str, dtype: str, random: np.random.Generator) -> dict[str, Array]:
-    """Elements for every leaf of a sample; `dtype` stands in for float32."""
-    small = bounded(sample)
-    found: dict[str, Array] = {}
-    for leaf in named_leaves(sample):
-        wanted = dtype if leaf.type.dtype == "float32" and dtype else leaf.type.dtype
-        limit = small.get(leaf.name)
-        if limit is not None:
-            found[leaf.name] = random.integers(0, limit, leaf.type.shape).astype(wanted)
-        else:
-            found[leaf.name] = _signed(_elements(leaf, kind, wanted, random), leaf)
-    return found
-
-
-def named_leaves(sample: Sample) -> Iterator[Leaf]:
-    """Every input and stored constant of a sample, once."""
-    seen = set()
-    for root in (*sample.roots, *sample.terms.values()):
-        for leaf in leaves(root):
-            if leaf.kind in ("Var", "Weight") and leaf.name not in seen:
-                seen.add(leaf.name)
-                yield leaf
-
-
-def bounded(sample: Sample) -> dict[str, int]:
-    """Leaves whose elements must stay below a limit: indices, and numbers of bits to shift by."""
-    found: dict[str, int] = {}
-
-    def visit(term: Argument) -> None:
-        if not isinstance(term, Term):
-            return
-        if term.head in ("Gather", "BitShift"):
-            limit = INDICES if term.head == "Gather" else 8
-            found.update((leaf.name, limit) for leaf in leaves(term.arguments[1]))
-        for argument in term.arguments:
-            visit(argument)
-
-    for root in sample.roots:
-        visit(root)
-    return found
-
-
-def _elements(leaf: Leaf, kind: str, dtype: str, random: np.random.Generator) -> Array:
-    shape = leaf.type.shape
-    if dtype == "bool":
-        return random.random(shape) < 0.5
-    if dtype.startswith(("int", "uint")):
-        return _integers(shape, kind, np.dtype(dtype), random)
-    if kind == "special":
-        numbers = random.choice(_SPECIAL, shape)
-    elif kind == "ordinary":
-        numbers = random.uniform(-2, 2, shape)
-    else:
-        low, high = (-6.0, -3.0) if kind == "tiny" else (0.0, 3.0)
-        numbers = random.choice((-1.0, 1.0), shape) * 10 ** random.uniform(low, high, shape)
-    return np.asarray(numbers).astype(element_type(dtype))
-
-
-def _integers(shape: tuple[int, ...], kind: str, dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
-    limits = np.iinfo(dtype)  # type: ignore[type-var]
-    if kind == "large":
-        return random.choice(np.array([limits.min, limits.min + 1, limits.max, limits.max - 1, 1], dtype), shape)
-    low, high = (max(-9, limits.min), 10) if kind == "ordinary" else (max(-2, limits.min), 3)
-    if kind == "tiny":
-        return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
-    return np.asarray(random.integers(low, high, shape)).astype(dtype)
-
-
-def _signed(array: Array, leaf: Leaf) -> Array:
-    """The elements, kept to the signs that the e-graph was told."""
-    if array.dtype.kind == "b":
-        return np.ones_like(array) if leaf.nonzero else array
-    if leaf.nonneg and array.dtype.kind != "u":
-        array = np.where(array < 0, np.negative(array), array)
-        array = np.where(array < 0, np.zeros_like(array), array)  # the least integer has no opposite
-    return np.where(array == 0, np.ones_like(array), array) if leaf.nonzero else array
+def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
+    return Counterexample(*_shown(evaluation), "", "", "", f"the right side has no meaning where the left has: {error}")

@@ -25,7 +25,7 @@ LEAVES: dict[str, tuple[str, ...]] = {
     "Out": ("N", "i64"),
 }
 TENSOR_SORTS = ("T", "N")
-ASSERTED = frozenset({"const", "nonneg", "nonzero", "floating", "scalar", "aged"})
+ASSERTED = frozenset({"const", "nonneg", "nonzero", "finite", "floating", "scalar", "aged"})
 """Relations of tensors that a leaf can be given; the others are traced back to the rules that derive them."""
 
 

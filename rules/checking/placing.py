@@ -42,10 +42,14 @@ class Placement:
         added = [n for n in self.fired.classes[number] if n != self.node_of(root)]
         added.sort(key=lambda n: n.head not in LEAVES)
         for node in added:
-            term = self._term(node, frozenset({number}))
+            term = self.term(node, number)
             if term is not None:
                 return term
         return root
+
+    def term(self, node: Node, number: Class) -> Term | Leaf | None:
+        """A term for an e-node of a class that does not go through the class itself."""
+        return self._term(node, frozenset({number}))
 
     def _term(self, node: Node, above: frozenset[Class]) -> Term | Leaf | None:
         """A term for an e-node that does not go through the classes above it."""

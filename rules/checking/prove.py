@@ -10,9 +10,11 @@ import numpy as np
 
 from ..semantics import Array, Unsupported
 from ..signatures import operators
+from .drawing.coverage import settings, various
+from .drawing.elements import index_bounds, named_leaves
 from .evaluation import Comparison, Evaluation
 from .generate import Sample
-from .numeric import INDICES, Counterexample, bounded, named_leaves
+from .numeric import Counterexample
 from .pattern import LEAVES
 from .proof import Assumption, Proof, leaf_array, prove_equal
 from .sampling import Hit
@@ -22,7 +24,7 @@ from .symbolic_bits import Bits
 from .terms import Argument, Leaf, Term, readable
 
 SAMPLES = 3
-"""How many of the smallest samples are proved."""
+"""How many small samples are proved for each kind of numbers."""
 MAX_ELEMENTS = 128
 """Samples with more elements than this among the leaves are left to numbers."""
 ANY_SHAPE = "any shape"
@@ -44,34 +46,43 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
     """Prove the smallest samples of a rule, or as scalars a rule of element-wise operators."""
     conditions: dict[str, None] = {}
     proved, scalar, reason = 0, False, "no sample is small enough for a proof"
-    for sample, fired, scalar in _chosen(hits):
-        try:
-            for _, proof in _proofs(sample, fired, scalar):
-                if proof.outcome != "proved":
-                    return _unproved(sample, proof, sound)
-                if proof.needs:
-                    conditions.setdefault(_facts(sample))
-        except Unsupported as error:
-            reason = str(error)
-            continue
-        proved += 1
-        if proved == SAMPLES:
-            break
+    for kind, chosen in _chosen(hits).items():
+        before = proved
+        for sample, fired, scalar in chosen:
+            try:
+                for _, proof in _proofs(sample, fired, scalar):
+                    if proof.outcome != "proved":
+                        return _unproved(sample, proof, sound)
+                    if proof.needs:
+                        conditions.setdefault(_facts(sample))
+            except Unsupported as error:
+                reason = f"{kind}: {error}"
+                continue
+            proved += 1
+            if proved - before == SAMPLES:
+                break
+        if proved == before:
+            return Proven(False, reason=reason)
     scope = ANY_SHAPE if scalar else f"{proved} sampled shape{'s' if proved != 1 else ''}"
     return Proven(True, scope, ", ".join(conditions)) if proved else Proven(False, reason=reason)
 
 
-def _chosen(hits: Sequence[Hit]) -> list[tuple[Sample, Fired, bool]]:
-    """Samples to prove in turn, the smallest first, and whether as scalars."""
+def _chosen(hits: Sequence[Hit]) -> dict[str, list[tuple[Sample, Fired, bool]]]:
+    """By kind of their numbers the samples to prove, various ones first, and whether as scalars."""
     fired = [(h.sample, h.outcome) for h in hits if isinstance(h.outcome, Fired)]
-    if fired and all(_elementwise(s, f) for s, f in fired):
-        scalars = [(s, f) for s, f in fired if not _has_integers(s)] or fired
-        return [(s, f, True) for s, f in scalars]
-    sized = sorted((_elements(s), i) for i, (s, f) in enumerate(fired))
-    small = [i for size, i in sized if 0 < size <= MAX_ELEMENTS]
-    # the smallest say little where every dimension is one
-    telling = [i for i in small if _elements(fired[i][0]) >= 4] or small
-    return [(*fired[i], False) for i in telling[: 2 * SAMPLES]]
+    scalar = bool(fired) and all(_elementwise(s, f) for s, f in fired)
+    by_kind: dict[str, list[tuple[Sample, Fired]]] = {}
+    for sample, outcome in fired:
+        if scalar or 0 < _elements(sample) <= MAX_ELEMENTS:
+            by_kind.setdefault(_kind(sample), []).append((sample, outcome))
+    found = {}
+    for kind, some in by_kind.items():
+        # the smallest say little where every dimension is one
+        telling = [s for s in some if scalar or _elements(s[0]) >= 4] or some
+        small = sorted(telling, key=lambda s: _elements(s[0]))[: 4 * SAMPLES]
+        kept = various(small, [settings(s) for s, _ in small], 2 * SAMPLES)
+        found[kind] = [(s, f, scalar) for s, f in kept]
+    return found
 
 
 def _elements(sample: Sample) -> int:
@@ -99,15 +110,18 @@ def _terms(term: Argument) -> Iterator[Term]:
             yield from _terms(argument)
 
 
-def _has_integers(sample: Sample) -> bool:
-    return any("int" in leaf.type.dtype for leaf in named_leaves(sample))
+def _kind(sample: Sample) -> str:
+    """What a proof is about: numbers of other kinds are proved apart."""
+    dtypes = {leaf.type.dtype for leaf in named_leaves(sample)}
+    kinds = {d.rstrip("0123456789") for d in dtypes}
+    return " and ".join(sorted(kinds)) or "constants"
 
 
 def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[tuple[Comparison, Proof]]:
     known = list(named_leaves(sample))
     arithmetic = _arithmetic(known)
-    indices = {n for n, limit in bounded(sample).items() if limit == INDICES}
-    elements = {leaf.name: _variables(leaf, scalar, leaf.name in indices, arithmetic) for leaf in known}
+    bounds = {name: bound for name, bound in index_bounds(sample).items() if bound[0] < 0}
+    elements = {leaf.name: _variables(leaf, scalar, bounds.get(leaf.name), arithmetic) for leaf in known}
     assumptions = [Assumption(fact, leaf.name) for leaf in known for fact in _told(leaf)]
     evaluation = Evaluation(sample, fired, elements, {}, arithmetic, scalar)
     for comparison in evaluation.comparisons():
@@ -115,10 +129,12 @@ def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[tuple[Compar
             yield comparison, prove_equal(comparison.left, comparison.right, assumptions, arithmetic)
 
 
-def _variables(leaf: Leaf, scalar: bool, indices: bool, arithmetic: Reals | Bits) -> Array:
+def _variables(leaf: Leaf, scalar: bool, bounds: tuple[int, int] | None, arithmetic: Reals | Bits) -> Array:
     """A variable for each element; indices are numbers, for they decide which elements there are."""
-    if indices:
-        return np.arange(int(np.prod(leaf.type.shape))).reshape(leaf.type.shape) % INDICES
+    if bounds is not None:
+        low, high = bounds
+        places = np.arange(int(np.prod(leaf.type.shape))).reshape(leaf.type.shape)
+        return (1 - places) % (high - low) + low  # from both ends in turn
     return leaf_array(leaf.name, () if scalar else leaf.type.shape, leaf.type.dtype, arithmetic)
 
 
@@ -157,5 +173,3 @@ def _unproved(sample: Sample, proof: Proof, sound: str) -> Proven:
     term = "; ".join(readable(root) for root in sample.roots)
     found = Counterexample(term, dict(proof.counterexample), "", "", "", proof.reason)
     return Proven(False, reason=proof.reason, counterexample=found)
-
-

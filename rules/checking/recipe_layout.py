@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
+from ..semantics.resize import ROUNDINGS, TRANSFORMATIONS
 from ..signatures import operators
 from .conditions import Type
 from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
@@ -21,7 +22,7 @@ def _reshape(site: Site, name: str) -> Choice:
 def _regrouped(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
     """The same elements as another shape: neighbours joined, split, or ones put in and taken out."""
     dims = list(shape)
-    for _ in range(random.choice((1, 1, 2))):
+    for _ in range(random.choice((1, 1, 2, 3))):
         kind, at = random.random(), random.randrange(len(dims) + 1)
         if kind < 0.4 and at + 1 < len(dims):
             dims[at : at + 2] = [dims[at] * dims[at + 1]]
@@ -105,7 +106,7 @@ def _expand(site: Site, name: str) -> Choice:
 
 
 def _tile(site: Site, name: str) -> Choice:
-    return tuple(site.random.choice((1, 1, 2)) for _ in range(site.rank))
+    return tuple(site.random.choice((1, 1, 2, 3, 0) if site.chance(0.2) else (1, 1, 2, 3)) for _ in range(site.rank))
 
 
 def _slice(site: Site, name: str) -> Choice:
@@ -118,22 +119,22 @@ def _slice(site: Site, name: str) -> Choice:
     if name == "ends":
         begins = site.integers("starts")
         return tuple(random.choice((d, d, b + 1, (d + 1) // 2, d + 3)) for d, b in zip(dims, begins, strict=True))
-    return (1,) * len(dims) if site.chance(0.6) else tuple(random.choice((1, 2)) for _ in dims)
+    return (1,) * len(dims) if site.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in dims)
 
 
 def _gathered(site: Site, name: str) -> Choice:
     if name == "data":
-        return Type(tuple(max(d, 2) for d in site.wish.shape) or (3, 2), site.wish.dtype)
-    return Type(site.random.choice(((), (1,), (2,), (2, 2))), "int64")
+        shape = site.wish.shape if site.chance(0.3) else tuple(max(d, 2) for d in site.wish.shape)
+        return Type(shape or (3, 2), site.wish.dtype)
+    return Type(site.random.choice(((), (1,), (2,), (2, 2), (3,), (1, 2))), site.random.choice(("int64", "int32")))
 
 
 def _pad(site: Site, name: str) -> Choice:
     if name == "mode":
-        return "constant" if site.chance(0.7) else site.random.choice(("edge", "reflect"))
-    before = 2 if site.rank > 2 and site.chance(0.7) else 0
-    return tuple(
-        0 if i % site.rank < before else site.random.choice((0, 1, 2)) for i in range(2 * site.rank)
-    )
+        return "constant" if site.chance(0.7) else site.random.choice(("edge", "reflect", "wrap"))
+    before = 2 if site.rank > 2 and site.chance(0.6) else 0
+    widths = site.random.choice(((0, 1, 2), (0, 1, 2), (0, 0, 3), (-1, 0, 1), (-2, -1, 0)))
+    return tuple(0 if i % site.rank < before else site.random.choice(widths) for i in range(2 * site.rank))
 
 
 def _padded(site: Site, name: str) -> Choice:
@@ -144,13 +145,17 @@ def _padded(site: Site, name: str) -> Choice:
 
 def _blocks(site: Site, name: str) -> Choice:
     random = site.random
+    block = site.attributes.get("blocksize", 2)
+    if not isinstance(block, int) or block < 1:
+        raise Misfit
+    channels, height, width = (random.choice((1, 2)) for _ in range(3))
     if site.head == "DepthToSpace":
-        return Type((random.choice((1, 2)), 4 * random.choice((1, 2)), 2, random.choice((1, 2))), site.wish.dtype)
-    return Type((random.choice((1, 2)), random.choice((1, 2)), 4, 2 * random.choice((1, 2))), site.wish.dtype)
+        return Type((random.choice((1, 2)), block**2 * channels, 1 + height, width), site.wish.dtype)
+    return Type((random.choice((1, 2)), channels, block * (1 + height), block * width), site.wish.dtype)
 
 
 def _blocksize(site: Site, name: str) -> Choice:
-    return 2 if name == "blocksize" else site.random.choice(("DCR", "CRD"))
+    return site.random.choice((2, 2, 3, 1)) if name == "blocksize" else site.random.choice(("DCR", "CRD"))
 
 
 def _joined(site: Site, name: str) -> Choice:
@@ -159,7 +164,7 @@ def _joined(site: Site, name: str) -> Choice:
     other, axis = next(iter(site.operands.values())), site.attributes.get("axis", 0)
     if not isinstance(axis, int) or not 0 <= axis < len(other.shape):
         raise Misfit
-    width = other.shape[axis] if site.chance(0.5) else site.random.choice((1, 2, 3))
+    width = other.shape[axis] if site.chance(0.5) else site.random.choice((0, 1, 2, 3))
     return Type((*other.shape[:axis], width, *other.shape[axis + 1 :]), other.dtype)
 
 
@@ -173,7 +178,7 @@ def split(site: Site, name: str) -> Choice:
     axis = site.attributes["axis"]
     width = site.shape[axis] if isinstance(axis, int) and axis < site.rank else 0
     if width < 2 or site.chance(0.1):
-        return (width,)
+        return (width,) if site.chance(0.6) else (width, 0)
     if width % 2 == 0 and site.chance(0.4):
         return (width // 2, width // 2)
     cuts = sorted(site.random.sample(range(1, width), min(site.random.choice((1, 1, 2, 3)), width - 1)))
@@ -184,17 +189,23 @@ def _resize(site: Site, name: str) -> Choice:
     if name == "X":
         shape = image(site)
         return Type(shape, site.wish.dtype)
+    random = site.random
     if name == "mode":
-        return site.random.choice(("nearest", "linear"))
-    scales = (1.0, 1.0, *(site.random.choice((1.0, 2.0)) for _ in range(site.rank - 2)))
-    sizes = [int(d * s) for d, s in zip(site.shape, scales, strict=True)]
-    transformation = site.random.choice(("asymmetric", "half_pixel", "align_corners"))
+        return random.choice(("nearest", "nearest", "linear", "linear", "cubic"))
+    scales = tuple(random.choice((1.0, 2.0, 2.0, 0.5, 1.5)) if i > 1 else 1.0 for i in range(site.rank))
+    sizes = [max(1, int(d * s)) for d, s in zip(site.shape, scales, strict=True)]
     extent: dict[str, object] = {"scales": list(scales)} if site.chance(0.6) else {"sizes": sizes}
     if site.chance(0.3):
         extent = {name: values[2:] for name, values in extent.items() if isinstance(values, list)}
         extent["axes"] = list(range(2, site.rank))
+    config = {"coordinate_transformation_mode": random.choice(TRANSFORMATIONS), **extent}
+    if site.attributes.get("mode") == "nearest":
+        config["nearest_mode"] = random.choice(tuple(ROUNDINGS))
+    if site.attributes.get("mode") == "cubic":
+        config["cubic_coeff_a"] = random.choice((-0.75, -0.5))
+        config["exclude_outside"] = random.choice((0, 0, 1))
     # the encoder writes its configuration like this: sorted keys
-    return json.dumps({"coordinate_transformation_mode": transformation, **extent}, sort_keys=True)
+    return json.dumps(config, sort_keys=True)
 
 
 _LAYOUT_OPERANDS: dict[str, Recipe] = {

@@ -48,23 +48,26 @@ Choice = Type | Value | None
 Recipe = Callable[[Site, str], Choice]
 """For an operand a `Type`, or None to leave an optional one out; for an attribute its value."""
 
-DIMS = (1, 2, 2, 3, 3, 4, 5)
+SIZES = ((1, 2, 2, 3, 3, 4, 5), (1, 2, 2, 3, 3, 4, 5), (1, 2), (2,), (2, 3, 4, 5), (0, 1, 2), (0, 2, 3))
+"""Sizes that the dimensions of one tensor are chosen from: any, small ones, equal ones, unequal ones, zeros."""
+_SHARES = (8, 8, 2, 1, 2, 1, 1)
 
 
 def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
-    """Small dimensions, rarely a zero; few elements in all."""
-    rank = random.choice((1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
-    dims = [random.choice(DIMS) for _ in range(rank)]
-    if rank and random.random() < 0.04:
-        dims[random.randrange(rank)] = 0
-    return tuple(dims)
+    """A shape of rank 0 to 5 with few elements."""
+    rank = random.choice((0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5)) if rank is None else rank
+    (sizes,) = random.choices(SIZES, _SHARES)
+    if len(sizes) == 4 and rank <= 4:
+        return tuple(random.sample(sizes, rank))
+    return tuple(random.choice(sizes) for _ in range(rank))
 
 
 def image(site: Site) -> tuple[int, ...]:
     """A shape of feature maps: batch, channels, space. Near the wished one where that has the rank."""
     rank = len(site.wish.shape)
     if rank in (3, 4, 5):
-        return tuple(max(d, 1 if i < 2 else 2) for i, d in enumerate(site.wish.shape))
+        least = (1, 1, 2, 2, 2)
+        return site.wish.shape if site.chance(0.5) else tuple(map(max, site.wish.shape, least[:rank]))
     rank = site.random.choice((3, 4, 4, 4, 5))
     size = (3, 4, 5) if rank == 4 else (2, 3)
     return (site.random.choice((1, 2)), site.random.choice((1, 2, 3, 4)), *site.random.choices(size, k=rank - 2))
@@ -83,9 +86,9 @@ def one_axis(site: Site, name: str) -> Choice:
 def some_axes(site: Site) -> tuple[int, ...]:
     """Some axes of the first operand, ascending."""
     if not site.rank:
-        raise Misfit
+        return ()
     known = [len(v) for n, v in site.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
-    count = known[0] if known else site.random.choice([c for c in (1, 1, 2, 2, 3) if c <= site.rank])
+    count = known[0] if known else site.random.choice([c for c in (1, 1, 2, 2, 3, 4) if c <= site.rank])
     if site.rank - 2 == count and site.chance(0.3):
         return tuple(range(2, site.rank))
     return tuple(sorted(site.random.sample(range(site.rank), count)))

@@ -6,48 +6,14 @@ it wishes a type (a leaf will have it; a term may turn out otherwise), for an at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from random import Random
 
 from ..signatures import operators
 from .conditions import Type
+from .drawing.types import TYPES
 from .pattern import LEAVES, Value
 from .recipe_layout import layout, split
 from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
-
-_FLOAT_ONLY = frozenset(
-    {
-        "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
-        "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Floor", "Ceil", "Round", "Softplus", "Softsign", "HardSwish",
-        "Mish", "IsNaN", "Elu", "Celu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Swish", "Gelu",
-        "PRelu", "Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "ReduceL2",
-        "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"
-    }
-)
-
-
-def admits(head: str, operands: Mapping[str, Type]) -> bool:
-    """Whether ONNX defines the operator for operands of these types, and as mathematics says: a mean of integers or
-    their norm is cut off."""
-    operator = operators()[head]
-    if head in _FLOAT_ONLY or operator.category == "normalization":
-        return all(_floating(t.dtype) for t in operands.values())
-    if head in _LOGICAL:
-        return all(t.dtype == "bool" for t in operands.values())
-    types = {t.dtype for name, t in operands.items() if name != "condition"}
-    if head == "Where":
-        return operands["condition"].dtype == "bool" and len(types) <= 1
-    if head == "Neg" and any(t.startswith("uint") for t in types):
-        return False
-    if operator.category in ("elementwise.binary", "linear") or head in ("Clip", "Concat"):
-        return len(types) <= 1 and ("bool" not in types or head in ("Equal", "Concat"))
-    if operator.category in ("elementwise.unary", "reduction", "pooling") and head != "Cast":
-        return "bool" not in types
-    return True
-
-
-def _floating(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
 
 
 def order(head: str) -> tuple[str, ...]:
@@ -68,6 +34,9 @@ _ORDER: dict[str, tuple[str, ...]] = {
     "Split": ("input", "axis", "split"),
     "Pad": ("data", "mode", "pads", "constant_value"),
     "Concat": ("A", "axis", "B"),
+    "DepthToSpace": ("blocksize", "input", "mode"),
+    "SpaceToDepth": ("blocksize", "input"),
+    "Resize": ("X", "mode", "config"),
     "AveragePool": ("X", "kernel_shape", "dilations", "pads", "strides", "ceil_mode", "count_include_pad"),
     "MaxPool": ("X", "kernel_shape", "dilations", "pads", "strides", "ceil_mode", "storage_order"),
 }
@@ -144,24 +113,33 @@ def _clip(site: Site, name: str) -> Choice:
     return None if site.chance(0.2) else Type((), site.operands["input"].dtype if site.operands else site.wish.dtype)
 
 
+_FACTORS = (0.1, 0.5, 1.0, 1.0, 2.0, 0.2, 1.5, 0.0, -0.5, -1.0, -2.0, 6.0)
+"""Slopes, thresholds and the like: the schemas allow any number."""
+
+
 def _number(site: Site, name: str) -> Value:
     if name == "epsilon":
         return site.random.choice((1e-5, 1e-3, 0.5))
-    return site.random.choice((0.1, 0.5, 1.0, 1.0, 2.0, 0.2))
+    return site.random.choice(_FACTORS)
 
 
 def _unary(site: Site, name: str) -> Choice:
     if name == "X":
         return _elementwise(site, name)
     if name == "to":
-        return site.random.choice(("float32", "float64", "int32", "int64", "uint8", "bool", "float16"))
+        return site.random.choice(TYPES)
     return site.random.choice(("none", "tanh")) if name == "approximate" else _number(site, name)
 
 
 def _binary(site: Site, name: str) -> Choice:
     if name == "direction":
         return site.random.choice(("LEFT", "RIGHT"))
-    return site.random.choice((0, 0, 1)) if name == "fmod" else _elementwise(site, name)
+    if name == "fmod":
+        return 1 if any(t.dtype.startswith("float") for t in site.operands.values()) else site.random.choice((0, 1))
+    choice = _elementwise(site, name)
+    if site.head == "Pow" and name == "Y" and isinstance(choice, Type) and site.chance(0.4):
+        return Type(choice.shape, site.random.choice(("float32", "int32", "int64", "float64")))
+    return choice
 
 
 # --- linear
@@ -170,7 +148,7 @@ def _binary(site: Site, name: str) -> Choice:
 def _matmul(site: Site, name: str) -> Choice:
     random, wish = site.random, site.wish
     if not site.operands:
-        rank = max(2, len(wish.shape)) if site.chance(0.9) else 1
+        rank = max(2, len(wish.shape)) if site.chance(0.8) else 1
         shape = wish.shape if len(wish.shape) == rank else random_shape(random, rank)
         shape = (*shape[:-1], random.choice((1, 2, 3, 4)))
         return Type(shape, wish.dtype)
@@ -179,10 +157,12 @@ def _matmul(site: Site, name: str) -> Choice:
         raise Misfit
     width = wish.shape[-1] if wish.shape and site.chance(0.7) else random.choice((1, 2, 3, 4))
     batch = other.shape[:-2] if site.chance(0.35) else ()
+    if name == "B" and site.chance(0.12):
+        return Type(other.shape[-1:], other.dtype)
     if name == "B":
         return Type((*batch, other.shape[-1], width), other.dtype)
-    if len(other.shape) < 2:
-        raise Misfit
+    if len(other.shape) < 2 or site.chance(0.12):
+        return Type(other.shape[-2:-1] or other.shape, other.dtype)
     rows = random.choice((1, 2, 3, 4))
     return Type((*(batch or random_shape(random, random.choice((0, 1)))), rows, other.shape[-2]), other.dtype)
 
@@ -192,7 +172,7 @@ def _gemm(site: Site, name: str) -> Choice:
     if name in ("transA", "transB"):
         return random.choice((0, 0, 1))
     if name in ("alpha", "beta"):
-        return random.choice((1.0, 1.0, 0.5))
+        return random.choice((1.0, 1.0, *_FACTORS))
     if name == "A" and "B" in site.operands:
         k = _matrix(site, "B")[0]
     if name == "A":
@@ -224,7 +204,9 @@ def _image_before(site: Site) -> tuple[int, ...]:
         (n - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[spatial + i]  # type: ignore[index,operator]
         for i, n in enumerate(site.wish.shape[2:])
     ]
-    return (site.wish.shape[0], site.random.choice((1, 2, 3)), *(max(1, n) for n in sizes))
+    unseen = [site.random.choice((0, s - 1)) for s in strides]  # type: ignore[union-attr,operator]
+    sizes = [max(1, n) + more for n, more in zip(sizes, unseen, strict=True)]
+    return (site.wish.shape[0], site.random.choice((1, 2, 3)), *sizes)
 
 
 def _window(site: Site, name: str) -> Value:
@@ -242,11 +224,11 @@ def _window(site: Site, name: str) -> Value:
         kernel = site.integers("kernel_shape")
         half = tuple(k // 2 for k in kernel)
         same = half + half
-        some = tuple(random.choice((0, 1)) for _ in range(2 * spatial))
+        some = tuple(random.choice((0, 1, 2)) for _ in range(2 * spatial))
         return random.choice(((0,) * (2 * spatial), (0,) * (2 * spatial), same, some))
     if name in ("strides", "dilations"):
         usual = (1,) * spatial
-        return usual if site.chance(0.7) else tuple(random.choice((1, 2)) for _ in range(spatial))
+        return usual if site.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in range(spatial))
     return (0,) * spatial if site.chance(0.7) else tuple(random.choice((0, 1)) for _ in range(spatial))
 
 
@@ -313,7 +295,9 @@ def _reduction(site: Site, name: str) -> Choice:
         return random.choice((0, 1))
     if name == "axes":
         return some_axes(site)
-    return one_axis(site, name) if name == "axis" else random.choice((0, 0, 1))
+    if name == "axis" and site.rank:
+        return (random.randrange(site.rank),)
+    return random.choice((0, 0, 1))
 
 
 def _unreduced(site: Site) -> tuple[int, ...]:
@@ -330,13 +314,13 @@ def _pooling(site: Site, name: str) -> Choice:
         return Type(image(site), site.wish.dtype)
     if name in ("ceil_mode", "count_include_pad"):
         return site.random.choice((0, 0, 1))
-    return 0 if name == "storage_order" else _window(site, name)
+    return site.random.choice((0, 0, 1)) if name == "storage_order" else _window(site, name)
 
 
 def _full(site: Site, name: str) -> Choice:
     if name == "0":
         return site.wish.shape
-    return site.random.choice((0.5, 2.0, -1.5, 1.0, 0.0, 3.0)) if name == "1" else site.wish.dtype
+    return site.random.choice((0.5, 2.0, -1.5, 1.0, 0.0, 3.0, 2.5, -2.0, 100.0)) if name == "1" else site.wish.dtype
 
 
 # --- which recipe

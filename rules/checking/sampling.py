@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from random import Random
 
 from .. import sexpr
 from ..commute import orders, variables
 from ..records import Rule, parse_example
 from ..sexpr import Atom, Form, Node
+from .drawing.coverage import settings, various
+from .drawing.symbols import instances, with_symbols
 from .generate import Sample, patterns, sample
 from .pattern import Contradiction, Pattern, directions, makes, renamed
 from .scratch import Conflict, Fired, Scratch
 from .terms import leaves
+from .verdict import WANTED
 
-WANTED = 12
-"""Samples to find for each direction of a rule."""
 _ENOUGH = 4
 """As many will do where they are hard to find."""
-_BATCH = 48
-"""Samples of a round, at most; a first round has a few for each that is wanted."""
+_BATCH = 96
+"""Samples of a round; from a first round those are kept that are the most various."""
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -41,38 +41,48 @@ def seed(rule: Rule) -> int:
     return int.from_bytes(hashlib.sha256(rule.text.encode()).digest()[:6], "big")
 
 
-def hits(rule: Rule, scratch: Scratch) -> list[list[Hit]]:
-    """For each direction of a rule the samples that made it fire."""
+def hits(rule: Rule, scratch: Scratch, wanted: int = WANTED) -> list[list[Hit]]:
+    """For each direction of a rule `wanted` samples that made it fire."""
     every = [facts if makes(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
-    return [_hits(rule, facts, scratch, Random(seed(rule) + i)) for i, facts in enumerate(every)]
+    return [_hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(every)]
 
 
-def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int = WANTED) -> list[Hit]:
+def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int) -> list[Hit]:
     found: list[Hit] = []
     ways = patterns(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
-        samples = _candidates(ways, random, min(_BATCH, (4 * wanted) << attempt))
+        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt))
         outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
-        found += [Hit(s, o) for s, o in zip(samples, outcomes, strict=True) if o is not None]
+        for candidate, outcome in zip(samples, outcomes, strict=True):
+            found += _instances(candidate, outcome, random) if outcome is not None else ()
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
-        if len(found) >= enough:
+        if len(found) >= enough or any(isinstance(hit.outcome, Conflict) for hit in found):
             break
-    return _various(found)[:wanted]
+    floats = [hit for hit in found if _has_floats(hit.sample)]
+    first = various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))
+    kept = set(map(id, first))
+    rest = [hit for hit in found if id(hit) not in kept]
+    return [*first, *various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
 
 
-def _various(found: Sequence[Hit]) -> list[Hit]:
-    """The same samples, in turn those whose first leaf has the rank of the others, a lower one, a higher one."""
-    kinds: dict[tuple[int, ...], list[Hit]] = {}
-    for hit in found:
-        ranks = [len(leaf.type.shape) for root in hit.sample.roots for leaf in leaves(root)]
-        kinds.setdefault(tuple((r > ranks[0]) - (r < ranks[0]) for r in ranks), []).append(hit)
-    return [hit for turn in zip_longest(*kinds.values()) for hit in turn if hit is not None]
+def _has_floats(sample: Sample) -> bool:
+    """Whether there are elements that could be NaN or infinite: half of all samples are to be such."""
+    return not sample.is_empty and any(leaf.type.dtype == "float32" for root in sample.roots for leaf in leaves(root))
+
+
+def _instances(sample: Sample, outcome: Fired | Conflict, random: Random) -> Iterator[Hit]:
+    if isinstance(outcome, Conflict) or not sample.symbols:
+        yield Hit(sample, outcome)
+    else:
+        yield from (Hit(*each) for each in instances(sample, outcome, random))
 
 
 def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random, most: int) -> list[Sample]:
     found: dict[object, Sample] = {}
     for attempt in range(_ATTEMPTS):
-        made = sample(*ways[attempt % len(ways)], random, floating=attempt % 4 != 0)
+        made = sample(*ways[attempt % len(ways)], random, floating=attempt % 2 == 0)
+        if made is not None and attempt % 5 == 4:
+            made = with_symbols(made, random)
         if made is not None:
             found.setdefault(made.roots, made)
             if len(found) >= most:

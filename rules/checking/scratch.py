@@ -72,7 +72,7 @@ class Scratch:
         execute(self.egraph, self.program)
 
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
-        """Run rules once, on each sample by itself."""
+        """Run rules once, on each sample by itself; after the first conflict on no other, for one says enough."""
         try:
             return self._batch(rules, ruleset, samples)
         except _errors() as error:
@@ -81,7 +81,10 @@ class Scratch:
                 raise
             if len(samples) == 1:
                 return [Conflict(str(error).strip().splitlines()[-1])]
-            return [self.run(rules, ruleset, [sample])[0] for sample in samples]
+            outcomes: list[Outcome] = []
+            while len(outcomes) < len(samples) and not (outcomes and isinstance(outcomes[-1], Conflict)):
+                outcomes += self.run(rules, ruleset, [samples[len(outcomes)]])
+            return outcomes + [None] * (len(samples) - len(outcomes))
 
     def _batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         execute(self.egraph, "(push 1)")
@@ -165,9 +168,7 @@ class _Reader:
         frozen = egraph.freeze().functions
         self.roots = {egraph.value_to_i64(row.inputs[0]): row.output for row in frozen["root"].rows}
         self.tables = {
-            name: function
-            for name, function in frozen.items()
-            if function.output_sort in _FORMS and name[:1].isupper()
+            name: function for name, function in frozen.items() if function.output_sort in _FORMS and name[:1].isupper()
         }
         self.rows: dict[Any, list[tuple[str, Any]]] = {}
         for name, function in self.tables.items():

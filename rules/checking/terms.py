@@ -17,7 +17,7 @@ _SCALAR = Type((), "float32")
 class Leaf:
     """An input (``Var``), a stored constant (``Weight``), a constant of one number (``Full``), or nothing (``Absent``).
 
-    `nonneg` and `nonzero` are what the e-graph is told, and what the sampled elements keep to.
+    `nonneg`, `nonzero` and `finite` are what the e-graph is told, and what the sampled elements keep to.
     """
 
     kind: str
@@ -25,6 +25,7 @@ class Leaf:
     type: Type = _SCALAR
     nonneg: bool = False
     nonzero: bool = False
+    finite: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ def facts(leaf: Leaf, prefix: str) -> list[str]:
     if leaf.kind not in ("Var", "Weight"):
         return []
     name = text(leaf, prefix)
-    told = [f'(set (shape {name}) {literal_text(leaf.type.shape)})', f'(set (dtype {name}) "{leaf.type.dtype}")']
+    told = [f"(set (shape {name}) {literal_text(leaf.type.shape)})", f'(set (dtype {name}) "{leaf.type.dtype}")']
     told += [f"(nonneg {name})"] if leaf.nonneg else []
     told += [f"(nonzero {name})"] if leaf.nonzero else []
+    told += [f"(finite {name})"] if leaf.finite else []
     return told + (_tokens(name) if leaf.kind == "Weight" else [])
 
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from .numeric import Counterexample
 
+WANTED = 24
+"""Samples to keep for each direction of a rule, unless another number is asked for."""
 Kind = Literal["proved", "proved-if", "tested", "assumed", "refuted", "idle"]
 KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted", "idle")
 
@@ -19,8 +21,8 @@ class Verdict:
     rule fire, or not its example, so that little or nothing is known.
 
     `scope` says for which shapes it is proved: ``any shape``, or how many sampled ones. `samples` is how many samples
-    of the left side fired and were tested in numbers, `example` whether the rule fired on its own example. `remark` is
-    about a rule that is true.
+    of the left side fired and were tested in numbers, `example` whether the rule fired on its own example, `uncovered`
+    which types, ranks, attributes and elements no sample reached. `remark` is about a rule that is true.
     """
 
     rule: str
@@ -31,6 +33,7 @@ class Verdict:
     example: bool = True
     reason: str = ""
     remark: str = ""
+    uncovered: tuple[str, ...] = ()
     counterexample: Counterexample | None = None
 
     @property

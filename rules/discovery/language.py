@@ -15,7 +15,7 @@ from itertools import product
 from ...errors import UsageError
 from .. import sexpr
 from ..checking.conditions import Type
-from ..checking.recipes import admits
+from ..checking.drawing.types import admits
 from ..checking.terms import literal_text
 from ..commute import variables
 from ..sexpr import Atom, Form, Node

@@ -37,6 +37,6 @@ def evaluate(
         raise Unsupported(f"nothing says what {head} computes")
     try:
         value = meaning(arithmetic, *arguments)
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, ZeroDivisionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Unsupported(f"{head}: {error}") from None
     return value  # type: ignore[no-any-return]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from math import pi, sqrt
 from typing import Any
 
+import numpy as np
+
 from .arithmetic import Arithmetic, Array, Unsupported, floats_only
 
 Meaning = Callable[..., Any]
@@ -120,7 +122,15 @@ def _prelu(arithmetic: Arithmetic, x: Array, slope: Array) -> Array:
     return result
 
 
+_ENDED = ("float16", "float32", "float64")
+
+
 def _clip(arithmetic: Arithmetic, x: Array, low: Array | None, high: Array | None) -> Array:
+    """ONNX's bounds are finite unless given: infinities become the ends of the type. Reals have no ends."""
+    if x.dtype in _ENDED:
+        ends = np.finfo(x.dtype)
+        low = np.asarray(ends.min) if low is None else low
+        high = np.asarray(ends.max) if high is None else high
     for function, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:
             if bound.size != 1:

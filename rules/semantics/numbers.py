@@ -87,18 +87,21 @@ def _reciprocal(x: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """Integers are cut towards zero; a division of one by zero has no meaning."""
+    """Integers are cut towards zero."""
     if x.dtype.kind not in _INTEGERS:
         return np.asarray(np.divide(x, y))
-    _nonzero(y)
+    _divisible(x, y)
     quotient = np.floor_divide(x, y)
     remainder = x - quotient * y
     return np.asarray(quotient + ((remainder != 0) & ((x < 0) != (y < 0))))
 
 
-def _nonzero(y: Array) -> None:
-    if not y.all():
+def _divisible(x: Array, y: Array) -> None:
+    """Raises Unsupported where processors stop: at a division by zero, and where its type cannot hold the quotient."""
+    if not y.all() and np.broadcast(x, y).size:
         raise Unsupported("an integer is divided by zero")
+    if x.dtype.kind == "i" and bool(np.any((x == np.iinfo(x.dtype).min) & (y == -1))):
+        raise Unsupported("the least integer is divided by -1")
 
 
 def _power(x: Array, y: Array) -> Array:
@@ -115,7 +118,7 @@ def _power(x: Array, y: Array) -> Array:
 def _remainder(function: Callable[..., Any]) -> Callable[..., Array]:
     def apply(x: Array, y: Array) -> Array:
         if x.dtype.kind in _INTEGERS:
-            _nonzero(y)
+            _divisible(x, y)
         return np.asarray(function(x, y))
 
     return apply
@@ -123,7 +126,7 @@ def _remainder(function: Callable[..., Any]) -> Callable[..., Array]:
 
 def _shift(function: Callable[..., Any]) -> Callable[..., Array]:
     def apply(x: Array, y: Array) -> Array:
-        if (y >= 8 * x.dtype.itemsize).any():
+        if (y >= 8 * x.dtype.itemsize).any() and np.broadcast(x, y).size:
             raise Unsupported("more bits are shifted out than there are")
         return np.asarray(function(x, y))
 
@@ -263,3 +266,29 @@ def full(shape: tuple[int, ...], number: float, dtype: str) -> Array:
 
 
 NUMBERS = Numbers()
+
+
+class FirstZero(Numbers):
+    """`Numbers` that take the first of a positive and a negative zero where the smaller or larger one is asked for, as
+    some implementations do; IEEE 754 lets them take either."""
+
+    def apply(self, function: str, *operands: Array) -> Array:
+        """An element-wise function. Raises Unsupported where it has no meaning for these operands."""
+        result = super().apply(function, *operands)
+        if function not in ("maximum", "minimum") or result.dtype.kind != "f":
+            return result
+        zeros = (operands[0] == 0) & (operands[1] == 0)
+        return np.asarray(np.where(zeros, operands[0], result))
+
+    def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        """All elements along `axes` put together, in their own type. The largest of none has no meaning."""
+        result = super().reduce(function, x, axes, keepdims)
+        if function not in ("maximum", "minimum") or x.dtype.kind != "f" or not axes:
+            return result
+        rest = tuple(a for a in range(x.ndim) if a not in axes)
+        rows = x.transpose(*rest, *axes).reshape((*(x.shape[a] for a in rest), -1))
+        first = np.take_along_axis(rows, np.argmax(rows == 0, axis=-1)[..., None], -1).reshape(result.shape)
+        return np.asarray(np.where(result == 0, first, result))
+
+
+FIRST_ZERO = FirstZero()

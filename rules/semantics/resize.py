@@ -17,7 +17,10 @@ SETTINGS = frozenset(
         "exclude_outside", "extrapolation_value",
     ]
 )  # fmt: skip
-"""Settings that are dealt with, or that do nothing in the modes nearest and linear."""
+"""Settings that are dealt with, or that do nothing in the modes there are."""
+
+TRANSFORMATIONS = ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric")
+"""How the place of an element in the result is turned into one in the operand."""
 
 ROUNDINGS: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: ceil(x - 0.5),
@@ -59,10 +62,10 @@ def _extents(x: Array, config: Mapping[str, Any]) -> list[tuple[int, float]]:
 
 
 def resize(arithmetic: Arithmetic, x: Array, mode: str, config: str) -> Array:
-    """In the modes nearest and linear. Raises Unsupported for others, and for regions and antialiasing."""
+    """In the modes nearest, linear and cubic. Raises Unsupported for regions and antialiasing."""
     settings = json.loads(config)
     unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
-    if mode not in ("nearest", "linear") or unusual:
+    if mode not in ("nearest", "linear", "cubic") or unusual:
         raise Unsupported(f"Resize by {mode} {unusual or ''}".strip())
     for axis, (result, scale) in enumerate(_extents(x, settings)):
         if (result, scale) != (x.shape[axis], 1.0):
@@ -82,6 +85,8 @@ def _along(
         nearest = ROUNDINGS[settings.get("nearest_mode", "round_prefer_floor")]
         return np.take(x, [min(max(nearest(p), 0), size - 1) for p in places], axis)
     floats_only(x)
+    if mode == "cubic":
+        return _cubic(arithmetic, x, axis, places, settings)
     clamped = [min(max(p, 0.0), size - 1.0) for p in places]
     below = [floor(p) for p in clamped]
     parts = [p - b for p, b in zip(clamped, below, strict=True)]
@@ -90,3 +95,38 @@ def _along(
     weight = constants(arithmetic, np.reshape(parts, [-1 if a == axis else 1 for a in range(x.ndim)]), x)
     rest = arithmetic.apply("subtract", arithmetic.constant(1, x), weight)
     return arithmetic.apply("add", arithmetic.apply("multiply", low, rest), arithmetic.apply("multiply", high, weight))
+
+
+def _cubic(
+    arithmetic: Arithmetic, x: Array, axis: int, places: list[float], settings: Mapping[str, Any]
+) -> Array:
+    """A weighted sum of the four nearest elements (Keys, IEEE TASSP 1981, equation 4); the last ones repeat."""
+    size = x.shape[axis]
+    a = settings.get("cubic_coeff_a", -0.75)
+    first = [floor(p) - 1 for p in places]
+    weights = np.array([[_kernel(a, p - i) for i in range(f, f + 4)] for p, f in zip(places, first, strict=True)])
+    if settings.get("exclude_outside"):
+        weights *= [[0 <= i < size for i in range(f, f + 4)] for f in first]
+        weights /= weights.sum(axis=1, keepdims=True)
+    weights = np.round(weights, _DIGITS)
+    heaviest = np.arange(len(places)), np.argmax(weights, axis=1)
+    weights[heaviest] = np.round(weights[heaviest] + 1 - weights.sum(axis=1), _DIGITS)
+    result = None
+    for k in range(4):
+        taken = np.take(x, [min(max(f + k, 0), size - 1) for f in first], axis)
+        along = np.reshape(weights[:, k], [-1 if i == axis else 1 for i in range(x.ndim)])
+        part = arithmetic.apply("multiply", taken, constants(arithmetic, along, x))
+        result = part if result is None else arithmetic.apply("add", result, part)
+    assert result is not None
+    return result
+
+
+_DIGITS = 12
+"""Weights are rounded to this many decimals, so that their sum is one in exact arithmetic, too."""
+
+
+def _kernel(a: float, distance: float) -> float:
+    d = abs(distance)
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0

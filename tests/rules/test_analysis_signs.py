@@ -1,4 +1,5 @@
-"""Derived signs hold for the numbers that ONNX's reference evaluator computes from operands of known signs."""
+"""Derived signs hold for the numbers that ONNX's reference evaluator computes from operands of known signs, and what is
+derived to be finite is."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from .onnx_cases import Case, cases, egglog_term, onnx_model
 Array = np.ndarray[Any, Any]
 NOT_EVALUATED = {"Resize", "Swish", "Softsign", "MaxPool", "AveragePool", "ConvTranspose"}
 """Opaque sizes; what the evaluator lacks, or refuses for scalars; windows that it computes otherwise than the text."""
+OVERFLOWS = {"ReduceProd"}
+"""Infinite for many finite numbers: over the reals it is not."""
 SIGNS: dict[str, tuple[str, ...]] = {
     "any": (),
     "nonneg": ("nonneg",),
@@ -40,6 +43,8 @@ def numbers(shape: tuple[int, ...], dtype: str, sign: str, generator: np.random.
 
 def holds(fact: str, values: Array) -> bool:
     """Whether a sign holds for every element that is a number."""
+    if fact == "finite":
+        return bool(np.isfinite(values).all())
     valid = values[~np.isnan(values)] if values.dtype.kind == "f" else values
     return bool((valid >= 0).all() if fact == "nonneg" else (valid != 0).all())
 
@@ -68,11 +73,12 @@ def derives_only_what_holds(op: str, analyses: Any) -> Callable[[], None]:
         for i, shape in enumerate(case.shapes):
             if shape is not None:
                 variable = analyses.variable(f"{prefix}{i}", shape, case.dtype(i))
-                analyses.run(" ".join(f"({fact} {variable})" for fact in SIGNS[signs[i]]))
+                analyses.run(" ".join(f"({fact} {variable})" for fact in (*SIGNS[signs[i]], "finite")))
         term = egglog_term(case, prefix)
         output = f"(Out {term} 0)" if operators()[op].sort == "N" else term
         analyses.run(output)
-        derived = [fact for fact in ("nonneg", "nonzero") if analyses.holds(f"({fact} {output})")]
+        facts = ("nonneg", "nonzero") if op in OVERFLOWS else ("nonneg", "nonzero", "finite")
+        derived = [fact for fact in facts if analyses.holds(f"({fact} {output})")]
         if derived:
             values = evaluated(case, signs, zlib.crc32(prefix.encode()))
             assert all(holds(fact, values) for fact in derived), (derived, signs)
@@ -99,6 +105,8 @@ def test_derived_signs_hold(op: str, analyses: Any) -> None:
         ("nonneg", '(Clip {x} (Full (vec-empty) 0.0 "float32") (Absent))'),
         ("nonneg", "(Concat (Relu {x}) (Sigmoid {x}) 0)"),
         ("nonneg", '(Pow {x} (Full (vec-empty) 2.0 "float32"))'),
+        ("finite", '(Softmax (Exp (Full (vec-of 2 3) 1.0 "float32")) 1)'),
+        ("finite", '(Sqrt (Mul (Full (vec-of 2) 3.0 "float32") (Full (vec-of 2) 3.0 "float32")))'),
     ],
 )
 def test_derives(fact: str, term: str, analyses: Any) -> None:
@@ -116,6 +124,10 @@ def test_derives(fact: str, term: str, analyses: Any) -> None:
         ("nonneg", "(Mul {i} {i})"),  # integers wrap around
         ("nonneg", '(Clip {x} (Absent) (Full (vec-empty) 6.0 "float32"))'),
         ("nonneg", '(Resize (Relu {x}) "cubic" "{{}}")'),  # overshoots
+        ("finite", "(Relu {x})"),  # {x} is computed from who knows what
+        ("finite", '(Sqrt (Neg (Full (vec-of 2) 3.0 "float32")))'),
+        ("finite", '(Div (Full (vec-of 2) 3.0 "float32") (Full (vec-of 2) 0.0 "float32"))'),
+        ("finite", '(ReduceMax (Full (vec-of 0) 3.0 "float32") (vec-of 0) 1)'),
     ],
 )
 def test_does_not_derive(fact: str, term: str, analyses: Any) -> None:

@@ -1,4 +1,4 @@
-"""Resize computes what ONNX says, in the modes nearest and linear.
+"""Resize computes what ONNX says, in its three modes.
 
 Coordinates are computed in float64, those of ONNX Runtime in float32. No case here lies so close to the middle between
 two elements that the nearest one depends on it.
@@ -37,6 +37,17 @@ def test_linear(coordinates: str, size: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_cubic(coordinates: str, size: dict[str, Any]) -> None:
+    assert_resized("cubic", coordinate_transformation_mode=coordinates, **size)
+
+
+@pytest.mark.parametrize("config", [{"cubic_coeff_a": -0.5}, {"exclude_outside": 1}], ids=str)
+def test_cubic_weights(config: dict[str, Any]) -> None:
+    assert_resized("cubic", scales=[1.0, 1.0, 2.0, 1.5], **config)
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_nearest(coordinates: str, rounding: str, size: dict[str, Any]) -> None:
@@ -64,7 +75,6 @@ def test_three_spatial_axes() -> None:
 @pytest.mark.parametrize(
     ("mode", "config"),
     [
-        ("cubic", {"scales": [1.0, 1.0, 2.0, 2.0]}),
         ("linear", {"scales": [1.0, 1.0, 2.0, 2.0], "antialias": 1}),
         ("linear", {"scales": [1.0, 1.0, 2.0, 2.0], "coordinate_transformation_mode": "tf_crop_and_resize"}),
         ("nearest", {"sizes": [1, 2, 8, 8], "keep_aspect_ratio_policy": "not_larger"}),
