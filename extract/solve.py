@@ -10,10 +10,10 @@ from dataclasses import replace
 from ..engine.choices import Extraction
 from ..support.deadlines import seconds_left
 from .answer import Answer
-from .branch import prove_by_branching
 from .components import Component, Core, components
 from .cycles import short_cycles
 from .exact import prove_by_maxsat
+from .frontier.search import prove_by_frontiers
 from .greedy import greedy
 from .milp import prove_by_milp
 from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost
@@ -25,6 +25,7 @@ Answers = Mapping[Core, Answer]
 # Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
 _MAXSAT_CLASSES = 500
 _MAXSAT_SHARE = 0.5
+_FRONTIER_SHARE = 0.4
 _REDUCTION_SHARE = 0.5
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
@@ -60,7 +61,7 @@ def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core,
     proven: dict[Core, Answer] = {}
     for done, core in enumerate(cores):
         now, share = time.monotonic(), seconds_left(deadline) / (len(cores) - done)
-        answer = prove_by_branching(core, rough[core], now + share)
+        answer, kept = prove_by_frontiers(core, rough[core], now + share * _FRONTIER_SHARE)
         if len(core.classes) <= _MAXSAT_CLASSES:
             answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
         proven[core] = prove_by_milp(core, answer, now + share)

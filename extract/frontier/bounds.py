@@ -1,0 +1,238 @@
+"""What any extraction of a class costs at least, and which choices can therefore be left out.
+
+A class contains its must-set (see dominance.py), so the cheapest choices of that are a bound; so is the cheapest choice
+of the class together with the best bound of a child, plus whatever of the other children's must-sets cannot be below
+that child. Both hold where classes are shared, and together they are far above the linear relaxation wherever the
+answer is small beside the e-graph. From the roots down, the same sums along the cheapest path bound every selection
+that contains a class. Choices whose two bounds together reach the cost of the known answer are dropped, as reduced
+costs fix variables in integer programming.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...support.deadlines import require_time
+from ..components import Core
+from ..cycles import strongly_connected
+from ..dominance import bits
+from ..problem import TOLERANCE
+
+# Rounds after which the bounds of classes on cycles are taken as they are: any round's bounds hold.
+_FLOOR_ROUNDS = 6
+# Must-sets of classes on cycles that are not settled after so many rounds are not used: only the last round's hold.
+_SETTLING_ROUNDS = 50
+
+Kept = Sequence[Sequence[int]]
+"""For every class of a core the positions of the choices that are still in play."""
+
+
+class Pick(NamedTuple):
+    """A choice: its position, its cost, its children and all that every acyclic selection contains below it.
+
+    Sets are integers used as bitsets of ranks.
+    """
+
+    position: int
+    cost: float
+    children: int
+    below: int
+
+
+class Space:
+    """The choices in play of a core that the roots reach, and bounds on what they cost.
+
+    Classes are ranked so that children outside of a class's own cycle come before it. `picks`, `must`, `reach` (all
+    that can be below), `loop` (the classes that are on a cycle with it; 0 if it is on none) and `floor` (the cost of
+    the class with all below it, at least) are indexed by rank; `numbers` are the ranked classes of the core.
+    Raises OutOfTime once the deadline (time.monotonic) has come.
+    """
+
+    def __init__(self, core: Core, kept: Kept, floors: Sequence[float], deadline: float) -> None:
+        self.deadline = deadline
+        components = _reachable_components(core, kept)
+        self.numbers = [number for component in components for number in component]
+        rank = {number: position for position, number in enumerate(self.numbers)}
+        count = len(self.numbers)
+        self.picks = [
+            [
+                Pick(position, choice.cost, sum(1 << rank[child] for child in frozenset(choice.children)), 0)
+                for position, choice in ((position, core.classes[number][position]) for position in kept[number])
+                if number not in choice.children
+            ]
+            for number in self.numbers
+        ]
+        self.least = [min(pick.cost for pick in picks) for picks in self.picks]
+        self.roots = sum(1 << rank[root] for root in frozenset(core.roots))
+        self.must, self.reach, self.loop = [0] * count, [0] * count, [0] * count
+        self.floor = [floors[number] for number in self.numbers]
+        self.prices: dict[int, float] = {}
+        start = 0
+        for component in components:
+            require_time(deadline)
+            self._settle(range(start, start + len(component)))
+            start += len(component)
+
+    def _settle(self, ranks: range) -> None:
+        """The tables of the classes of one strongly connected component, those before it being done."""
+        members = sum(1 << rank for rank in ranks)
+        below = 0
+        for rank in ranks:
+            for pick in self.picks[rank]:
+                below |= pick.children
+        reach = members
+        for child in bits(below & ~members):
+            reach |= self.reach[child]
+        for rank in ranks:
+            self.reach[rank], self.loop[rank] = reach, members if len(ranks) > 1 else 0
+        self._settle_must(ranks)
+        for rank in ranks:
+            self.floor[rank] = max(self.floor[rank], self.price(self.must[rank]))
+        for _ in range(_FLOOR_ROUNDS if len(ranks) > 1 else 1):
+            before = self.floor[ranks.start : ranks.stop]
+            for rank in ranks:
+                require_time(self.deadline)
+                least = min((pick.cost + self.least_below(pick.children) for pick in self.picks[rank]), default=math.inf)
+                self.floor[rank] = max(self.floor[rank], least)
+            if before == self.floor[ranks.start : ranks.stop]:
+                break
+
+    def _settle_must(self, ranks: range) -> None:
+        """The must-sets: the greatest fixed point. Choices that every selection closes a cycle with are dropped."""
+        for rank in ranks:
+            self.must[rank] = -1 if len(ranks) > 1 else 0
+        for _ in range(_SETTLING_ROUNDS):
+            changed = False
+            for rank in ranks:
+                require_time(self.deadline)
+                common = -1
+                for pick in self.picks[rank]:
+                    below = self._below(pick)
+                    if not below >> rank & 1:
+                        common &= below
+                common |= 1 << rank
+                changed |= common != self.must[rank]
+                self.must[rank] = common
+            if not changed or len(ranks) == 1:
+                break
+        else:
+            for rank in ranks:
+                self.must[rank] = 1 << rank
+        for rank in ranks:
+            picks = [pick._replace(below=self._below(pick)) for pick in self.picks[rank]]
+            self.picks[rank] = [pick for pick in picks if not pick.below >> rank & 1]
+
+    def _below(self, pick: Pick) -> int:
+        below = 0
+        for child in bits(pick.children):
+            below |= self.must[child]
+        return below
+
+    def price(self, classes: int) -> float:
+        """The cheapest choices of some classes; asked for the same ones again and again."""
+        price = self.prices.get(classes)
+        if price is None:
+            price = self.prices[classes] = math.fsum(self.least[rank] for rank in bits(classes))
+        return price
+
+    def least_below(self, classes: int) -> float:
+        """What some classes cost at least with all that is below them."""
+        required = 0
+        members = list(bits(classes))
+        for member in members:
+            required |= self.must[member]
+        least = self.price(required)
+        for member in members:
+            least = max(least, self.floor[member] + self.price(required & ~self.reach[member]))
+        return least
+
+    def least_above(self) -> list[float]:
+        """For every class what a selection with it costs at least outside of what is below it.
+
+        The classes that lead to it are never below it, and what a choice on the way must contain beside the next class
+        counts as far as that cannot reach it.
+        """
+        above = [math.inf] * len(self.numbers)
+        heap: list[tuple[float, int]] = []
+        for rank in bits(self.roots):
+            above[rank] = self._beside(self.roots, rank)
+            heap.append((above[rank], rank))
+        heapq.heapify(heap)
+        while heap:
+            cost, rank = heapq.heappop(heap)
+            if cost > above[rank]:
+                continue
+            require_time(self.deadline)
+            for pick in self.picks[rank]:
+                for child in bits(pick.children):
+                    if cost + pick.cost < above[child]:
+                        total = cost + pick.cost + self._beside(pick.children, child)
+                        if total < above[child]:
+                            above[child] = total
+                            heapq.heappush(heap, (total, child))
+        return above
+
+    def _beside(self, classes: int, one: int) -> float:
+        required = 0
+        for other in bits(classes & ~(1 << one)):
+            required |= self.must[other]
+        return self.price(required & ~self.reach[one])
+
+    def kept(self, core: Core, cost: float) -> list[list[int]] | None:
+        """The choices that may be part of a selection below a cost; None if there is no such selection."""
+        above = self.least_above()
+        required = 0
+        for rank in bits(self.roots):
+            required |= self.must[rank]
+        kept: list[list[int]] = [[] for _ in core.classes]
+        limit = cost * (1 - TOLERANCE)
+        for rank, picks in enumerate(self.picks):
+            require_time(self.deadline)
+            for pick in picks:
+                path = above[rank] + pick.cost + self.least_below(pick.children)
+                if path < limit and self.price(required | pick.below | 1 << rank) - self.least[rank] + pick.cost < limit:
+                    kept[self.numbers[rank]].append(pick.position)
+        return extractable(core, kept)
+
+
+def _reachable_components(core: Core, kept: Kept) -> list[list[int]]:
+    """The strongly connected components of what the roots reach, children first."""
+    successors: dict[int, frozenset[int]] = {}
+    stack = list(core.roots)
+    while stack:
+        number = stack.pop()
+        if number not in successors:
+            children = (core.classes[number][position].children for position in kept[number])
+            successors[number] = frozenset().union(*children)
+            stack.extend(successors[number])
+    return strongly_connected(successors)
+
+
+def extractable(core: Core, kept: Kept) -> list[list[int]] | None:
+    """Only choices whose classes all have an acyclic extraction; None if a root has none."""
+    readers: dict[int, list[tuple[int, int]]] = {}
+    missing: dict[tuple[int, int], int] = {}
+    ready: list[tuple[int, int]] = []
+    for number, positions in enumerate(kept):
+        for position in positions:
+            children = frozenset(core.classes[number][position].children)
+            missing[number, position] = len(children)
+            for child in children:
+                readers.setdefault(child, []).append((number, position))
+            if not children:
+                ready.append((number, position))
+    usable: list[list[int]] = [[] for _ in kept]
+    while ready:
+        number, position = ready.pop()
+        usable[number].append(position)
+        if len(usable[number]) == 1:
+            for reader in readers.get(number, ()):
+                missing[reader] -= 1
+                if not missing[reader]:
+                    ready.append(reader)
+    if not all(usable[root] for root in core.roots):
+        return None
+    return [sorted(positions) for positions in usable]
