@@ -7,6 +7,7 @@ lazily, as in exact.py: of the choices along a cycle of n classes at most n - 1 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from ..support.deadlines import OutOfTime, require_time, seconds_left
@@ -14,29 +15,42 @@ from ..support.sparse import sparse_matrix
 from .answer import Answer, Selection, edges
 from .components import Core
 from .cycles import short_cycles
-from .exact import cheapest_chosen, cycle_edges, supports
+from .exact import cheapest_chosen, cycle_edges, integral, supports
+from .frontier.bounds import Kept, extractable, reachable_components
 from .interruptible import interruptible
 
 # The objective is scaled so that the known answer costs this: HiGHS stops at an absolute gap of 1e-6.
 _SCALED_COST = 1e4
 # Choices that cost more than the known answer are all alike, and none of an optimum: huge objective coefficients would
-# leave HiGHS a bound that is off by more than the tolerance.
-_DEAREST = 2.0 * _SCALED_COST
+# leave HiGHS a bound that is off by more than the tolerance, so they cost twice that answer.
+# Where all costs are multiples of a unit and the known answer has at most so many of them, the objective counts units:
+# HiGHS then knows that the next better selection is a whole unit below.
+_MOST_UNITS = 1e6
 _LEAST_BUDGET = 0.05
+_INFEASIBLE = 2
+"""scipy's word for a program that no selection satisfies: none that is kept can be acyclic."""
 
 Term = tuple[int, float]
 
 
-def prove_by_milp(core: Core, answer: Answer, deadline: float) -> Answer:
-    """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come."""
+def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None = None) -> Answer:
+    """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come.
+
+    kept: for every class the positions of the choices that a better selection may have; all by default. The bound holds
+    if that is so.
+    """
     if answer.proven:
         return answer
+    if kept is None:
+        kept = extractable(core, [range(len(choices)) for choices in core.classes])
     try:
-        program = _Program(core, answer.cost, deadline)
+        program = _Program(core, kept, answer.cost, deadline)
     except OutOfTime:
         return answer
     while not answer.proven and seconds_left(deadline) > _LEAST_BUDGET:
         found, bound = program.optimum(deadline)
+        if math.isinf(bound):
+            return answer.bounded_by(answer.cost)
         answer = answer.bounded_by(bound)
         cycles = [] if found is None else short_cycles(edges(core, found))
         answer = answer.improved_by(found, core)
@@ -47,28 +61,39 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float) -> Answer:
     return answer
 
 
+def _scale(costs: Sequence[float], cost: float) -> float:
+    """What costs are multiplied with for the objective."""
+    unit = float(integral([own for own in costs if own <= cost])[1])
+    if 0 < cost <= unit * _MOST_UNITS:
+        return 1 / unit
+    return _SCALED_COST / cost if cost > 0 else 1.0
+
+
 class _Program:
     """The variables and the rows of the program; rows are lower <= sum of terms <= upper."""
 
-    def __init__(self, core: Core, cost: float, deadline: float) -> None:
+    def __init__(self, core: Core, kept: Kept, cost: float, deadline: float) -> None:
         self.core = core
-        self.pairs = [(n, p) for n, choices in enumerate(core.classes) for p in range(len(choices))]
+        self.kept = kept
+        classes = [number for component in reachable_components(core, kept) for number in component]
+        self.pairs = [(number, position) for number in sorted(classes) for position in kept[number]]
         self.column = {pair: number for number, pair in enumerate(self.pairs)}
-        self.scale = _SCALED_COST / cost if cost > 0 else 1.0
+        self.scale = _scale([core.classes[number][position].cost for number, position in self.pairs], cost)
+        self.dearest = 2 * cost * self.scale
         self.rows: list[tuple[list[Term], float, float]] = []
         roots = frozenset(core.roots)
-        for number in range(len(core.classes)):
-            own = ((number, position) for position in range(len(core.classes[number])))
+        for number in classes:
+            own = ((number, position) for position in kept[number])
             self.rows.append((self._terms(own, 1.0), float(number in roots), 1.0))
             self._require_children(number, deadline)
 
     def _terms(self, choices: Iterable[tuple[int, int]], factor: float) -> list[Term]:
-        return [(self.column[choice], factor) for choice in choices]
+        return [(self.column[choice], factor) for choice in choices if choice in self.column]
 
     def _require_children(self, number: int, deadline: float) -> None:
         readers: dict[int, list[tuple[int, int]]] = {}
-        for position, choice in enumerate(self.core.classes[number]):
-            for child in choice.children:
+        for position in self.kept[number]:
+            for child in self.core.classes[number][position].children:
                 readers.setdefault(child, []).append((number, position))
         for child, choices in readers.items():
             require_time(deadline)
@@ -86,7 +111,7 @@ class _Program:
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         costs = numpy.array([self.core.classes[number][position].cost for number, position in self.pairs]) * self.scale
-        costs = numpy.minimum(costs, _DEAREST)
+        costs = numpy.minimum(costs, self.dearest)
         row_of = [number for number, (terms, _, _) in enumerate(self.rows) for _ in terms]
         terms = [term for row_terms, _, _ in self.rows for term in row_terms]
         factors, columns = [factor for _, factor in terms], [column for column, _ in terms]
@@ -97,6 +122,8 @@ class _Program:
         result = interruptible(
             lambda: milp(costs, constraints=limits, integrality=integrality, bounds=Bounds(0, 1), options=options)
         )
+        if result.status == _INFEASIBLE:
+            return None, math.inf
         bound = result.mip_dual_bound
         proven = 0.0 if bound is None or not numpy.isfinite(bound) else float(bound) / self.scale
         if result.x is None:

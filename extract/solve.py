@@ -12,7 +12,7 @@ from ..support.deadlines import seconds_left
 from .answer import Answer
 from .components import Component, Core, components
 from .cycles import short_cycles
-from .exact import prove_by_maxsat
+from .frontier.neighbourhoods import improve_by_neighbourhoods
 from .frontier.search import prove_by_frontiers
 from .greedy import greedy
 from .milp import prove_by_milp
@@ -22,10 +22,11 @@ from .ties import prefer_earlier
 
 Answers = Mapping[Core, Answer]
 
-# Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
-_MAXSAT_CLASSES = 500
-_MAXSAT_SHARE = 0.5
-_FRONTIER_SHARE = 0.4
+_FIRST_ROUNDS = 2
+"""Rounds of the search over frontiers that settle most components; the integer program comes before more of them."""
+_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""When each prover ends, as shares of a component's time: the search over frontiers, the integer program, the search of
+neighbourhoods, and the first two again with the better answer of the third."""
 _REDUCTION_SHARE = 0.5
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
@@ -60,12 +61,20 @@ def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core,
     """Exact answers, smallest core first; each gets an equal share of the time that the ones before have left."""
     proven: dict[Core, Answer] = {}
     for done, core in enumerate(cores):
-        now, share = time.monotonic(), seconds_left(deadline) / (len(cores) - done)
-        answer, kept = prove_by_frontiers(core, rough[core], now + share * _FRONTIER_SHARE)
-        if len(core.classes) <= _MAXSAT_CLASSES:
-            answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
-        proven[core] = prove_by_milp(core, answer, now + share)
+        share = seconds_left(deadline) / (len(cores) - done)
+        proven[core] = _prove_core(core, rough[core], share)
     return proven
+
+
+def _prove_core(core: Core, answer: Answer, seconds: float) -> Answer:
+    """The provers in turn, on the choices that the ones before have left."""
+    start = time.monotonic()
+    ends = [start + seconds * share for share in _SHARES]
+    answer, kept = prove_by_frontiers(core, answer, ends[0], rounds=_FIRST_ROUNDS)
+    answer = prove_by_milp(core, answer, ends[1], kept)
+    answer = improve_by_neighbourhoods(core, answer, kept, ends[2])
+    answer, kept = prove_by_frontiers(core, answer, ends[3])
+    return prove_by_milp(core, answer, ends[4], kept)
 
 
 def _finish(

@@ -48,15 +48,16 @@ class Space:
     Classes are ranked so that children outside of a class's own cycle come before it. `picks`, `must`, `reach` (all
     that can be below), `loop` (the classes that are on a cycle with it; 0 if it is on none) and `floor` (the cost of
     the class with all below it, at least) are indexed by rank; `numbers` are the ranked classes of the core.
-    Raises OutOfTime once the deadline (time.monotonic) has come.
+    `required` are the classes that every selection contains. They are paid for whoever reads them, so they are the
+    children only of classes on a cycle with them, and what is left falls into `parts` to be decided independently: for
+    each its required classes. Raises OutOfTime once the deadline (time.monotonic) has come.
     """
 
-    def __init__(self, core: Core, kept: Kept, floors: Sequence[float], deadline: float) -> None:
+    def __init__(self, core: Core, kept: Kept, deadline: float) -> None:
         self.deadline = deadline
-        components = _reachable_components(core, kept)
+        components = reachable_components(core, kept)
         self.numbers = [number for component in components for number in component]
         rank = {number: position for position, number in enumerate(self.numbers)}
-        count = len(self.numbers)
         self.picks = [
             [
                 Pick(position, choice.cost, sum(1 << rank[child] for child in frozenset(choice.children)), 0)
@@ -65,19 +66,58 @@ class Space:
             ]
             for number in self.numbers
         ]
-        self.least = [min(pick.cost for pick in picks) for picks in self.picks]
-        self.roots = sum(1 << rank[root] for root in frozenset(core.roots))
-        self.must, self.reach, self.loop = [0] * count, [0] * count, [0] * count
-        self.floor = [floors[number] for number in self.numbers]
-        self.prices: dict[int, float] = {}
+        count = len(self.numbers)
+        self.must, self.reach, self.loop, self.floor = [0] * count, [0] * count, [0] * count, [0.0] * count
+        self.ranges = []
         start = 0
         for component in components:
-            require_time(deadline)
-            self._settle(range(start, start + len(component)))
+            self.ranges.append(range(start, start + len(component)))
             start += len(component)
+        for ranks in self.ranges:
+            self._settle_must(ranks)
+        self.required = sum(1 << rank[root] for root in frozenset(core.roots))
+        for member in list(bits(self.required)):
+            self.required |= self.must[member]
+        self.least = [min((pick.cost for pick in picks), default=math.inf) for picks in self.picks]
+        self.prices: dict[int, float] = {}
+        for ranks in self.ranges:
+            self._forget_required(ranks)
+            self._settle_must(ranks)
+            self._settle(ranks)
+        self.parts = self._parts()
+
+    def _forget_required(self, ranks: range) -> None:
+        """Required classes are no children of classes outside of their own strongly connected component."""
+        members = sum(1 << rank for rank in ranks)
+        still = ~self.required | members
+        for rank in ranks:
+            self.picks[rank] = [pick._replace(children=pick.children & still) for pick in self.picks[rank]]
+
+    def _parts(self) -> list[int]:
+        """The required classes of each set of classes that are connected, where anything is to decide."""
+        groups = _Groups(len(self.numbers))
+        for ranks in self.ranges:
+            for rank in ranks:
+                groups.join(ranks.start, rank)
+                for pick in self.picks[rank]:
+                    for child in bits(pick.children):
+                        groups.join(rank, child)
+        parts: dict[int, int] = {}
+        for rank in bits(self.required):
+            if len(self.picks[rank]) > 1 or self.picks[rank][0].children:
+                parts[groups.find(rank)] = parts.get(groups.find(rank), 0) | 1 << rank
+        return sorted(parts.values(), key=int.bit_count)
+
+    def settled(self) -> float:
+        """What the required classes cost that leave nothing to decide."""
+        open_classes = 0
+        for part in self.parts:
+            open_classes |= part
+        return self.price(self.required & ~open_classes)
 
     def _settle(self, ranks: range) -> None:
         """The tables of the classes of one strongly connected component, those before it being done."""
+        require_time(self.deadline)
         members = sum(1 << rank for rank in ranks)
         below = 0
         for rank in ranks:
@@ -88,9 +128,8 @@ class Space:
             reach |= self.reach[child]
         for rank in ranks:
             self.reach[rank], self.loop[rank] = reach, members if len(ranks) > 1 else 0
-        self._settle_must(ranks)
         for rank in ranks:
-            self.floor[rank] = max(self.floor[rank], self.price(self.must[rank]))
+            self.floor[rank] = self.price(self.must[rank])
         for _ in range(_FLOOR_ROUNDS if len(ranks) > 1 else 1):
             before = self.floor[ranks.start : ranks.stop]
             for rank in ranks:
@@ -131,6 +170,13 @@ class Space:
             below |= self.must[child]
         return below
 
+    def below(self, classes: int) -> int:
+        """Some classes with all that can be below them."""
+        below = 0
+        for rank in bits(classes):
+            below |= self.reach[rank]
+        return below
+
     def price(self, classes: int) -> float:
         """The cheapest choices of some classes; asked for the same ones again and again."""
         price = self.prices.get(classes)
@@ -150,16 +196,17 @@ class Space:
         return least
 
     def least_above(self) -> list[float]:
-        """For every class what a selection with it costs at least outside of what is below it.
+        """For every class what a selection with it costs at least within its part outside of what is below the class.
 
         The classes that lead to it are never below it, and what a choice on the way must contain beside the next class
         counts as far as that cannot reach it.
         """
         above = [math.inf] * len(self.numbers)
         heap: list[tuple[float, int]] = []
-        for rank in bits(self.roots):
-            above[rank] = self._beside(self.roots, rank)
-            heap.append((above[rank], rank))
+        for part in self.parts:
+            for rank in bits(part):
+                above[rank] = self._beside(part, rank)
+                heap.append((above[rank], rank))
         heapq.heapify(heap)
         while heap:
             cost, rank = heapq.heappop(heap)
@@ -181,24 +228,45 @@ class Space:
             required |= self.must[other]
         return self.price(required & ~self.reach[one])
 
-    def kept(self, core: Core, cost: float) -> list[list[int]] | None:
-        """The choices that may be part of a selection below a cost; None if there is no such selection."""
+    def kept(self, core: Core, cost: float) -> list[list[int]]:
+        """The choices that may be part of a selection below a cost: none of a root if there is no such selection."""
         above = self.least_above()
-        required = 0
-        for rank in bits(self.roots):
-            required |= self.must[rank]
+        least = self.settled() + math.fsum(self.least_below(part) for part in self.parts)
+        rest = [0.0] * len(self.numbers)
+        for part in self.parts:
+            elsewhere = least - self.least_below(part)
+            for rank in bits(self.below(part)):
+                rest[rank] = elsewhere
         kept: list[list[int]] = [[] for _ in core.classes]
         limit = cost * (1 - TOLERANCE)
         for rank, picks in enumerate(self.picks):
             require_time(self.deadline)
+            number, free = self.numbers[rank], self.required >> rank & 1 and len(picks) == 1 and not picks[0].children
             for pick in picks:
-                path = above[rank] + pick.cost + self.least_below(pick.children)
-                if path < limit and self.price(required | pick.below | 1 << rank) - self.least[rank] + pick.cost < limit:
-                    kept[self.numbers[rank]].append(pick.position)
+                if free or rest[rank] + above[rank] + pick.cost + self.least_below(pick.children) < limit:
+                    kept[number].append(pick.position)
         return extractable(core, kept)
 
 
-def _reachable_components(core: Core, kept: Kept) -> list[list[int]]:
+class _Groups:
+    """Sets of ranks that are joined one by one (union-find)."""
+
+    def __init__(self, count: int) -> None:
+        self.leader = list(range(count))
+
+    def find(self, rank: int) -> int:
+        """The rank that stands for the set."""
+        while self.leader[rank] != rank:
+            self.leader[rank] = self.leader[self.leader[rank]]
+            rank = self.leader[rank]
+        return rank
+
+    def join(self, one: int, other: int) -> None:
+        """Make one set of two."""
+        self.leader[self.find(one)] = self.find(other)
+
+
+def reachable_components(core: Core, kept: Kept) -> list[list[int]]:
     """The strongly connected components of what the roots reach, children first."""
     successors: dict[int, frozenset[int]] = {}
     stack = list(core.roots)
@@ -211,8 +279,8 @@ def _reachable_components(core: Core, kept: Kept) -> list[list[int]]:
     return strongly_connected(successors)
 
 
-def extractable(core: Core, kept: Kept) -> list[list[int]] | None:
-    """Only choices whose classes all have an acyclic extraction; None if a root has none."""
+def extractable(core: Core, kept: Kept) -> list[list[int]]:
+    """Only choices whose classes all have an acyclic extraction."""
     readers: dict[int, list[tuple[int, int]]] = {}
     missing: dict[tuple[int, int], int] = {}
     ready: list[tuple[int, int]] = []
@@ -233,6 +301,4 @@ def extractable(core: Core, kept: Kept) -> list[list[int]] | None:
                 missing[reader] -= 1
                 if not missing[reader]:
                     ready.append(reader)
-    if not all(usable[root] for root in core.roots):
-        return None
     return [sorted(positions) for positions in usable]

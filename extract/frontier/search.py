@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...support.deadlines import OutOfTime, is_over
-from ..answer import Answer
+from ..answer import Answer, follow
 from ..components import Core
 from ..dominance import bits
 from ..problem import TOLERANCE
@@ -25,6 +25,8 @@ from .bounds import Kept, Pick, Space, extractable
 # Frontiers that the first round of searches may expand for each class; every further round has four times as many.
 _EFFORT = 100
 _MORE_EFFORT = 4
+# Rounds without a limit in time: as good as no limit.
+_ROUNDS = 12
 _STATES_PER_LOOK = 4
 # Narrowing again must drop this share of the choices to be worth another round at once.
 _WORTHWHILE = 0.02
@@ -211,53 +213,83 @@ def _decide(frontier: Frontier, rank: int, pick: Pick, loop: int) -> Frontier:
     return Frontier(after, tuple(sorted(decided)) if after & loop else ())
 
 
-def prove_by_frontiers(core: Core, answer: Answer, deadline: float) -> tuple[Answer, Kept]:
-    """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come; also the
-    choices that a better selection may still have."""
-    everything = [range(len(choices)) for choices in core.classes]
-    kept = extractable(core, everything) or [list(positions) for positions in everything]
-    floors = [0.0] * len(core.classes)
-    effort = float(_EFFORT)
+def prove_by_frontiers(core: Core, answer: Answer, deadline: float, rounds: int = _ROUNDS) -> tuple[Answer, Kept]:
+    """Improve an answer and its bound until it is proven optimal, `rounds` have passed or the deadline (time.monotonic)
+    has come; also the choices that a better selection may still have."""
+    kept: Kept = extractable(core, [range(len(choices)) for choices in core.classes])
     try:
-        while not answer.proven:
-            answer, kept, space = _narrow(core, answer, kept, floors, deadline)
-            if answer.proven:
+        return search_among(core, answer, kept, deadline, rounds)
+    except OutOfTime:
+        return answer, kept
+
+
+def search_among(
+    core: Core, answer: Answer, kept: Kept, deadline: float, rounds: int, effort: float = _EFFORT
+) -> tuple[Answer, Kept]:
+    """As above, among the choices that are kept: the bound is that of a selection of these, or the cost if that is less.
+
+    effort: the frontiers that the first round may expand for each class.
+
+    Raises OutOfTime if the deadline comes before there are any bounds.
+    """
+    answer, kept, space = _narrow(core, answer, kept, deadline)
+    search = Search(space)
+    for number in range(rounds):
+        if answer.proven or is_over(deadline):
+            break
+        cost = answer.cost
+        answer = _deepen(core, answer, search, effort * _MORE_EFFORT**number)
+        if answer.proven or is_over(deadline):
+            break
+        fewer = space.kept(core, answer.cost)
+        if answer.cost < cost or _is_worthwhile(kept, fewer):
+            try:
+                answer, kept, space = _narrow(core, answer, fewer, deadline)
+            except OutOfTime:
                 break
             search = Search(space)
-            above = space.least_above()
-            for rank in range(len(space.numbers)):
-                budget = answer.cost - above[rank]
-                if budget > space.floor[rank]:
-                    own = search.complete(Frontier(1 << rank), budget, effort)
-                    space.floor[rank] = max(space.floor[rank], own.low)
-                    if is_over(deadline):
-                        raise OutOfTime
-                floors[space.numbers[rank]] = space.floor[rank]
-            roots = Frontier(space.roots)
-            final = search.complete(roots, answer.cost * (1 - TOLERANCE), effort * len(space.numbers))
-            answer = answer.bounded_by(final.low)
-            if final.high < math.inf:
-                answer = answer.improved_by(search.selection(roots), core)
-            effort *= _MORE_EFFORT
-    except OutOfTime:
-        pass
     return answer, kept
 
 
-def _narrow(
-    core: Core, answer: Answer, kept: list[list[int]], floors: list[float], deadline: float
-) -> tuple[Answer, list[list[int]], Space]:
+def _deepen(core: Core, answer: Answer, search: Search, effort: float) -> Answer:
+    """Search for every class by itself, with some effort, then for each part with as much for each of its classes."""
+    space = search.space
+    lows = [space.least_below(part) for part in space.parts]
+    settled = space.settled()
+    least = settled + math.fsum(lows)
+    above = space.least_above()
+    target = answer.cost * (1 - TOLERANCE)
+    for part, low in zip(space.parts, lows, strict=True):
+        for rank in bits(space.below(part)):
+            budget = target - (least - low) - above[rank]
+            if budget > space.floor[rank] and not is_over(space.deadline):
+                space.floor[rank] = max(space.floor[rank], search.complete(Frontier(1 << rank), budget, effort).low)
+    picked = dict(answer.selection)
+    for rank in bits(space.required):
+        if len(space.picks[rank]) == 1:
+            picked[space.numbers[rank]] = space.picks[rank][0].position
+    for index, part in enumerate(space.parts):
+        rest = settled + math.fsum(low for other, low in enumerate(lows) if other != index)
+        found = search.complete(Frontier(part), target - rest, effort * len(space.numbers))
+        lows[index] = max(lows[index], found.low)
+        if found.step is not None:
+            picked.update(search.selection(Frontier(part)))
+    return answer.bounded_by(settled + math.fsum(lows)).improved_by(follow(core, picked.get), core)
+
+
+def _narrow(core: Core, answer: Answer, kept: Kept, deadline: float) -> tuple[Answer, Kept, Space]:
     """Drop choices until that brings little more; the answer is proven if a root has none left."""
     while True:
-        space = Space(core, kept, floors, deadline)
-        for rank, number in enumerate(space.numbers):
-            floors[number] = space.floor[rank]
-        answer = answer.bounded_by(space.least_below(space.roots))
+        space = Space(core, kept, deadline)
+        answer = answer.bounded_by(space.settled() + math.fsum(map(space.least_below, space.parts)))
         fewer = space.kept(core, answer.cost)
-        if fewer is None:
+        if not all(fewer[root] for root in core.roots):
             return answer.bounded_by(answer.cost), kept, space
-        before, after = (sum(map(len, lists)) for lists in (kept, fewer))
-        kept = fewer
-        if after > before * (1 - _WORTHWHILE):
-            return answer, kept, Space(core, kept, floors, deadline)
+        before, kept = kept, fewer
+        if not _is_worthwhile(before, kept):
+            return answer, kept, Space(core, kept, deadline)
 
+
+def _is_worthwhile(kept: Kept, fewer: Kept) -> bool:
+    before, after = (sum(map(len, lists)) for lists in (kept, fewer))
+    return after < before * (1 - _WORTHWHILE)
