@@ -14,7 +14,7 @@ from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.sparse import sparse_matrix
 from .answer import Answer, Selection, edges
 from .components import Core
-from .cycles import short_cycles
+from .cycles import Successors, cyclic_components, short_cycles
 from .exact import cheapest_chosen, cycle_edges, integral, supports
 from .frontier.bounds import Kept, extractable, reachable_components
 from .interruptible import interruptible
@@ -52,13 +52,19 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None
         if math.isinf(bound):
             return answer.bounded_by(answer.cost)
         answer = answer.bounded_by(bound)
-        cycles = [] if found is None else short_cycles(edges(core, found))
+        cycles = [] if found is None else unfounded_sets(edges(core, found))
         answer = answer.improved_by(found, core)
         if not cycles:
             return answer
         for cycle in cycles:
-            program.forbid(cycle)
+            program.found(cycle)
     return answer
+
+
+def unfounded_sets(successors: Successors) -> list[tuple[int, ...]]:
+    """Sets of classes of a selection that are built from each other alone: its cyclic components and short cycles."""
+    components = (tuple(sorted(component)) for component in cyclic_components(successors))
+    return list(dict.fromkeys([*components, *short_cycles(successors)]))
 
 
 def _scale(costs: Sequence[float], cost: float) -> float:
@@ -100,10 +106,20 @@ class _Program:
             terms = self._terms(supports(self.core, number, child), 1.0) + self._terms(choices, -1.0)
             self.rows.append((terms, 0.0, float("inf")))
 
-    def forbid(self, cycle: Sequence[int]) -> None:
-        """Rule out that every step of a cycle is taken."""
-        terms = self._terms((choice for step in cycle_edges(self.core, cycle) for choice in step), 1.0)
-        self.rows.append((terms, 0.0, len(cycle) - 1.0))
+    def found(self, unfounded: Sequence[int]) -> None:
+        """Where one of some classes is selected, one of them is by a choice that reads none of them (the loop formula of
+        Lin & Zhao, "ASSAT", Artificial Intelligence 2004): what they are built from is outside of them."""
+        members = frozenset(unfounded)
+        ways_out = [
+            (number, position)
+            for number in unfounded
+            for position in self.kept[number]
+            if members.isdisjoint(self.core.classes[number][position].children)
+        ]
+        for number in unfounded:
+            inward = ((n, p) for n, p in ((number, p) for p in self.kept[number]) if (n, p) not in frozenset(ways_out))
+            terms = self._terms(inward, 1.0) + self._terms((choice for choice in ways_out if choice[0] != number), -1.0)
+            self.rows.append((terms, -float("inf"), 0.0))
 
     def optimum(self, deadline: float) -> tuple[Selection | None, float]:
         """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""

@@ -27,7 +27,7 @@ _FIRST_ROUNDS = 2
 _SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 """When each prover ends, as shares of a component's time: the search over frontiers, the integer program, the search of
 neighbourhoods, and the first two again with the better answer of the third."""
-_REDUCTION_SHARE = 0.5
+_REDUCTION_SHARE = 0.2
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 

@@ -21,8 +21,6 @@ from ..cycles import strongly_connected
 from ..dominance import bits
 from ..problem import TOLERANCE
 
-# Rounds after which the bounds of classes on cycles are taken as they are: any round's bounds hold.
-_FLOOR_ROUNDS = 6
 # Must-sets of classes on cycles that are not settled after so many rounds are not used: only the last round's hold.
 _SETTLING_ROUNDS = 50
 
@@ -128,16 +126,41 @@ class Space:
             reach |= self.reach[child]
         for rank in ranks:
             self.reach[rank], self.loop[rank] = reach, members if len(ranks) > 1 else 0
+        self._settle_floors(ranks, members)
+
+    def _settle_floors(self, ranks: range, members: int) -> None:
+        """The bounds of classes on a cycle are those of acyclic selections: the class with the least one is final, for
+        what reads it costs no less (Knuth, "A generalization of Dijkstra's algorithm", 1977)."""
+        waiting: dict[tuple[int, int], int] = {}
+        readers: dict[int, list[tuple[int, int]]] = {}
+        ready: list[tuple[int, int]] = []
         for rank in ranks:
-            self.floor[rank] = self.price(self.must[rank])
-        for _ in range(_FLOOR_ROUNDS if len(ranks) > 1 else 1):
-            before = self.floor[ranks.start : ranks.stop]
-            for rank in ranks:
+            self.floor[rank] = math.inf
+            for index, pick in enumerate(self.picks[rank]):
+                inside = pick.children & members
+                waiting[rank, index] = inside.bit_count()
+                for child in bits(inside):
+                    readers.setdefault(child, []).append((rank, index))
+                if not inside:
+                    ready.append((rank, index))
+        heap: list[tuple[float, int]] = []
+        while True:
+            for rank, index in ready:
                 require_time(self.deadline)
-                least = min((pick.cost + self.least_below(pick.children) for pick in self.picks[rank]), default=math.inf)
-                self.floor[rank] = max(self.floor[rank], least)
-            if before == self.floor[ranks.start : ranks.stop]:
-                break
+                pick = self.picks[rank][index]
+                floor = max(self.price(self.must[rank]), pick.cost + self.least_below(pick.children))
+                heapq.heappush(heap, (floor, rank))
+            while heap and self.floor[heap[0][1]] < math.inf:
+                heapq.heappop(heap)
+            if not heap:
+                return
+            floor, rank = heapq.heappop(heap)
+            self.floor[rank] = floor
+            ready = []
+            for reader in readers.get(rank, ()):
+                waiting[reader] -= 1
+                if not waiting[reader] and self.floor[reader[0]] == math.inf:
+                    ready.append(reader)
 
     def _settle_must(self, ranks: range) -> None:
         """The must-sets: the greatest fixed point. Choices that every selection closes a cycle with are dropped."""

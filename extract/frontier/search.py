@@ -217,6 +217,8 @@ def prove_by_frontiers(core: Core, answer: Answer, deadline: float, rounds: int 
     """Improve an answer and its bound until it is proven optimal, `rounds` have passed or the deadline (time.monotonic)
     has come; also the choices that a better selection may still have."""
     kept: Kept = extractable(core, [range(len(choices)) for choices in core.classes])
+    if answer.proven:
+        return answer, kept
     try:
         return search_among(core, answer, kept, deadline, rounds)
     except OutOfTime:
