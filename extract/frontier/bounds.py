@@ -214,9 +214,13 @@ class Space:
         for member in members:
             required |= self.must[member]
         least = self.price(required)
-        for member in members:
+        disjoint, reached = 0.0, 0
+        for member in sorted(members, key=lambda member: -self.floor[member]):
             least = max(least, self.floor[member] + self.price(required & ~self.reach[member]))
-        return least
+            if not self.reach[member] & reached:
+                disjoint += self.floor[member]
+                reached |= self.reach[member]
+        return max(least, disjoint + self.price(required & ~reached))
 
     def least_above(self) -> list[float]:
         """For every class what a selection with it costs at least within its part outside of what is below the class.
