@@ -3,17 +3,19 @@
 DATA is the gym's folder `data`, or any folder of e-graphs in its JSON format. Each e-graph is extracted by
 
 - eqfuse: `extract.solve` with the time limit;
-- greedy: the gym's faster-greedy-dag. Every class keeps the closure (its classes with their costs) of its cheapest e-node
-  so far; e-nodes wait in a queue, leaves first, and come back when the closure of a child improves. It has no time limit;
-- highs: the integer program of Tate et al., "Equality Saturation" (POPL 2009), section 7, with a binary for every e-node
-  and a level for every class on a cycle, given to HiGHS through scipy as it is, with the time limit.
+- greedy: the gym's faster-greedy-dag. Every class keeps the closure (its classes with their costs) of its cheapest
+  e-node so far; e-nodes wait in a queue, leaves first, and come back when the closure of a child improves. It has no
+  time limit;
+- highs: the integer program of Tate et al., "Equality Saturation" (POPL 2009), with a binary for every e-node and a
+  level for every class on a cycle, given to HiGHS through scipy as it is, with the time limit.
 
     python benchmarks/extraction_gym.py DATA                                # every instance, 60 s each
     python benchmarks/extraction_gym.py DATA --only tensat,rover --each
     python benchmarks/extraction_gym.py DATA --sample 10 --time-limit 8 --methods eqfuse,greedy --results gym.jsonl
 
-Every extraction is a process of its own and one line in the file of results, which a later call goes on from; so it can
-be run in the background, ended and started again. Gaps are (cost - lower bound) / cost, time is wall time without reading.
+Every extraction is a process of its own and one line in the file of results, which a later call goes on from; so it
+can be run in the background, ended and started again. Gaps are (cost - lower bound) / cost, times are wall times
+without reading.
 """
 
 from __future__ import annotations
@@ -120,8 +122,8 @@ def faster_greedy_dag(problem: Problem) -> float:
         known = [closure for closure in below if closure is not None]
         if len(known) < len(below) or any(number in closure for closure in known):
             continue
-        closure: dict[int, float] = dict(max(known, key=len)) if known else {}
-        for other in known:
+        closure: dict[int, float] = {}
+        for other in sorted(known, key=len, reverse=True):
             closure.update(other)
         closure[number] = candidate.cost
         total = sum(closure.values())
@@ -298,7 +300,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("INSTANCE", "METHOD"), help="extract one e-graph, print its row")
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(asdict(extract(arguments.data, *arguments.one, arguments.time_limit))))
+        print(json.dumps(asdict(extract(arguments.data, arguments.one[0], arguments.one[1], arguments.time_limit))))
         return
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
     known = {(row.instance, row.method, row.limit): row for row in (Row(**json.loads(line)) for line in lines)}

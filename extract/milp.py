@@ -1,8 +1,8 @@
 """Proven optimal selections of a large core by mixed integer programming (HiGHS through scipy).
 
 A binary variable per choice. A required class has one, any other at most one; for every class and child, the choices
-that read the child are no more than the choices of the child that do not read the class back. Longer cycles are cut
-lazily, as in exact.py: of the choices along a cycle of n classes at most n - 1 are taken.
+that read the child are no more than the choices of the child that do not read the class back. Longer cycles are ruled
+out lazily: an optimum that holds one adds the loop formulas of its classes, and without those it remains a valid bound.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Sequence
 
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.sparse import sparse_matrix
-from .answer import Answer, Selection, edges
+from .answer import Answer, Selection, edges, follow
 from .components import Core
 from .cycles import Successors, cyclic_components, short_cycles
-from .exact import cheapest_chosen, cycle_edges, integral, supports
+from .exact import integral
 from .frontier.bounds import Kept, extractable, reachable_components
 from .interruptible import interruptible
 
 # The objective is scaled so that the known answer costs this: HiGHS stops at an absolute gap of 1e-6.
 _SCALED_COST = 1e4
-# Choices that cost more than the known answer are all alike, and none of an optimum: huge objective coefficients would
-# leave HiGHS a bound that is off by more than the tolerance, so they cost twice that answer.
+# Choices that cost more than the known answer are all alike, and none of an optimum: they cost twice that answer, for
+# huge objective coefficients would leave HiGHS a bound that is off by more than the tolerance.
 # Where all costs are multiples of a unit and the known answer has at most so many of them, the objective counts units:
 # HiGHS then knows that the next better selection is a whole unit below.
 _MOST_UNITS = 1e6
@@ -59,6 +59,22 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None
         for cycle in cycles:
             program.found(cycle)
     return answer
+
+
+def supports(core: Core, number: int, child: int) -> list[tuple[int, int]]:
+    """The choices of a child that do not read the class back: one of them is chosen if the class reads the child.
+
+    This alone rules out the cycles of two classes that involutive rewrites make, for fractional solutions too.
+    """
+    return [(child, position) for position, choice in enumerate(core.classes[child]) if number not in choice.children]
+
+
+def cheapest_chosen(core: Core, chosen: Iterable[tuple[int, int]]) -> Selection | None:
+    """The selection in a solver's set of choices (class, position); None if the set is not closed."""
+    best: dict[int, int] = {}
+    for number, position in sorted(chosen, key=lambda pair: (core.classes[pair[0]][pair[1]].cost, pair)):
+        best.setdefault(number, position)
+    return follow(core, best.get)
 
 
 def unfounded_sets(successors: Successors) -> list[tuple[int, ...]]:
@@ -107,19 +123,17 @@ class _Program:
             self.rows.append((terms, 0.0, float("inf")))
 
     def found(self, unfounded: Sequence[int]) -> None:
-        """Where one of some classes is selected, one of them is by a choice that reads none of them (the loop formula of
-        Lin & Zhao, "ASSAT", Artificial Intelligence 2004): what they are built from is outside of them."""
+        """Where one of some classes is selected, one of them is by a choice that reads none of them: what they are
+        built from is outside of them (the loop formula of Lin & Zhao, "ASSAT", Artificial Intelligence 2004)."""
         members = frozenset(unfounded)
-        ways_out = [
-            (number, position)
+        ways_out = {
+            number: [p for p in self.kept[number] if members.isdisjoint(self.core.classes[number][p].children)]
             for number in unfounded
-            for position in self.kept[number]
-            if members.isdisjoint(self.core.classes[number][position].children)
-        ]
+        }
         for number in unfounded:
-            inward = ((n, p) for n, p in ((number, p) for p in self.kept[number]) if (n, p) not in frozenset(ways_out))
-            terms = self._terms(inward, 1.0) + self._terms((choice for choice in ways_out if choice[0] != number), -1.0)
-            self.rows.append((terms, -float("inf"), 0.0))
+            inward = [(number, position) for position in self.kept[number] if position not in ways_out[number]]
+            others = [(other, p) for other in unfounded if other != number for p in ways_out[other]]
+            self.rows.append((self._terms(inward, 1.0) + self._terms(others, -1.0), -float("inf"), 0.0))
 
     def optimum(self, deadline: float) -> tuple[Selection | None, float]:
         """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""

@@ -2,8 +2,9 @@
 
 In each round some selected classes that read each other are free, with all that is not selected; the other selected
 classes keep their choice. So nearly everything is required, what is left falls into small parts, and the search over
-frontiers settles it quickly, or else HiGHS. Rounds that are settled make the next ones larger, others smaller (large-neighbourhood search:
-Shaw, "Using Constraint Programming and Local Search Methods to Solve Vehicle Routing Problems", CP 1998).
+frontiers settles it quickly, or else HiGHS. Rounds that are settled make the next ones larger, others smaller (large-
+neighbourhood search: Shaw, "Using Constraint Programming and Local Search Methods to Solve Vehicle Routing Problems",
+CP 1998).
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ _PROGRAM_SECONDS = 1.0
 
 
 def improve_by_neighbourhoods(core: Core, answer: Answer, kept: Kept, deadline: float) -> Answer:
-    """A selection that costs no more, found among the choices that are kept and those of the answer, before the deadline
-    (time.monotonic); the bound stays."""
+    """A selection that costs no more, of choices that are kept or the answer's own, by the deadline (time.monotonic).
+
+    The bound stays.
+    """
     generator = random.Random(0)
     size = _FIRST_SIZE
     while not (answer.proven or is_over(deadline) or size > 2 * len(answer.selection)):

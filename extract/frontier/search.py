@@ -1,12 +1,12 @@
 """Proven optimal selections by a memoised search over frontiers.
 
-Classes are decided from the roots down, each after all that can lead to it from outside of its own cycle. What is still
-to be paid then depends on the open classes alone, and, within a strongly connected component, on what was decided
-in it: on the frontier, not on the way to it. So the search keeps an interval of the cost to complete each frontier that it
-has met, and meets far fewer of them than there are selections. Before the roots, every class is searched for by itself,
-from the leaves up, with little effort: the bounds that come out (bounds.py) are what prunes the others, as in a pattern
-database (Culberson & Schaeffer, "Pattern Databases", Computational Intelligence 1998). In between, choices that cannot
-be part of a better selection are dropped.
+Classes are decided from the roots down, each after all that can lead to it from outside of its own cycle. What is
+still to be paid then depends on the open classes alone, and, within a strongly connected component, on what was
+decided in it: on the frontier, not on the way to it. So the search keeps an interval of the cost to complete each
+frontier that it has met, and meets far fewer of them than there are selections. Before the roots, every class is
+searched for by itself, from the leaves up, with little effort: the bounds that come out (bounds.py) are what prunes
+the others, as in a pattern database (Culberson & Schaeffer, "Pattern Databases", Computational Intelligence 1998). In
+between, choices that cannot be part of a better selection are dropped.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def prove_by_frontiers(core: Core, answer: Answer, deadline: float, rounds: int 
 def search_among(
     core: Core, answer: Answer, kept: Kept, deadline: float, rounds: int, effort: float = _EFFORT
 ) -> tuple[Answer, Kept]:
-    """As above, among the choices that are kept: the bound is that of a selection of these, or the cost if that is less.
+    """As above, among the choices that are kept: the bound holds for selections of these below the answer's cost.
 
     effort: the frontiers that the first round may expand for each class.
 
