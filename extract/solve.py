@@ -29,10 +29,10 @@ _QUICK_SHARE = 0.4
 """The share of the time that all first searches may take, and the least share of what is left of it that each may: one
 in so many."""
 _QUICK_CORES = 4
-_SHARES = (0.25, 0.5, 0.75, 1.0)
+_SHARES = (0.15, 0.55, 0.8, 1.0)
 """When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
 which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
-_REDUCTION_SHARE = 0.2
+_REDUCTION_SHARE = 0.3
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 
