@@ -32,7 +32,7 @@ _QUICK_CORES = 4
 _SHARES = (0.15, 0.55, 0.8, 1.0)
 """When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
 which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
-_REDUCTION_SHARE = 0.3
+_REDUCTION_SHARE = 0.5
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 
