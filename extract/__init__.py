@@ -6,8 +6,8 @@ the pipeline it runs:
 - reduce.py, dominance.py: drop what no optimal extraction needs, find the classes that every extraction contains;
 - components.py: split what is left into independent components, and recognise the equal ones;
 - greedy.py: a quick acyclic answer per distinct component, the start and the fallback of
-- branch.py: the proven optimum of most components, by branch and bound in milliseconds; for the rest
-- exact.py, milp.py: the proven optimum by z3 (weighted MaxSAT) or HiGHS, or a bound within the time limit;
+- frontier/: the proven optimum of most components, by a search over frontiers; for the rest
+- milp.py: the proven optimum by HiGHS, or a bound within the time limit;
 - ties.py: the original candidates wherever others cost the same.
 
 Results depend on the problem alone (not on hash seeds, nor on time unless the time limit is hit).

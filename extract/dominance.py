@@ -27,9 +27,10 @@ _SETTLING_ROUNDS = 20
 
 
 class _View(NamedTuple):
-    """An option, and all that every extraction through it contains below its class."""
+    """An option, its children as a bitset, and all that every extraction through it contains below its class."""
 
     option: Option
+    children: int
     below: int
 
 
@@ -131,7 +132,10 @@ class _Sweep:
         """The options of a class to keep, in their order; notes the must-set and the bound of the class."""
         require_time(self.deadline)
         position = self.position[member]
-        views = [_View(option, self.below(option)) for option in options]
+        views = [
+            _View(option, sum(1 << self.position[child] for child in option.children), self.below(option))
+            for option in options
+        ]
         cyclic = member in self.must
         if cyclic:
             views = [view for view in views if not view.below >> position & 1]
@@ -148,24 +152,29 @@ class _Sweep:
     def _undominated(self, member: int, views: Sequence[_View]) -> list[_View]:
         ranked = sorted(views, key=lambda view: (view.option.cost, len(view.option.children), view.option.candidate))
         kept: list[_View] = []
+        children_kept: list[int] = []
         for view in ranked:  # the number of comparisons may grow with the square of that of the options
             require_time(self.deadline)
-            if not any(self._replaces(member, other.option, view) for other in kept):
-                kept.append(view)
+            missing = ~view.below
+            if any(not children & missing for children in children_kept) or self._is_beaten(member, kept, view):
+                continue
+            kept.append(view)
+            children_kept.append(view.children)
         return sorted(kept, key=lambda view: view.option.candidate)
 
-    def _replaces(self, member: int, other: Option, view: _View) -> bool:
-        """Whether the other option, which costs no more by itself, never costs more with the classes it must add."""
-        position = self.position
-        extra = [child for child in other.children if not view.below >> position[child] & 1]
-        if not extra:
-            return True
-        option = view.option
-        home = self.home[member]
-        if other.cost >= option.cost or any(self.home[child] == home for child in extra):
-            return False
-        price = other.cost + math.fsum(self.bound[child] for child in extra)
-        return price < option.cost or (price == option.cost and other.candidate < option.candidate)
+    def _is_beaten(self, member: int, rivals: Sequence[_View], view: _View) -> bool:
+        """Whether one of the rivals, cheapest first, costs less even with the classes that it must add."""
+        option, home = view.option, self.home[member]
+        for rival in rivals:
+            if rival.option.cost >= option.cost:
+                return False
+            extra = [self.order[bit] for bit in bits(rival.children & ~view.below)]
+            if any(self.home[child] == home for child in extra):
+                continue
+            price = rival.option.cost + math.fsum(self.bound[child] for child in extra)
+            if price < option.cost or (price == option.cost and rival.option.candidate < option.candidate):
+                return True
+        return False
 
     def _tree_bound(self, member: int, option: Option) -> float:
         """What the option costs at most on top of the forced classes; infinite if it might close a cycle."""

@@ -10,10 +10,11 @@ from dataclasses import replace
 from ..engine.choices import Extraction
 from ..support.deadlines import seconds_left
 from .answer import Answer
-from .branch import prove_by_branching
 from .components import Component, Core, components
 from .cycles import short_cycles
-from .exact import prove_by_maxsat
+from .frontier.bounds import Kept
+from .frontier.neighbourhoods import improve_by_neighbourhoods
+from .frontier.search import prove_by_frontiers
 from .greedy import greedy
 from .milp import prove_by_milp
 from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost
@@ -22,9 +23,15 @@ from .ties import prefer_earlier
 
 Answers = Mapping[Core, Answer]
 
-# Above this many classes z3 is not tried; below, what z3 does not prove in its share of the time goes to the MILP.
-_MAXSAT_CLASSES = 500
-_MAXSAT_SHARE = 0.5
+_QUICK_ROUNDS = 2
+"""Rounds of the first search over frontiers, which settle most components."""
+_QUICK_SHARE = 0.4
+"""The share of the time that all first searches may take, and the least share of what is left of it that each may: one
+in so many."""
+_QUICK_CORES = 4
+_SHARES = (0.15, 0.55, 0.8, 1.0)
+"""When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
+which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
@@ -56,15 +63,28 @@ def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") 
 
 
 def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core, Answer]:
-    """Exact answers, smallest core first; each gets an equal share of the time that the ones before have left."""
-    proven: dict[Core, Answer] = {}
+    """Exact answers: first a quick search for every core, smallest first; the others share the rest of the time."""
+    proven = dict(rough)
+    kept: dict[Core, Kept] = {}
+    quick = time.monotonic() + _QUICK_SHARE * seconds_left(deadline)
     for done, core in enumerate(cores):
-        now, share = time.monotonic(), seconds_left(deadline) / (len(cores) - done)
-        answer = prove_by_branching(core, rough[core], now + share)
-        if len(core.classes) <= _MAXSAT_CLASSES:
-            answer = prove_by_maxsat(core, answer, now + share * _MAXSAT_SHARE)
-        proven[core] = prove_by_milp(core, answer, now + share)
+        end = time.monotonic() + seconds_left(quick) / min(len(cores) - done, _QUICK_CORES)
+        proven[core], kept[core] = prove_by_frontiers(core, rough[core], end, rounds=_QUICK_ROUNDS)
+    rest = [core for core in cores if not proven[core].proven]
+    for done, core in enumerate(rest):
+        share = seconds_left(deadline) / (len(rest) - done)
+        proven[core] = _prove_thoroughly(core, proven[core], kept[core], share)
     return proven
+
+
+def _prove_thoroughly(core: Core, answer: Answer, kept: Kept, seconds: float) -> Answer:
+    """The provers in turn, each on the choices that the ones before have left."""
+    start = time.monotonic()
+    ends = [start + seconds * share for share in _SHARES]
+    answer = prove_by_milp(core, answer, ends[0], kept)
+    answer = improve_by_neighbourhoods(core, answer, kept, ends[1])
+    answer, kept = prove_by_frontiers(core, answer, ends[2])
+    return prove_by_milp(core, answer, ends[3], kept)
 
 
 def _finish(

@@ -187,7 +187,7 @@ def test_without_any_time_the_answer_is_no_dearer_than_the_earliest_candidates(
         classes.append(tuple(Candidate(source.uniform(1.0, 1.1), row) for row in rows))
     problem = Problem(tuple(classes), (59,))
     earliest = closure(problem, dict.fromkeys(range(60), 0))
-    monkeypatch.setattr("eqfuse.extract.dominance._Sweep._replaces", lambda *_: pytest.fail("options are compared"))
+    monkeypatch.setattr("eqfuse.extract.dominance._Sweep._undominated", lambda *_: pytest.fail("options are compared"))
     solution = solve(problem, time_limit=0.0)
     assert solution.status == "feasible"
     assert is_acyclic(edges(problem, solution.choice))

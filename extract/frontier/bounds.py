@@ -1,0 +1,331 @@
+"""What any extraction of a class costs at least, and which choices can therefore be left out.
+
+A class contains its must-set (see dominance.py), so the cheapest choices of that are a bound; so is the cheapest choice
+of the class together with the best bound of a child, plus whatever of the other children's must-sets cannot be below
+that child. Both hold where classes are shared, and together they are far above the linear relaxation wherever the
+answer is small beside the e-graph. From the roots down, the same sums along the cheapest path bound every selection
+that contains a class. Choices whose two bounds together reach the cost of the known answer are dropped, as reduced
+costs fix variables in integer programming.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...support.deadlines import require_time
+from ..components import Core
+from ..cycles import strongly_connected
+from ..dominance import bits
+from ..problem import TOLERANCE
+
+# Must-sets of classes on cycles that are not settled after so many rounds are not used: only the last round's hold.
+_SETTLING_ROUNDS = 50
+
+Kept = Sequence[Sequence[int]]
+"""For every class of a core the positions of the choices that are still in play."""
+
+
+class Pick(NamedTuple):
+    """A choice: its position, its cost, its children and all that every acyclic selection contains below it.
+
+    Sets are integers used as bitsets of ranks.
+    """
+
+    position: int
+    cost: float
+    children: int
+    below: int
+
+
+class Space:
+    """The choices in play of a core that the roots reach, and bounds on what they cost.
+
+    Classes are ranked so that children outside of a class's own cycle come before it. `picks`, `must`, `reach` (all
+    that can be below), `loop` (the classes that are on a cycle with it; 0 if it is on none) and `floor` (the cost of
+    the class with all below it, at least) are indexed by rank; `numbers` are the ranked classes of the core.
+    `required` are the classes that every selection contains. They are paid for whoever reads them, so they are the
+    children only of classes on a cycle with them, and what is left falls into `parts` to be decided independently: for
+    each its required classes. Raises OutOfTime once the deadline (time.monotonic) has come.
+    """
+
+    def __init__(self, core: Core, kept: Kept, deadline: float) -> None:
+        self.deadline = deadline
+        components = reachable_components(core, kept)
+        self.numbers = [number for component in components for number in component]
+        rank = {number: position for position, number in enumerate(self.numbers)}
+        self.picks = [
+            [
+                Pick(position, choice.cost, sum(1 << rank[child] for child in frozenset(choice.children)), 0)
+                for position, choice in ((position, core.classes[number][position]) for position in kept[number])
+                if number not in choice.children
+            ]
+            for number in self.numbers
+        ]
+        count = len(self.numbers)
+        self.must, self.reach, self.loop, self.floor = [0] * count, [0] * count, [0] * count, [0.0] * count
+        self.ranges = []
+        start = 0
+        for component in components:
+            self.ranges.append(range(start, start + len(component)))
+            start += len(component)
+        for ranks in self.ranges:
+            self._settle_must(ranks)
+        self.required = sum(1 << rank[root] for root in frozenset(core.roots))
+        for member in list(bits(self.required)):
+            self.required |= self.must[member]
+        self.least = [min((pick.cost for pick in picks), default=math.inf) for picks in self.picks]
+        self.prices: dict[int, float] = {}
+        for ranks in self.ranges:
+            self._forget_required(ranks)
+            self._settle_must(ranks)
+            self._settle(ranks)
+        self.parts = self._parts()
+
+    def _forget_required(self, ranks: range) -> None:
+        """Required classes are no children of classes outside of their own strongly connected component."""
+        members = sum(1 << rank for rank in ranks)
+        still = ~self.required | members
+        for rank in ranks:
+            self.picks[rank] = [pick._replace(children=pick.children & still) for pick in self.picks[rank]]
+
+    def _parts(self) -> list[int]:
+        """The required classes of each set of classes that are connected, where anything is to decide."""
+        groups = _Groups(len(self.numbers))
+        for ranks in self.ranges:
+            for rank in ranks:
+                groups.join(ranks.start, rank)
+                for pick in self.picks[rank]:
+                    for child in bits(pick.children):
+                        groups.join(rank, child)
+        parts: dict[int, int] = {}
+        for rank in bits(self.required):
+            if len(self.picks[rank]) > 1 or self.picks[rank][0].children:
+                parts[groups.find(rank)] = parts.get(groups.find(rank), 0) | 1 << rank
+        return sorted(parts.values(), key=int.bit_count)
+
+    def settled(self) -> float:
+        """What the required classes cost that leave nothing to decide."""
+        open_classes = 0
+        for part in self.parts:
+            open_classes |= part
+        return self.price(self.required & ~open_classes)
+
+    def _settle(self, ranks: range) -> None:
+        """The tables of the classes of one strongly connected component, those before it being done."""
+        require_time(self.deadline)
+        members = sum(1 << rank for rank in ranks)
+        below = 0
+        for rank in ranks:
+            for pick in self.picks[rank]:
+                below |= pick.children
+        reach = members
+        for child in bits(below & ~members):
+            reach |= self.reach[child]
+        for rank in ranks:
+            self.reach[rank], self.loop[rank] = reach, members if len(ranks) > 1 else 0
+        self._settle_floors(ranks, members)
+
+    def _settle_floors(self, ranks: range, members: int) -> None:
+        """The bounds of classes on a cycle are those of acyclic selections: the class with the least one is final, for
+        what reads it costs no less (Knuth, "A generalization of Dijkstra's algorithm", 1977)."""
+        waiting: dict[tuple[int, int], int] = {}
+        readers: dict[int, list[tuple[int, int]]] = {}
+        ready: list[tuple[int, int]] = []
+        for rank in ranks:
+            self.floor[rank] = math.inf
+            for index, pick in enumerate(self.picks[rank]):
+                inside = pick.children & members
+                waiting[rank, index] = inside.bit_count()
+                for child in bits(inside):
+                    readers.setdefault(child, []).append((rank, index))
+                if not inside:
+                    ready.append((rank, index))
+        heap: list[tuple[float, int]] = []
+        while True:
+            for rank, index in ready:
+                require_time(self.deadline)
+                pick = self.picks[rank][index]
+                floor = max(self.price(self.must[rank]), pick.cost + self.least_below(pick.children))
+                heapq.heappush(heap, (floor, rank))
+            while heap and self.floor[heap[0][1]] < math.inf:
+                heapq.heappop(heap)
+            if not heap:
+                return
+            floor, rank = heapq.heappop(heap)
+            self.floor[rank] = floor
+            ready = []
+            for reader in readers.get(rank, ()):
+                waiting[reader] -= 1
+                if not waiting[reader] and self.floor[reader[0]] == math.inf:
+                    ready.append(reader)
+
+    def _settle_must(self, ranks: range) -> None:
+        """The must-sets: the greatest fixed point. Choices that every selection closes a cycle with are dropped."""
+        for rank in ranks:
+            self.must[rank] = -1 if len(ranks) > 1 else 0
+        for _ in range(_SETTLING_ROUNDS):
+            changed = False
+            for rank in ranks:
+                require_time(self.deadline)
+                common = -1
+                for pick in self.picks[rank]:
+                    below = self._below(pick)
+                    if not below >> rank & 1:
+                        common &= below
+                common |= 1 << rank
+                changed |= common != self.must[rank]
+                self.must[rank] = common
+            if not changed or len(ranks) == 1:
+                break
+        else:
+            for rank in ranks:
+                self.must[rank] = 1 << rank
+        for rank in ranks:
+            picks = [pick._replace(below=self._below(pick)) for pick in self.picks[rank]]
+            self.picks[rank] = [pick for pick in picks if not pick.below >> rank & 1]
+
+    def _below(self, pick: Pick) -> int:
+        below = 0
+        for child in bits(pick.children):
+            below |= self.must[child]
+        return below
+
+    def below(self, classes: int) -> int:
+        """Some classes with all that can be below them."""
+        below = 0
+        for rank in bits(classes):
+            below |= self.reach[rank]
+        return below
+
+    def price(self, classes: int) -> float:
+        """The cheapest choices of some classes; asked for the same ones again and again."""
+        price = self.prices.get(classes)
+        if price is None:
+            price = self.prices[classes] = math.fsum(self.least[rank] for rank in bits(classes))
+        return price
+
+    def least_below(self, classes: int) -> float:
+        """What some classes cost at least with all that is below them."""
+        required = 0
+        members = list(bits(classes))
+        for member in members:
+            required |= self.must[member]
+        least = self.price(required)
+        disjoint, reached = 0.0, 0
+        for member in sorted(members, key=lambda member: -self.floor[member]):
+            least = max(least, self.floor[member] + self.price(required & ~self.reach[member]))
+            if not self.reach[member] & reached:
+                disjoint += self.floor[member]
+                reached |= self.reach[member]
+        return max(least, disjoint + self.price(required & ~reached))
+
+    def least_above(self) -> list[float]:
+        """For every class what a selection with it costs at least within its part outside of what is below the class.
+
+        The classes that lead to it are never below it, and what a choice on the way must contain beside the next class
+        counts as far as that cannot reach it.
+        """
+        above = [math.inf] * len(self.numbers)
+        heap: list[tuple[float, int]] = []
+        for part in self.parts:
+            for rank in bits(part):
+                above[rank] = self._beside(part, rank)
+                heap.append((above[rank], rank))
+        heapq.heapify(heap)
+        while heap:
+            cost, rank = heapq.heappop(heap)
+            if cost > above[rank]:
+                continue
+            require_time(self.deadline)
+            for pick in self.picks[rank]:
+                for child in bits(pick.children):
+                    if cost + pick.cost < above[child]:
+                        total = cost + pick.cost + self._beside(pick.children, child)
+                        if total < above[child]:
+                            above[child] = total
+                            heapq.heappush(heap, (total, child))
+        return above
+
+    def _beside(self, classes: int, one: int) -> float:
+        required = 0
+        for other in bits(classes & ~(1 << one)):
+            required |= self.must[other]
+        return self.price(required & ~self.reach[one])
+
+    def kept(self, core: Core, cost: float) -> list[list[int]]:
+        """The choices that may be part of a selection below a cost: none of a root if there is no such selection."""
+        above = self.least_above()
+        least = self.settled() + math.fsum(self.least_below(part) for part in self.parts)
+        rest = [0.0] * len(self.numbers)
+        for part in self.parts:
+            elsewhere = least - self.least_below(part)
+            for rank in bits(self.below(part)):
+                rest[rank] = elsewhere
+        kept: list[list[int]] = [[] for _ in core.classes]
+        limit = cost * (1 - TOLERANCE)
+        for rank, picks in enumerate(self.picks):
+            require_time(self.deadline)
+            number, free = self.numbers[rank], self.required >> rank & 1 and len(picks) == 1 and not picks[0].children
+            for pick in picks:
+                if free or rest[rank] + above[rank] + pick.cost + self.least_below(pick.children) < limit:
+                    kept[number].append(pick.position)
+        return extractable(core, kept)
+
+
+class _Groups:
+    """Sets of ranks that are joined one by one (union-find)."""
+
+    def __init__(self, count: int) -> None:
+        self.leader = list(range(count))
+
+    def find(self, rank: int) -> int:
+        """The rank that stands for the set."""
+        while self.leader[rank] != rank:
+            self.leader[rank] = self.leader[self.leader[rank]]
+            rank = self.leader[rank]
+        return rank
+
+    def join(self, one: int, other: int) -> None:
+        """Make one set of two."""
+        self.leader[self.find(one)] = self.find(other)
+
+
+def reachable_components(core: Core, kept: Kept) -> list[list[int]]:
+    """The strongly connected components of what the roots reach, children first."""
+    successors: dict[int, frozenset[int]] = {}
+    stack = list(core.roots)
+    while stack:
+        number = stack.pop()
+        if number not in successors:
+            children = (core.classes[number][position].children for position in kept[number])
+            successors[number] = frozenset().union(*children)
+            stack.extend(successors[number])
+    return strongly_connected(successors)
+
+
+def extractable(core: Core, kept: Kept) -> list[list[int]]:
+    """Only choices whose classes all have an acyclic extraction."""
+    readers: dict[int, list[tuple[int, int]]] = {}
+    missing: dict[tuple[int, int], int] = {}
+    ready: list[tuple[int, int]] = []
+    for number, positions in enumerate(kept):
+        for position in positions:
+            children = frozenset(core.classes[number][position].children)
+            missing[number, position] = len(children)
+            for child in children:
+                readers.setdefault(child, []).append((number, position))
+            if not children:
+                ready.append((number, position))
+    usable: list[list[int]] = [[] for _ in kept]
+    while ready:
+        number, position = ready.pop()
+        usable[number].append(position)
+        if len(usable[number]) == 1:
+            for reader in readers.get(number, ()):
+                missing[reader] -= 1
+                if not missing[reader]:
+                    ready.append(reader)
+    return [sorted(positions) for positions in usable]
