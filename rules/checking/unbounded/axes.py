@@ -1,0 +1,132 @@
+"""Lists of axes of unknown length: which axes are in them, and where the others stand once these are taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import z3
+
+from .tensors import Site
+from .vectors import Vector
+from .world import Number, Truth, World
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Axes in rising order, counted from the first one.
+
+    `has`: an axis is among them. `before`: how many of them are lower. `other`: which axis not among them comes at a
+    position among those. `choose` takes, for an axis, what belongs to its place in the list, or a default.
+    """
+
+    count: Number
+    has: Callable[[Number], Truth]
+    before: Callable[[Number], Number]
+    other: Callable[[Number], Number]
+    choose: Callable[[Number, Callable[[Number], Number], Number], Number]
+
+
+def axes_of(vector: Vector, rank: Number, site: Site, *, rising: bool = True) -> Axes:
+    """The axes of a tensor of this rank that a vector lists: all different, in range, and rising if so asked."""
+    world = site.world
+    site.require_all("place", vector.length, lambda at: z3.And(vector.get(at) >= 0, vector.get(at) < rank))
+    if vector.items is None and vector.counts:
+        return _leading(vector.length, rank)
+    if vector.items is not None:
+        return _listed(vector.items, site, rising)
+    site.require_all("place", vector.length - 1, lambda at: vector.get(at) < vector.get(at + 1))
+    if "axes" not in vector.memory:
+        vector.memory["axes"] = _unknown(vector, world)
+    axes: Axes = vector.memory["axes"]  # type: ignore[assignment]
+    others = rank - vector.length  # all axes are below the rank, so that as many positions are left below it
+    world.assume(others >= 0)
+    world.assume_all("place", lambda at: z3.Implies(at >= 0, (axes.other(at) < rank) == (at < others)))
+    world.assume_all("place", lambda at: z3.Implies(at >= rank, axes.before(at) == vector.length))
+    return axes
+
+
+def _leading(count: Number, rank: Number) -> Axes:
+    def has(axis: Number) -> Truth:
+        return z3.And(axis >= 0, axis < count)
+
+    return Axes(
+        count,
+        has,
+        lambda axis: z3.If(axis < count, axis, count),
+        lambda at: at + count,
+        lambda axis, value, default: z3.If(has(axis), value(axis), default),
+    )
+
+
+def _listed(items: tuple[Number, ...], site: Site, rising: bool) -> Axes:
+    for place, (one, following) in enumerate(zip(items, items[1:], strict=False)):
+        for later in (following,) if rising else items[place + 1 :]:
+            site.require(one < later if rising else one != later)
+
+    def skip(at: Number) -> Number:
+        for axis in items:
+            at = z3.If(at >= axis, at + 1, at)
+        return at
+
+    def choose(axis: Number, value: Callable[[Number], Number], default: Number) -> Number:
+        for place, item in enumerate(items):
+            default = z3.If(axis == item, value(z3.IntVal(place)), default)
+        return default
+
+    return Axes(
+        z3.IntVal(len(items)),
+        lambda axis: z3.Or([axis == item for item in items]),
+        lambda axis: z3.Sum([z3.If(item < axis, 1, 0) for item in items]) if items else z3.IntVal(0),
+        skip,
+        choose,
+    )
+
+
+def _unknown(vector: Vector, world: World) -> Axes:
+    """Axes of which only the list is known, in rising order.
+
+    `place` is where in the list an axis stands, for there is such a function where no axis stands there twice. `before`
+    and `other` are given by what defines them: each step over an axis adds one if it is in the list, and what is left
+    out of 0, 1, 2, ... are the others, in their order.
+    """
+    count = vector.length
+    place, before, other = (world.function(name, "place") for name in ("place", "before", "other"))
+
+    def has(axis: Number) -> Truth:
+        at = place(axis)
+        return z3.And(at >= 0, at < count, vector.get(at) == axis)
+
+    world.assume_all("place", lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
+    world.assume(before(z3.IntVal(0)) == 0)
+    world.assume_all("place", lambda at: _steps(at, count, before, has))
+    world.assume_all("place", lambda at: _is_other(at, before, other, has))
+    return Axes(
+        count,
+        has,
+        before,
+        other,
+        lambda axis, value, default: z3.If(has(axis), value(place(axis)), default),
+    )
+
+
+def _steps(at: Number, count: Number, before: Callable[[Number], Number], has: Callable[[Number], Truth]) -> Truth:
+    return z3.Implies(
+        at >= 0,
+        z3.And(
+            before(at) >= 0,
+            before(at) <= count,
+            before(at) <= at,
+            before(at + 1) == before(at) + z3.If(has(at), 1, 0),
+        ),
+    )
+
+
+def _is_other(
+    at: Number, before: Callable[[Number], Number], other: Callable[[Number], Number], has: Callable[[Number], Truth]
+) -> Truth:
+    here = other(at)
+    return z3.And(
+        z3.Implies(at >= 0, z3.And(here >= at, z3.Not(has(here)), here - before(here) == at)),
+        z3.Implies(z3.And(at >= 0, z3.Not(has(at))), other(at - before(at)) == at),
+    )
