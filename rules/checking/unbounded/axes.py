@@ -30,19 +30,19 @@ class Axes:
 def axes_of(vector: Vector, rank: Number, site: Site, *, rising: bool = True) -> Axes:
     """The axes of a tensor of this rank that a vector lists: all different, in range, and rising if so asked."""
     world = site.world
-    site.require_all("place", vector.length, lambda at: z3.And(vector.get(at) >= 0, vector.get(at) < rank))
+    site.require_all(vector.length, lambda at: z3.And(vector.get(at) >= 0, vector.get(at) < rank))
     if vector.items is None and vector.counts:
         return _leading(vector.length, rank)
     if vector.items is not None:
         return _listed(vector.items, site, rising)
-    site.require_all("place", vector.length - 1, lambda at: vector.get(at) < vector.get(at + 1))
+    site.require_all(vector.length - 1, lambda at: vector.get(at) < vector.get(at + 1))
     if "axes" not in vector.memory:
         vector.memory["axes"] = _unknown(vector, world)
     axes: Axes = vector.memory["axes"]  # type: ignore[assignment]
     others = rank - vector.length  # all axes are below the rank, so that as many positions are left below it
     world.assume(others >= 0)
-    world.assume_all("place", lambda at: z3.Implies(at >= 0, (axes.other(at) < rank) == (at < others)))
-    world.assume_all("place", lambda at: z3.Implies(at >= rank, axes.before(at) == vector.length))
+    world.assume_all(lambda at: z3.Implies(at >= 0, (axes.other(at) < rank) == (at < others)))
+    world.assume_all(lambda at: z3.Implies(at >= rank, axes.before(at) == vector.length))
     return axes
 
 
@@ -91,16 +91,16 @@ def _unknown(vector: Vector, world: World) -> Axes:
     out of 0, 1, 2, ... are the others, in their order.
     """
     count = vector.length
-    place, before, other = (world.function(name, "place") for name in ("place", "before", "other"))
+    place, before, other = (world.function(name) for name in ("place", "before", "other"))
 
     def has(axis: Number) -> Truth:
         at = place(axis)
         return z3.And(at >= 0, at < count, vector.get(at) == axis)
 
-    world.assume_all("place", lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
     world.assume(before(z3.IntVal(0)) == 0)
-    world.assume_all("place", lambda at: _steps(at, count, before, has))
-    world.assume_all("place", lambda at: _is_other(at, before, other, has))
+    world.assume_all(lambda at: _steps(at, count, before, has))
+    world.assume_all(lambda at: _is_other(at, before, other, has))
     return Axes(
         count,
         has,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class Comparison:
 
     def equal(self, left: Expression, right: Expression) -> bool:
         """Whether both are equal in every case."""
-        open_ = next(_choices(left), None) or next(_choices(right), None)
+        open_ = next(chain(_choices(left), _choices(right)), None)
         if open_ is None:
             return self._equal_plain(left, right)
         world = self.reading.world
@@ -79,8 +79,7 @@ class Comparison:
 
     def _is_same(self, one: Expression, other: Expression) -> bool:
         if isinstance(one, Element) and isinstance(other, Element):
-            return one.leaf is other.leaf and self.reading.world.follows_all(
-                "axis", one.leaf.rank, lambda at: one.index(at) == other.index(at)
+            return one.leaf is other.leaf and self.reading.world.follows_all(one.leaf.rank, lambda at: one.index(at) == other.index(at)
             )
         if isinstance(one, Parameter) and isinstance(other, Parameter):
             return self.reading.number(one) == self.reading.number(other)
@@ -111,9 +110,9 @@ class Comparison:
     def _same_positions(self, one: Binder, other: Binder) -> bool:
         """Whether two run over the same axes to the same sizes."""
         world = self.reading.world
-        if not world.follows_all("axis", one.rank, lambda at: z3.Implies(one.among(at), _agrees(one, other, at))):
+        if not world.follows_all(one.rank, lambda at: z3.Implies(one.among(at), _agrees(one, other, at))):
             return False
-        return world.follows_all("axis", other.rank, lambda at: z3.Implies(other.among(at), one.among(at)))
+        return world.follows_all(other.rank, lambda at: z3.Implies(other.among(at), one.among(at)))
 
     def _same_reductions(self, one: Reduced, other: Reduced) -> bool:
         """Whether the bodies are equal at every position, where both run over the same ones, in whatever order."""
@@ -240,7 +239,7 @@ class _Within:
     def __enter__(self) -> None:
         self._case.__enter__()
         for binder in self._binders:
-            self._world.assume_all("axis", lambda at, b=binder: z3.Implies(_on(b, at), _below(b, at)))
+            self._world.assume_all(lambda at, b=binder: z3.Implies(_on(b, at), _below(b, at)))
 
     def __exit__(self, *failure: Any) -> None:
         self._case.__exit__(*failure)
@@ -260,7 +259,7 @@ def _agrees(one: Binder, other: Binder, at: Any) -> Truth:
 
 def _identify(reading: Reading, one: Binder, other: Binder) -> None:
     """Two binders over the same positions are at the same one."""
-    reading.world.assume_all("axis", lambda at: z3.Implies(_on(one, at), other.at(at) == one.at(at)))
+    reading.world.assume_all(lambda at: z3.Implies(_on(one, at), other.at(at) == one.at(at)))
 
 
 # --- expressions

@@ -22,8 +22,8 @@ from .tensors import (
     broadcast_index,
 )
 from .types import Type, class_of
-from .vectors import Vector
-from .world import Number
+from .vectors import Vector, written_out
+from .world import Number, plain
 
 
 def mirrored(rank: Number, axis: Number) -> Number:
@@ -40,16 +40,16 @@ def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
     if perm.counts:
         return lambda at: at
     inside = lambda at: z3.And(at >= 0, at < count)  # noqa: E731
-    site.require_all("place", count, lambda at: inside(perm.get(at)))
+    site.require_all(count, lambda at: inside(perm.get(at)))
     if not site.given:
         with world.supposing():
-            one, other = (world.mention("place", world.integer("place")) for _ in range(2))
+            one, other = (world.integer("place") for _ in range(2))
             world.assume(z3.And(inside(one), inside(other), one != other))
             if not world.follows(perm.get(one) != perm.get(other)):
                 raise Unproved("the permutation of the right side may be none")
-    back = world.function("inverse", "place")
-    world.assume_all("place", lambda at: z3.Implies(inside(at), z3.And(inside(perm.get(at)), back(perm.get(at)) == at)))
-    world.assume_all("place", lambda at: z3.Implies(inside(at), z3.And(inside(back(at)), perm.get(back(at)) == at)))
+    back = world.function("inverse")
+    world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(perm.get(at)), back(perm.get(at)) == at)))
+    world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(back(at)), perm.get(back(at)) == at)))
     perm.memory["inverse"] = back
     return back
 
@@ -66,7 +66,7 @@ def _transpose(site: Site, x: Tensor, perm: Vector) -> Tensor:
 
 def _expand(site: Site, x: Tensor, shape: Vector) -> Tensor:
     target = Tensor(shape.length, shape.tail, lambda index: Parameter(0.0))
-    site.require_all("axis", shape.length, lambda at: shape.tail(at) >= 0)
+    site.require_all(shape.length, lambda at: shape.tail(at) >= 0)
     rank, size = broadcast(site, x, target)
     return Tensor(rank, size, lambda index: x.element(broadcast_index(x, index)))
 
@@ -74,7 +74,7 @@ def _expand(site: Site, x: Tensor, shape: Vector) -> Tensor:
 def _squeeze(site: Site, x: Tensor, axes: Vector) -> Tensor:
     gone = axes_of(axes, x.rank, site)
     outer, inner = dropped(x.rank, gone)
-    site.require_all("axis", x.rank, lambda at: z3.Implies(gone.has(mirrored(x.rank, at)), x.size(at) == 1))
+    site.require_all(x.rank, lambda at: z3.Implies(gone.has(mirrored(x.rank, at)), x.size(at) == 1))
     return Tensor(
         x.rank - gone.count,
         lambda at: x.size(inner(at)),
@@ -105,19 +105,23 @@ def _unsqueeze(site: Site, x: Tensor, axes: Vector) -> Tensor:
 
 
 def _slice(site: Site, x: Tensor, starts: Vector, ends: Vector, axes: Vector, steps: Vector) -> Tensor:
-    rank = x.rank
-    cut = axes_of(axes, rank, site)
+    rank, world = x.rank, site.world
     site.require(z3.And(starts.length == axes.length, ends.length == axes.length, steps.length == axes.length))
-    site.require_all("place", axes.length, lambda at: _canonical(starts.get(at), ends.get(at), steps.get(at)))
+    count = next((len(v.items) for v in (starts, ends, axes, steps) if v.items is not None), None)
+    if count is not None:
+        starts, ends, axes, steps = (written_out(v, count, world) for v in (starts, ends, axes, steps))
+    cut = axes_of(axes, rank, site)
+    site.require_all(axes.length, lambda at: _canonical(starts.get(at), ends.get(at), steps.get(at)))
 
     def first(at: Number, place: Number) -> Number:
-        return _first(starts.get(place), steps.get(place), x.size(at))
-
-    def count(at: Number, place: Number) -> Number:
-        return _count(first(at, place), ends.get(place), steps.get(place), x.size(at))
+        return _first(starts.get(place), plain(steps.get(place)), x.size(at))
 
     def size(at: Number) -> Number:
-        return cut.choose(mirrored(rank, at), lambda place: count(at, place), x.size(at))
+        return cut.choose(
+            mirrored(rank, at),
+            lambda place: _count(first(at, place), ends.get(place), plain(steps.get(place)), x.size(at)),
+            x.size(at),
+        )
 
     def element(index: Index) -> Expression:
         return x.element(
@@ -130,7 +134,8 @@ def _slice(site: Site, x: Tensor, starts: Vector, ends: Vector, axes: Vector, st
 
 
 def _canonical(start: Number, end: Number, step: Number) -> Any:
-    """Positions count from 0, but where a slice runs downwards."""
+    """Positions count from 0, but where a slice is written to run downwards."""
+    step = plain(step)
     if z3.is_int_value(step) and step.as_long() < 0:
         return z3.BoolVal(True)
     return z3.And(step > 0, start >= 0, end >= 0)
@@ -140,23 +145,26 @@ def _clamped(x: Number, low: Number, high: Number) -> Number:
     return z3.If(x < low, low, z3.If(x > high, high, x))
 
 
+def _runs_down(step: Number) -> bool:
+    return bool(z3.is_int_value(step) and step.as_long() < 0)
+
+
 def _first(start: Number, step: Number, size: Number) -> Number:
-    if z3.is_int_value(step) and step.as_long() < 0:
+    if _runs_down(step):
         return _clamped(z3.If(start < 0, start + size, start), z3.IntVal(0), size - 1)
     return z3.If(start > size, size, start)
 
 
 def _count(first: Number, end: Number, step: Number, size: Number) -> Number:
     """How many positions there are from the first to the end, which is not among them."""
-    if z3.is_int_value(step) and step.as_long() < 0:
+    if _runs_down(step):
         last = _clamped(z3.If(end < 0, end + size, end), z3.IntVal(-1), size - 1)
-        return z3.If(size <= 0, z3.IntVal(0), _slots(first - last, -step))
+        return z3.If(size <= 0, z3.IntVal(0), _slots(first - last, plain(-step)))
     return _slots(z3.If(end > size, size, end) - first, step)
 
 
 def _slots(length: Number, step: Number) -> Number:
     """A length in steps, rounded up."""
-    step = z3.simplify(step)
     if z3.is_int_value(step) and step.as_long() == 1:
         return z3.If(length > 0, length, 0)
     return z3.If(length > 0, (length + step - 1) / step, 0)
@@ -165,8 +173,8 @@ def _slots(length: Number, step: Number) -> Number:
 def _concat(site: Site, a: Tensor, b: Tensor, axis: Number) -> Tensor:
     rank = a.rank
     site.require(z3.And(rank == b.rank, axis >= 0, axis < rank))
-    along = site.world.mention("axis", mirrored(rank, axis))
-    site.require_all("axis", rank, lambda at: z3.Or(at == along, a.size(at) == b.size(at)))
+    along = plain(mirrored(rank, axis))
+    site.require_all(rank, lambda at: z3.Or(at == along, a.size(at) == b.size(at)))
     cut = a.size(along)
     result = Tensor(
         rank,
@@ -185,9 +193,9 @@ def _split(site: Site, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Numb
     """The part of a number: it begins where all before it end."""
     world, rank = site.world, x.rank
     site.require(z3.And(axis >= 0, axis < rank))
-    along = world.mention("axis", mirrored(rank, axis))
+    along = plain(mirrored(rank, axis))
     begin = _running_sum(site, sizes)
-    site.require_all("place", sizes.length, lambda at: sizes.get(at) >= 0)
+    site.require_all(sizes.length, lambda at: sizes.get(at) >= 0)
     site.require(begin(sizes.length) == x.size(along))
 
     def part(number: Number) -> Tensor:
@@ -213,9 +221,9 @@ def _running_sum(site: Site, sizes: Vector) -> Callable[[Number], Number]:
 
         return known
     if "sum" not in sizes.memory:
-        begin = site.world.function("sum", "place")
+        begin = site.world.function("sum")
         site.world.assume(begin(z3.IntVal(0)) == 0)
-        site.world.assume_all("place", lambda at: z3.Implies(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
+        site.world.assume_all(lambda at: z3.Implies(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
         sizes.memory["sum"] = begin
     return sizes.memory["sum"]  # type: ignore[return-value]
 
@@ -232,13 +240,13 @@ def _pad(site: Site, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
     def high(at: Number) -> Number:
         return pads.tail(at)
 
-    site.require_all("axis", rank, lambda at: x.size(at) + _negative(low(at)) + _negative(high(at)) >= 0)
+    site.require_all(rank, lambda at: x.size(at) + _negative(low(at)) + _negative(high(at)) >= 0)
 
     def element(index: Index) -> Expression:
         def moved(at: Number) -> Number:
             return index(at) - low(at)
 
-        inside = world.every("axis", rank, lambda at: z3.And(moved(at) >= 0, moved(at) < x.size(at)))
+        inside = world.every(rank, lambda at: z3.And(moved(at) >= 0, moved(at) < x.size(at)))
         outside: Expression = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
         return Choice(inside, x.element(moved), outside)
 
@@ -253,12 +261,12 @@ def _negative(pad: Number) -> Number:
 
 def one_element(site: Site, x: Tensor) -> None:
     """A tensor has one element."""
-    site.require_all("axis", x.rank, lambda at: x.size(at) == 1)
+    site.require_all(x.rank, lambda at: x.size(at) == 1)
 
 
 def _tile(site: Site, x: Tensor, repeats: Vector) -> Tensor:
     site.require(repeats.length == x.rank)
-    site.require_all("axis", x.rank, lambda at: repeats.tail(at) >= 0)
+    site.require_all(x.rank, lambda at: repeats.tail(at) >= 0)
     return Tensor(
         x.rank,
         lambda at: x.size(at) * repeats.tail(at),
@@ -277,7 +285,7 @@ def full(site: Site, shape: Vector, value: Expression, dtype: object) -> Tensor:
         type_.unite(dtype)
     elif isinstance(dtype, str) and (known := class_of(dtype)):
         type_.restrict({known})
-    site.require_all("axis", shape.length, lambda at: shape.tail(at) >= 0)
+    site.require_all(shape.length, lambda at: shape.tail(at) >= 0)
     number = Parameter(value.value, type_) if isinstance(value, Parameter) else value
     return Tensor(shape.length, shape.tail, lambda index: number, type=type_, value=number)
 
@@ -307,7 +315,7 @@ def elementwise(site: Site, head: str, operands: list[Tensor | None], attributes
     if head == "PRelu":
         first = given[0]
         site.require(rank == first.rank)
-        site.require_all("axis", rank, lambda at: size(at) == first.size(at))
+        site.require_all(rank, lambda at: size(at) == first.size(at))
 
     def element(index: Index) -> Expression:
         parts = [None if x is None else x.element(_aligned(x, size, index)) for x in operands]

@@ -59,7 +59,7 @@ def _matrices(site: Site, a: Tensor, b: Tensor) -> Tensor:
     site.require(depth == b.size(z3.IntVal(1)))
 
     def element(index: Index) -> Expression:
-        binder = Binder(z3.IntVal(1), lambda at: at == 0, lambda at: depth, site.world.function("at", "axis"))
+        binder = Binder(z3.IntVal(1), lambda at: at == 0, lambda at: depth, site.world.function("at"))
         step = binder.at(z3.IntVal(0))
         left = a.element(_matrix_index(a, index, index(z3.IntVal(1)), step))
         right = b.element(_matrix_index(b, index, step, index(z3.IntVal(0))))
@@ -111,7 +111,7 @@ def _gemm(
         return whole
     result = elementwise(site, "Add", [whole, _scaled(c, beta)], ())
     site.require(result.rank == 2)
-    site.require_all("axis", result.rank, lambda at: result.size(at) == whole.size(at))
+    site.require_all(result.rank, lambda at: result.size(at) == whole.size(at))
     return result
 
 

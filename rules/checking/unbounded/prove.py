@@ -124,13 +124,12 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
         return
     if not world.follows(left.rank == right.rank):
         raise Unproved("the ranks may differ")
-    if not world.follows_all("axis", left.rank, lambda at: left.size(at) == right.size(at)):
+    if not world.follows_all(left.rank, lambda at: left.size(at) == right.size(at)):
         raise Unproved("the sizes may differ")
-    index = world.function("index", "axis")
+    index = world.function("index")
     with world.supposing():
         inside = left.rank
         world.assume_all(
-            "axis",
             lambda at: z3.Implies(z3.And(at >= 0, at < inside), z3.And(index(at) >= 0, index(at) < left.size(at))),
         )
         left.type.unite(right.type)

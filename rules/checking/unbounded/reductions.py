@@ -11,7 +11,7 @@ from .axes import axes_of
 from .layout import dropped, mirrored
 from .tensors import Applied, Binder, Count, Expression, Index, NoMeaning, Reduced, Site, Tensor, Total
 from .vectors import Vector
-from .world import Number
+from .world import Number, plain
 
 NONEMPTY = ("maximum", "minimum")
 """What has no value for no elements."""
@@ -32,11 +32,11 @@ def reduced(
         return z3.And(at >= 0, at < rank, gone.has(mirrored(rank, at)))
 
     if total in NONEMPTY:
-        site.require_all("axis", rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+        site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
     outer, inner = dropped(rank, gone)
 
     def element(index: Index) -> Expression:
-        binder = Binder(rank, among, x.size, site.world.function("at", "axis"))
+        binder = Binder(rank, among, x.size, site.world.function("at"))
         body = x.element(lambda at: z3.If(among(at), binder.at(at), index(at if keep else outer(at))))
         return Reduced(total, (binder,), each(body), x.type)
 
@@ -71,7 +71,7 @@ def _of_parts(
     )
 
 
-def _plain(expression: Expression) -> Expression:
+def _same(expression: Expression) -> Expression:
     return expression
 
 
@@ -79,7 +79,7 @@ def _of(head: str) -> Callable[[Expression], Expression]:
     return lambda body: Applied(head, (body, body) if head == "Mul" else (body,))
 
 
-def _reduction(total: Total, each: Callable[[Expression], Expression] = _plain) -> Callable[..., Tensor]:
+def _reduction(total: Total, each: Callable[[Expression], Expression] = _same) -> Callable[..., Tensor]:
     return lambda site, x, axes, keepdims: reduced(site, x, axes, keepdims, total, each)
 
 
@@ -100,9 +100,9 @@ def mean(site: Site, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
     def among(at: Number) -> Any:
         return z3.And(at >= 0, at < rank, gone.has(mirrored(rank, at)))
 
-    site.require_all("axis", rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+    site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
     plain = Tensor(x.rank, x.size, x.element, type=x.type)
-    whole = reduced(site, plain, axes, keepdims, "add", _plain)
+    whole = reduced(site, plain, axes, keepdims, "add", _same)
 
     def element(index: Index) -> Expression:
         total = whole.element(index)
@@ -134,13 +134,13 @@ def _log_softmax(site: Site, x: Tensor, axis: Number) -> Tensor:
 
 def _along(site: Site, x: Tensor, axis: Number) -> Number:
     site.require(z3.And(axis >= 0, axis < x.rank))
-    return site.world.mention("axis", mirrored(x.rank, axis))
+    return plain(mirrored(x.rank, axis))
 
 
 def _sum_along(
     site: Site, x: Tensor, along: Number, index: Index, each: Callable[[Expression], Expression]
 ) -> Expression:
-    binder = Binder(x.rank, lambda at: at == along, x.size, site.world.function("at", "axis"))
+    binder = Binder(x.rank, lambda at: at == along, x.size, site.world.function("at"))
     return Reduced("add", (binder,), each(x.element(lambda at: z3.If(at == along, binder.at(at), index(at)))), x.type)
 
 
@@ -154,10 +154,10 @@ def _global(total: Total) -> Callable[[Site, Tensor], Tensor]:
         def among(at: Number) -> Any:
             return z3.And(at >= 0, at < rank - 2)
 
-        site.require_all("axis", rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+        site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
 
         def element(index: Index) -> Expression:
-            binder = Binder(rank, among, x.size, site.world.function("at", "axis"))
+            binder = Binder(rank, among, x.size, site.world.function("at"))
             body = x.element(lambda at: z3.If(among(at), binder.at(at), index(at)))
             whole = Reduced(total, (binder,), body, x.type)
             return Applied("Div", (whole, Count(binder, x.type))) if total == "add" else whole
@@ -176,7 +176,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "ReduceL1": _reduction("add", _of("Abs")),
     "ReduceSumSquare": _reduction("add", _of("Mul")),
     "ReduceL2": _after("Sqrt", _of("Mul")),
-    "ReduceLogSum": _after("Log", _plain),
+    "ReduceLogSum": _after("Log", _same),
     "ReduceLogSumExp": _after("Log", _of("Exp")),
     "GlobalAveragePool": _global("add"),
     "GlobalMaxPool": _global("maximum"),

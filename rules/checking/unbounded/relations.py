@@ -12,7 +12,7 @@ from . import layout, vectors
 from .tensors import Applied, NoMeaning, Parameter, Site, Tensor, broadcast
 from .types import Type
 from .vectors import Vector, from_back, from_front, vector_of
-from .world import Number
+from .world import Number, plain
 
 if TYPE_CHECKING:
     from .reading import Reading
@@ -99,8 +99,7 @@ def _inverse(reading: Reading, perm: Vector) -> Any:
 
 def _pick(reading: Reading, vector: Vector, places: Vector) -> Any:
     """The numbers of a vector at some places, in their order."""
-    inside = reading.world.every(
-        "place", places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length)
+    inside = reading.world.every(places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length)
     )
     return inside, _picked(reading, vector, places)
 
@@ -241,7 +240,7 @@ def _row(reading: Reading, x: Node, count: Node, rank: Node) -> None:
     reading.bind(count, tensor.size(z3.IntVal(0)))
     reading.world.assume(tensor.rank >= 1)
     inside = tensor.rank
-    reading.world.assume_all("axis", lambda at: z3.Implies(z3.And(at >= 1, at < inside), tensor.size(at) == 1))
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 1, at < inside), tensor.size(at) == 1))
 
 
 def _per_channel(reading: Reading, x: Node, rank: Node, count: Node) -> None:
@@ -249,12 +248,11 @@ def _per_channel(reading: Reading, x: Node, rank: Node, count: Node) -> None:
     tensor, world = reading.value(x, "T"), reading.world
     reading.bind(rank, world.integer("rank"))
     whole = reading.value(rank)
-    channels = world.mention("axis", whole - 2)
+    channels = plain(whole - 2)
     reading.bind(count, tensor.size(channels))
     own = tensor.rank
     world.assume(z3.And(z3.Or(own == whole, own == whole - 1), whole >= 2))
-    world.assume_all(
-        "axis", lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1)
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1)
     )
 
 
@@ -267,8 +265,7 @@ def _matrix(reading: Reading, x: Node, rows: Node, columns: Node) -> None:
 
 def _static(reading: Reading, shape: Node) -> None:
     vector = reading.value(shape)
-    reading.world.assume_all(
-        "axis", lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0)
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0)
     )
 
 
@@ -277,7 +274,7 @@ def _swaps_last(reading: Reading, perm: Node) -> None:
     count = vector.length
     reading.world.assume(count >= 2)
     reading.world.assume(z3.And(vector.get(count - 1) == count - 2, vector.get(count - 2) == count - 1))
-    reading.world.assume_all("place", lambda at: z3.Implies(z3.And(at >= 0, at < count - 2), vector.get(at) == at))
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count - 2), vector.get(at) == at))
 
 
 def _contains(wanted: bool) -> Callable[..., None]:
@@ -293,8 +290,8 @@ def _at_most(reading: Reading, first: Node, second: Node) -> None:
     u, v = reading.value(first), reading.value(second)
     count = u.length
     reading.world.assume(count == v.length)
-    reading.world.assume_all("axis", lambda at: z3.Implies(z3.And(at >= 0, at < count), u.tail(at) <= v.tail(at)))
-    reading.world.assume_all("place", lambda at: z3.Implies(z3.And(at >= 0, at < count), u.get(at) <= v.get(at)))
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), u.tail(at) <= v.tail(at)))
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), u.get(at) <= v.get(at)))
 
 
 def _split_at(reading: Reading, shape: Node, place: Node, before: Node, rest: Node) -> None:

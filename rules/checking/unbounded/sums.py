@@ -111,12 +111,11 @@ def _sum(comparison: Comparison, x: Reduced) -> list[_Product] | None:
     binders = tuple(
         b
         for b in x.binders
-        if not world.follows_all("axis", b.rank, lambda at, b=b: z3.Implies(b.among(at), b.extent(at) == 1))
+        if not world.follows_all(b.rank, lambda at, b=b: z3.Implies(b.among(at), b.extent(at) == 1))
     )
     for binder in x.binders:
         if binder not in binders:  # its only position is 0
-            world.assume_all(
-                "axis", lambda at, b=binder: z3.Implies(z3.And(at >= 0, at < b.rank, b.among(at)), b.at(at) == 0)
+            world.assume_all(lambda at, b=binder: z3.Implies(z3.And(at >= 0, at < b.rank, b.among(at)), b.at(at) == 0)
             )
     return [_Product(p.factor, binders + p.binders, p.factors) for p in inner]
 

@@ -11,7 +11,7 @@ import z3
 
 from .types import Type
 from .vectors import Vector, from_back
-from .world import Kind, Number, Truth, World
+from .world import Number, Truth, World
 
 Index = Callable[[Number], Number]
 """The position along each axis; axes count from the last one."""
@@ -114,9 +114,9 @@ class Tensor:
 def leaf(name: str, world: World) -> Tensor:
     """A tensor of which nothing is known."""
     rank = world.integer(f"{name}.rank")
-    size = world.function(f"{name}.size", "axis")
+    size = world.function(f"{name}.size")
     world.assume(rank >= 0)
-    world.assume_all("axis", lambda at: size(at) >= 0)
+    world.assume_all(lambda at: z3.And(size(at) >= 0, size(at) <= LARGEST))
     tensor = Tensor(rank, size, lambda index: Parameter(0.0), name)
 
     def element(index: Index) -> Expression:
@@ -124,6 +124,14 @@ def leaf(name: str, world: World) -> Tensor:
 
     tensor.element = element
     return tensor
+
+
+_WRITTEN_OUT = 8
+"""For a count up to this number a condition is written out."""
+
+
+LARGEST = 2**62
+"""No tensor has more elements, and so no axis more positions: it would not fit any memory."""
 
 
 class NoMeaning(Exception):
@@ -149,11 +157,15 @@ class Site:
         elif not self.world.follows(holds):
             raise Unproved("the right side may have no value")
 
-    def require_all(self, kind: Kind, count: Number, holds: Callable[[Number], Truth]) -> None:
-        """A condition on all axes or places. Raises Unproved."""
-        if self.given:
-            self.world.assume_all(kind, lambda at: z3.Implies(z3.And(at >= 0, at < count), holds(at)))
-        elif not self.world.follows_all(kind, count, holds):
+    def require_all(self, count: Number, holds: Callable[[Number], Truth]) -> None:
+        """A condition on the first `count` axes or places. Raises Unproved."""
+        known = z3.simplify(count)
+        if z3.is_int_value(known) and known.as_long() <= _WRITTEN_OUT:
+            for at in range(known.as_long()):
+                self.require(holds(z3.IntVal(at)))
+        elif self.given:
+            self.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), holds(at)))
+        elif not self.world.follows_all(count, holds):
             raise Unproved("the right side may have no value")
 
     def named(self, name: str, number: Number) -> Number:
@@ -179,7 +191,7 @@ def _broadcast_two(site: Site, a: Tensor, b: Tensor) -> tuple[Number, Index]:
     if a.size is b.size:
         return a.rank, a.size
     rank = site.named("rank", z3.If(a.rank >= b.rank, a.rank, b.rank))
-    site.require_all("axis", rank, lambda at: _agree(a.extent(at), b.extent(at)))
+    site.require_all(rank, lambda at: _agree(a.extent(at), b.extent(at)))
     return rank, lambda at: _wider(a.extent(at), b.extent(at))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import z3
 
-from .world import Number, Truth, World
+from .world import Number, Truth, World, plain
 
 At = Callable[[Number], Number]
 
@@ -47,7 +47,7 @@ def vector_of(items: Sequence[Number], world: World) -> Vector:
     numbers = tuple(z3.IntVal(i) if isinstance(i, int) else i for i in items)
 
     def get(at: Number) -> Number:
-        at = world.mention("place", at)
+        at = plain(at)
         if z3.is_int_value(at) and 0 <= at.as_long() < len(numbers):
             return numbers[at.as_long()]
         result = numbers[-1] if numbers else z3.IntVal(0)
@@ -65,7 +65,16 @@ def unknown(name: str, length: int | None, world: World) -> Vector:
         return vector_of([world.integer(f"{name}{i}") for i in range(length)], world)
     count = world.integer(f"{name}.length")
     world.assume(count >= 0)
-    return from_front(count, world.function(name, "place"))
+    return from_front(count, world.function(name))
+
+
+def written_out(vector: Vector, length: int, world: World) -> Vector:
+    """A vector that is known to have this length, by its numbers."""
+    if vector.items is not None:
+        return vector
+    if "items" not in vector.memory:
+        vector.memory["items"] = vector_of([vector.get(z3.IntVal(i)) for i in range(length)], world)
+    return vector.memory["items"]  # type: ignore[return-value]
 
 
 def equal(one: Vector, other: Vector, world: World) -> Truth:
@@ -75,7 +84,7 @@ def equal(one: Vector, other: Vector, world: World) -> Truth:
     if one.items is not None and other.items is not None and len(one.items) == len(other.items):
         return z3.And([a == b for a, b in zip(one.items, other.items, strict=True)])
     return z3.And(
-        one.length == other.length, world.every("axis", one.length, lambda at: one.tail(at) == other.tail(at))
+        one.length == other.length, world.every(one.length, lambda at: one.tail(at) == other.tail(at))
     )
 
 
@@ -85,8 +94,8 @@ def assume_equal(one: Vector, other: Vector, world: World) -> None:
     for place, item in enumerate(one.items or other.items or ()):
         world.assume((other if one.items is not None else one).get(z3.IntVal(place)) == item)
     inside = one.length
-    world.assume_all("axis", lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.tail(at) == other.tail(at)))
-    world.assume_all("place", lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.get(at) == other.get(at)))
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.tail(at) == other.tail(at)))
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.get(at) == other.get(at)))
 
 
 # --- the functions of the rule language; each says too when it has a value
@@ -129,8 +138,7 @@ def replace(world: World, vector: Vector, place: Number, item: Number) -> tuple[
     if vector.items is not None and z3.is_int_value(place) and 0 <= place.as_long() < len(vector.items):
         cut = place.as_long()
         return inside, vector_of((*vector.items[:cut], item, *vector.items[cut + 1 :]), world)
-    world.mention("place", place)
-    back = world.mention("axis", vector.length - 1 - place)
+    back = plain(vector.length - 1 - place)
     return inside, Vector(
         vector.length,
         lambda at: z3.If(at == place, item, vector.get(at)),
@@ -144,8 +152,7 @@ def remove(world: World, vector: Vector, place: Number) -> tuple[Truth, Vector]:
     if vector.items is not None and z3.is_int_value(place) and 0 <= place.as_long() < len(vector.items):
         cut = place.as_long()
         return inside, vector_of((*vector.items[:cut], *vector.items[cut + 1 :]), world)
-    world.mention("place", place)
-    back = world.mention("axis", vector.length - 1 - place)
+    back = plain(vector.length - 1 - place)
     return inside, Vector(
         vector.length - 1,
         lambda at: z3.If(at < place, vector.get(at), vector.get(at + 1)),
@@ -155,7 +162,6 @@ def remove(world: World, vector: Vector, place: Number) -> tuple[Truth, Vector]:
 
 def get(world: World, vector: Vector, place: Number) -> tuple[Truth, Number]:
     """The number at a place."""
-    world.mention("axis", vector.length - 1 - place)
     return _inside(vector, place), vector.get(place)
 
 
@@ -164,7 +170,7 @@ def count_up(world: World, count: Number) -> tuple[Truth, Vector]:
     if z3.is_int_value(count) and count.as_long() <= 8:
         return z3.BoolVal(True), vector_of(list(range(count.as_long())), world)
     return count >= 0, Vector(
-        count, lambda at: world.mention("place", at), lambda at: world.mention("place", count - 1 - at), counts=True
+        count, lambda at: at, lambda at: count - 1 - at, counts=True
     )
 
 
@@ -177,7 +183,7 @@ def contains(world: World, vector: Vector, item: Number) -> Truth:
     """Whether a number is in a vector."""
     if vector.items is not None:
         return z3.Or([i == item for i in vector.items])
-    return z3.Not(world.every("axis", vector.length, lambda at: vector.tail(at) != item))
+    return z3.Not(world.every(vector.length, lambda at: vector.tail(at) != item))
 
 
 def _inside(vector: Vector, place: Number) -> Truth:

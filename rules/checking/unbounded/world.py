@@ -3,6 +3,9 @@
 Ranks, sizes and positions are integers of z3; a shape is an uninterpreted function from axes to sizes. Nothing is
 quantified: a fact about all axes is instantiated at finitely many of them, which proves no more than the fact itself,
 and a goal about all axes is asked of one new axis of which nothing is known. So an answer holds for every rank.
+
+Where a fact is used is found as by the triggers of z3: a fact that looks up a size at an axis is used at every axis at
+which that size is looked up.
 """
 
 from __future__ import annotations
@@ -10,25 +13,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import z3
 
 from ..proof_solver import limited_solver
 
-Kind = Literal["axis", "place"]
-"""Axes count from the last one, as broadcasting aligns them; places in a vector count from its front."""
 Number = Any
 Truth = Any
 Property = Callable[[Number], Truth]
 
-_DEEPEST = 2
-"""A fact is used at axes that the rule or the goal mentions, and at those that come up there, and again there."""
-_MOST_AXES = 150
-"""Axes beyond this number are not looked at: a proof that needs more is given up."""
-_QUESTION_MS = 1000
+_DEEPEST = 3
+"""A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times."""
+_MOST_USES = 600
+"""Facts are used at most this often in one case: a proof that needs more is given up."""
+_QUESTION_MS = 600
 """How long a question may take; z3 counts its steps, so that load does not change answers."""
-_MOST_QUESTIONS = 500
+_MOST_QUESTIONS = 400
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """A function at a position; `depth` counts the facts that it comes from."""
+
+    function: str
+    at: Number
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Trigger:
+    """A fact about p looks up a function at sign * p + offset."""
+
+    function: str
+    sign: int
+    offset: Number
+
+
+@dataclass(frozen=True)
+class _Fact:
+    holds: Property
+    triggers: tuple[_Trigger, ...]
 
 
 class GaveUp(Exception):
@@ -40,11 +65,13 @@ class World:
     """Facts that hold in every case that a rule matches."""
 
     solver: Any = field(default_factory=lambda: limited_solver(_QUESTION_MS))
-    mentioned: list[tuple[Kind, Number, int]] = field(default_factory=list)
-    facts: list[tuple[Kind, Property]] = field(default_factory=list)
     questions: int = 0
-    _known: set[tuple[Kind, int]] = field(default_factory=set)
-    _done: set[tuple[int, int]] = field(default_factory=set)
+    _lookups: list[_Lookup] = field(default_factory=list)
+    _facts: list[_Fact] = field(default_factory=list)
+    _known: set[tuple[str, int]] = field(default_factory=set)
+    _uses: set[tuple[int, int]] = field(default_factory=set)
+    _joined: set[tuple[int, int]] = field(default_factory=set)
+    _kept: list[Number] = field(default_factory=list)
     _depth: int = 0
     _fresh: int = 0
 
@@ -60,19 +87,21 @@ class World:
         self._fresh += 1
         return z3.Bool(f"{name}!{self._fresh}")
 
-    def function(self, name: str, kind: Kind) -> Callable[[Number], Number]:
-        """A function of axes or places of which nothing is known. What it is asked for is mentioned thereby."""
+    def function(self, name: str) -> Callable[[Number], Number]:
+        """A function of axes or places of which nothing is known."""
         self._fresh += 1
-        symbol = z3.Function(f"{name}!{self._fresh}", z3.IntSort(), z3.IntSort())
-        return lambda at: symbol(self.mention(kind, at))
+        own = f"{name}!{self._fresh}"
+        symbol = z3.Function(own, z3.IntSort(), z3.IntSort())
 
-    def mention(self, kind: Kind, at: Number) -> Number:
-        """Facts about all axes or places are used at this one."""
-        at = z3.simplify(at if z3.is_expr(at) else z3.IntVal(at), som=True)
-        if (kind, at.get_id()) not in self._known:
-            self._known.add((kind, at.get_id()))
-            self.mentioned.append((kind, at, self._depth))
-        return at
+        def look_up(at: Number) -> Number:
+            at = plain(at)
+            if (own, at.get_id()) not in self._known:
+                self._known.add((own, at.get_id()))
+                self._kept.append(at)  # numbers of expressions are used again once these are gone
+                self._lookups.append(_Lookup(own, at, self._depth))
+            return symbol(at)
+
+        return look_up
 
     # --- facts
 
@@ -80,31 +109,36 @@ class World:
         """A fact."""
         self.solver.add(fact)
 
-    def assume_all(self, kind: Kind, fact: Property) -> None:
+    def assume_all(self, fact: Property) -> None:
         """A fact about every axis, or every place."""
-        self.facts.append((kind, fact))
+        probe = self.integer("probe")
+        before, known = len(self._lookups), set(self._known)
+        fact(probe)
+        seen, self._known = self._lookups[before:], known
+        del self._lookups[before:]
+        triggers = tuple(t for lookup in seen if (t := _trigger(lookup, probe)) is not None)
+        self._facts.append(_Fact(fact, triggers))
 
-    def every(self, kind: Kind, count: Number, holds: Property) -> Truth:
+    def every(self, count: Number, holds: Property) -> Truth:
         """Whether something holds for all of the first `count`: where it does not, there is one for which it fails."""
         truth, witness = self.truth("every"), self.integer("witness")
-        self.mention(kind, witness)
-        self.assume_all(kind, lambda at: z3.Implies(z3.And(truth, at >= 0, at < count), holds(at)))
+        self.assume_all(lambda at: z3.Implies(z3.And(truth, at >= 0, at < count), holds(at)))
         self.assume(z3.Or(truth, z3.And(witness >= 0, witness < count, z3.Not(holds(witness)))))
         return truth
 
     @contextmanager
     def supposing(self, *facts: Truth) -> Iterator[None]:
-        """A case; what is added or mentioned in it is forgotten at its end."""
-        self._instantiate()  # once, rather than in every case
+        """A case; what is added or looked up in it is forgotten at its end."""
+        self._use_facts()  # once, rather than in every case
         self.solver.push()
-        kept = len(self.mentioned), len(self.facts), set(self._known), set(self._done)
+        kept = len(self._lookups), len(self._facts), set(self._known), set(self._uses), set(self._joined)
         try:
             self.solver.add(*facts)
             yield
         finally:
             self.solver.pop()
-            del self.mentioned[kept[0] :], self.facts[kept[1] :]
-            self._known, self._done = kept[2], kept[3]
+            del self._lookups[kept[0] :], self._facts[kept[1] :]
+            self._known, self._uses, self._joined = kept[2:]
 
     # --- questions
 
@@ -113,36 +147,70 @@ class World:
         self.questions += 1
         if self.questions > _MOST_QUESTIONS:
             raise GaveUp
-        self._instantiate()
+        self._use_facts()
         return bool(self.solver.check() != z3.unsat)
 
     def follows(self, goal: Truth) -> bool:
         """Whether a goal follows from the facts: True is certain."""
+        goal = z3.simplify(goal)
+        if z3.is_true(goal):
+            return True
         with self.supposing(z3.Not(goal)):
             return not self.possible()
 
-    def follows_all(self, kind: Kind, count: Number, goal: Property) -> bool:
+    def follows_all(self, count: Number, goal: Property) -> bool:
         """Whether a goal follows for all of the first `count`."""
         with self.supposing():
-            one = self.mention(kind, self.integer(kind))
+            one = self.integer("one")
             self.assume(z3.And(one >= 0, one < count))
             return self.follows(goal(one))
 
-    def _instantiate(self) -> None:
+    def _use_facts(self) -> None:
         number = 0
-        while number < len(self.mentioned) and number < _MOST_AXES:
-            self._use_at(number)
+        while number < len(self._lookups) and len(self._uses) < _MOST_USES:
+            if self._lookups[number].depth <= _DEEPEST:
+                self._use_at(number, self._lookups[number])
             number += 1
 
-    def _use_at(self, number: int) -> None:
-        kind, at, depth = self.mentioned[number]
-        if depth > _DEEPEST:
-            return
-        self._depth, before = depth + 1, self._depth
+    def _use_at(self, number: int, lookup: _Lookup) -> None:
+        self._depth, before = lookup.depth + 1, self._depth
         try:
-            for index, (own, fact) in enumerate(self.facts):
-                if own == kind and (index, number) not in self._done:
-                    self._done.add((index, number))
-                    self.solver.add(fact(at))
+            for index, fact in enumerate(self._facts):
+                if (number, index) in self._joined:
+                    continue
+                self._joined.add((number, index))
+                for trigger in fact.triggers:
+                    if trigger.function == lookup.function:
+                        self._use(index, plain(trigger.sign * (lookup.at - trigger.offset)))
         finally:
             self._depth = before
+
+    def _use(self, index: int, at: Number) -> None:
+        if (index, at.get_id()) not in self._uses:
+            self._kept.append(at)
+            self._uses.add((index, at.get_id()))
+            self.solver.add(self._facts[index].holds(at))
+
+
+def plain(number: Number) -> Number:
+    """A number in the form that equal sums have in common."""
+    return z3.simplify(number if z3.is_expr(number) else z3.IntVal(number), som=True)
+
+
+def _trigger(lookup: _Lookup, probe: Number) -> _Trigger | None:
+    """Where a fact has to be used if its function is looked up somewhere; None where that has no answer."""
+    for sign in (1, -1):
+        offset = plain(lookup.at - sign * probe)
+        if not _contains(offset, probe):
+            return _Trigger(lookup.function, sign, offset)
+    return None
+
+
+def _contains(number: Number, part: Number) -> bool:
+    waiting = [number]
+    while waiting:
+        one = waiting.pop()
+        if one.eq(part):
+            return True
+        waiting += one.children()
+    return False
