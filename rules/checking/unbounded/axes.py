@@ -17,7 +17,7 @@ class Axes:
     """Axes in rising order, counted from the first one.
 
     `has`: an axis is among them. `before`: how many of them are lower. `other`: which axis not among them comes at a
-    position among those. `choose` takes, for an axis, what belongs to its place in the list, or a default.
+    position among those. `choose` takes, for an axis, what belongs to its place in the list, or a default. `parts`: lists that it was joined from.
     """
 
     count: Number
@@ -25,6 +25,7 @@ class Axes:
     before: Callable[[Number], Number]
     other: Callable[[Number], Number]
     choose: Callable[[Number, Callable[[Number], Number], Number], Number]
+    parts: tuple[Axes, ...] = ()
 
 
 def axes_of(vector: Vector, rank: Number, site: Site, *, rising: bool = True) -> Axes:
@@ -35,7 +36,9 @@ def axes_of(vector: Vector, rank: Number, site: Site, *, rising: bool = True) ->
         return _leading(vector.length, rank)
     if vector.items is not None:
         return _listed(vector.items, site, rising)
-    site.require_all(vector.length - 1, lambda at: vector.get(at) < vector.get(at + 1))
+    _require_rising(vector, site)
+    if (parts := vector.memory.get("parts")) is not None:
+        return _joined(*(axes_of(part, rank, site) for part in parts))  # type: ignore[attr-defined]
     if "axes" not in vector.memory:
         vector.memory["axes"] = _unknown(vector, world)
     axes: Axes = vector.memory["axes"]  # type: ignore[assignment]
@@ -83,6 +86,33 @@ def _listed(items: tuple[Number, ...], site: Site, rising: bool) -> Axes:
     )
 
 
+def _require_rising(vector: Vector, site: Site) -> None:
+    last = vector.length - 1
+
+    def rises(at: Number) -> Truth:
+        return z3.Implies(z3.And(at >= 0, at < last), vector.get(at) < vector.get(at + 1))
+
+    if site.given:
+        site.world.assume_all(rises, deepest=0)
+    else:
+        site.require_all(last, rises)
+
+
+def _joined(first: Axes, second: Axes) -> Axes:
+    """Two lists of axes one after the other, all of the first below all of the second. What is left once the second is
+    taken out keeps the axes of the first where they were, so that it can be taken out next."""
+    return Axes(
+        first.count + second.count,
+        lambda axis: z3.Or(first.has(axis), second.has(axis)),
+        lambda axis: first.before(axis) + second.before(axis),
+        lambda at: second.other(first.other(at)),
+        lambda axis, value, default: first.choose(
+            axis, value, second.choose(axis, lambda place: value(place + first.count), default)
+        ),
+        (first, second),
+    )
+
+
 def _unknown(vector: Vector, world: World) -> Axes:
     """Axes of which only the list is known, in rising order.
 
@@ -98,8 +128,7 @@ def _unknown(vector: Vector, world: World) -> Axes:
         return z3.And(at >= 0, at < count, vector.get(at) == axis)
 
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), place(vector.get(at)) == at))
-    world.assume(before(z3.IntVal(0)) == 0)
-    world.assume_all(lambda at: _steps(at, count, before, has))
+    world.assume_all(lambda at: _bounds(at, count, before))
     world.assume_all(lambda at: _is_other(at, before, other, has))
     return Axes(
         count,
@@ -110,16 +139,8 @@ def _unknown(vector: Vector, world: World) -> Axes:
     )
 
 
-def _steps(at: Number, count: Number, before: Callable[[Number], Number], has: Callable[[Number], Truth]) -> Truth:
-    return z3.Implies(
-        at >= 0,
-        z3.And(
-            before(at) >= 0,
-            before(at) <= count,
-            before(at) <= at,
-            before(at + 1) == before(at) + z3.If(has(at), 1, 0),
-        ),
-    )
+def _bounds(at: Number, count: Number, before: Callable[[Number], Number]) -> Truth:
+    return z3.Implies(at >= 0, z3.And(before(at) >= 0, before(at) <= count, before(at) <= at))
 
 
 def _is_other(

@@ -20,12 +20,15 @@ from ...semantics import Array, Unsupported
 from ..proof import Assumption, leaf_array, prove_equal
 from ..symbolic import Bits, Real, Reals
 from .reading import Reading
-from .sums import normal_forms
-from .tensors import Applied, Binder, Choice, Count, Element, Expression, Parameter, Reduced
+from .sums import flattened, normal_forms
+from .tensors import Applied, Binder, Choice, Count, Element, Expression, Index, Parameter, Reduced
 from .types import CLASSES, Type, cases, too_many
 from .world import Truth
 
 _MOST_BINDERS = 3
+Renaming = tuple[Index, Index]
+"""Which axis of a second binder belongs to one of a first, and back."""
+_SAME: Renaming = (lambda at: at, lambda at: at)
 
 
 class _ByName(Reals):
@@ -63,6 +66,7 @@ class Comparison:
         return True
 
     def _equal_plain(self, left: Expression, right: Expression) -> bool:
+        left, right = (flattened(self.reading.world, x) for x in (left, right))
         return self.same(left, right) or self._by_scalars(left, right) or self._by_sums(left, right)
 
     # --- the same by their form
@@ -86,7 +90,7 @@ class Comparison:
         if isinstance(one, Applied) and isinstance(other, Applied):
             return one.head == other.head and self._same_operands(one, other)
         if isinstance(one, Count) and isinstance(other, Count):
-            return self._same_positions(one.binder, other.binder)
+            return self._same_counts(one.binders, other.binders)
         return isinstance(one, Reduced) and isinstance(other, Reduced) and self._same_reductions(one, other)
 
     def _same_operands(self, one: Applied, other: Applied) -> bool:
@@ -107,12 +111,21 @@ class Comparison:
 
     # --- reductions
 
-    def _same_positions(self, one: Binder, other: Binder) -> bool:
-        """Whether two run over the same axes to the same sizes."""
+    def _same_counts(self, one: tuple[Binder, ...], other: tuple[Binder, ...]) -> bool:
+        return len(one) == len(other) and any(
+            all(self._same_positions(a, b) is not None for a, b in zip(one, order, strict=True))
+            for order in permutations(other)
+        )
+
+    def _same_positions(self, one: Binder, other: Binder) -> Renaming | None:
+        """How the axes of two binders correspond, if they run over the same positions; None if that is not proved."""
         world = self.reading.world
-        if not world.follows_all(one.rank, lambda at: z3.Implies(one.among(at), _agrees(one, other, at))):
-            return False
-        return world.follows_all(other.rank, lambda at: z3.Implies(other.among(at), one.among(at)))
+        for there, back in (_SAME, *world.permutations, *((b, a) for a, b in world.permutations)):
+            if world.follows_all(one.rank, lambda at, f=there, g=back: _maps(one, other, at, f, g)) and world.follows_all(
+                other.rank, lambda at, f=there, g=back: _maps(other, one, at, g, f)
+            ):
+                return there, back
+        return None
 
     def _same_reductions(self, one: Reduced, other: Reduced) -> bool:
         """Whether the bodies are equal at every position, where both run over the same ones, in whatever order."""
@@ -122,11 +135,13 @@ class Comparison:
 
     def _same_bodies(self, one: Reduced, other: Reduced, order: tuple[Binder, ...]) -> bool:
         pairs = list(zip(one.binders, order, strict=True))
-        if not all(self._same_positions(a, b) for a, b in pairs):
+        renamings = [self._same_positions(a, b) for a, b in pairs]
+        if any(r is None for r in renamings):
             return False
         with self.at_positions(*one.binders):
-            for a, b in pairs:
-                _identify(self.reading, a, b)
+            for (a, b), renaming in zip(pairs, renamings, strict=True):
+                assert renaming is not None
+                _identify(self.reading, a, b, renaming)
             memory, self._memory = self._memory, dict(self._memory)
             try:
                 return self.equal(one.body, other.body)
@@ -253,13 +268,20 @@ def _below(binder: Binder, at: Any) -> Truth:
     return z3.And(binder.at(at) >= 0, binder.at(at) < binder.extent(at))
 
 
-def _agrees(one: Binder, other: Binder, at: Any) -> Truth:
-    return z3.And(at < other.rank, other.among(at), one.extent(at) == other.extent(at))
+def _maps(one: Binder, other: Binder, at: Any, there: Index, back: Index) -> Truth:
+    """An axis of one binder has its like among those of another, of the same size, and is the like of that."""
+    like = there(at)
+    return z3.Implies(
+        one.among(at),
+        z3.And(like >= 0, like < other.rank, other.among(like), one.extent(at) == other.extent(like), back(like) == at),
+    )
 
 
-def _identify(reading: Reading, one: Binder, other: Binder) -> None:
+def _identify(reading: Reading, one: Binder, other: Binder, renaming: Renaming) -> None:
     """Two binders over the same positions are at the same one."""
-    reading.world.assume_all(lambda at: z3.Implies(_on(one, at), other.at(at) == one.at(at)))
+    there, back = renaming
+    reading.world.assume_all(lambda at: z3.Implies(_on(one, at), other.at(there(at)) == one.at(at)))
+    reading.world.assume_all(lambda at: z3.Implies(_on(other, at), other.at(at) == one.at(back(at))))
 
 
 # --- expressions

@@ -11,6 +11,7 @@ from .axes import Axes, axes_of
 from .tensors import (
     Applied,
     Choice,
+    Element,
     Expression,
     Index,
     NoMeaning,
@@ -47,10 +48,23 @@ def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
             world.assume(z3.And(inside(one), inside(other), one != other))
             if not world.follows(perm.get(one) != perm.get(other)):
                 raise Unproved("the permutation of the right side may be none")
+    if perm.items is not None:
+        items = perm.items
+
+        def place(at: Number) -> Number:
+            result = z3.IntVal(0)
+            for number, item in enumerate(items):
+                result = z3.If(item == at, z3.IntVal(number), result)
+            return result
+
+        perm.memory["inverse"] = place
+        world.permutations.append((perm.get, place))
+        return place
     back = world.function("inverse")
     world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(perm.get(at)), back(perm.get(at)) == at)))
     world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(back(at)), perm.get(back(at)) == at)))
     perm.memory["inverse"] = back
+    world.permutations.append((perm.get, back))
     return back
 
 
@@ -229,7 +243,7 @@ def _running_sum(site: Site, sizes: Vector) -> Callable[[Number], Number]:
 
 
 def _pad(site: Site, x: Tensor, pads: Vector, fill: Tensor | None, mode: object) -> Tensor:
-    if mode != "constant":
+    if mode != "constant" and not site.given:
         raise NoMeaning(f"Pad with mode {mode}")
     rank, world = x.rank, site.world
     site.require(pads.length == 2 * rank)
@@ -247,9 +261,14 @@ def _pad(site: Site, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
             return index(at) - low(at)
 
         inside = world.every(rank, lambda at: z3.And(moved(at) >= 0, moved(at) < x.size(at)))
-        outside: Expression = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
+        outside: Expression
+        if mode != "constant":
+            outside = Element(elsewhere, index)  # whatever it is
+        else:
+            outside = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
         return Choice(inside, x.element(moved), outside)
 
+    elsewhere = Tensor(rank, x.size, x.element, "padding", x.type)
     if fill is not None:
         one_element(site, fill)
     return Tensor(rank, lambda at: x.size(at) + low(at) + high(at), element)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import z3
@@ -36,13 +36,37 @@ def reduced(
     outer, inner = dropped(rank, gone)
 
     def element(index: Index) -> Expression:
-        binder = Binder(rank, among, x.size, site.world.function("at"))
-        body = x.element(lambda at: z3.If(among(at), binder.at(at), index(at if keep else outer(at))))
-        return Reduced(total, (binder,), each(body), x.type)
+        binders = [binder_over(site, x, part.has) for part in gone.parts or (gone,)]
+        place: Index = lambda at: index(at if keep else outer(at))  # noqa: E731
+        return Reduced(total, tuple(binders), each(x.element(positions(x, binders, place))), x.type)
 
     if keep:
         return Tensor(rank, lambda at: z3.If(among(at), 1, x.size(at)), element)
     return Tensor(rank - gone.count, lambda at: x.size(inner(at)), element)
+
+
+def binder_over(site: Site, x: Tensor, has: Callable[[Number], Any]) -> Binder:
+    """A position along each of some axes of a tensor, which count from the first one."""
+    rank = x.rank
+    return Binder(
+        rank,
+        lambda front: z3.And(front >= 0, front < rank, has(front)),
+        lambda front: x.size(mirrored(rank, front)),
+        site.world.function("at"),
+    )
+
+
+def positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
+    """The position in a tensor: that of a binder along its axes, another one along the rest."""
+
+    def index(at: Number) -> Number:
+        front = mirrored(x.rank, at)
+        result = place(at)
+        for binder in binders:
+            result = z3.If(binder.among(front), binder.at(front), result)
+        return result
+
+    return index
 
 
 def _flag(keepdims: Number) -> bool:
@@ -107,7 +131,7 @@ def mean(site: Site, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
     def element(index: Index) -> Expression:
         total = whole.element(index)
         assert isinstance(total, Reduced)
-        return Applied("Div", (total, Count(total.binders[0], x.type)))
+        return Applied("Div", (total, Count(total.binders, x.type)))
 
     return Tensor(whole.rank, whole.size, element)
 
@@ -140,8 +164,9 @@ def _along(site: Site, x: Tensor, axis: Number) -> Number:
 def _sum_along(
     site: Site, x: Tensor, along: Number, index: Index, each: Callable[[Expression], Expression]
 ) -> Expression:
-    binder = Binder(x.rank, lambda at: at == along, x.size, site.world.function("at"))
-    return Reduced("add", (binder,), each(x.element(lambda at: z3.If(at == along, binder.at(at), index(at)))), x.type)
+    front = plain(mirrored(x.rank, along))
+    binder = binder_over(site, x, lambda at: at == front)
+    return Reduced("add", (binder,), each(x.element(positions(x, [binder], index))), x.type)
 
 
 def _global(total: Total) -> Callable[[Site, Tensor], Tensor]:
@@ -150,19 +175,14 @@ def _global(total: Total) -> Callable[[Site, Tensor], Tensor]:
     def compute(site: Site, x: Tensor) -> Tensor:
         rank = x.rank
         site.require(rank >= 3)
-
-        def among(at: Number) -> Any:
-            return z3.And(at >= 0, at < rank - 2)
-
-        site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+        site.require_all(rank - 2, lambda at: x.size(at) >= 1)
 
         def element(index: Index) -> Expression:
-            binder = Binder(rank, among, x.size, site.world.function("at"))
-            body = x.element(lambda at: z3.If(among(at), binder.at(at), index(at)))
-            whole = Reduced(total, (binder,), body, x.type)
-            return Applied("Div", (whole, Count(binder, x.type))) if total == "add" else whole
+            binder = binder_over(site, x, lambda front: front >= 2)
+            whole = Reduced(total, (binder,), x.element(positions(x, [binder], index)), x.type)
+            return Applied("Div", (whole, Count((binder,), x.type))) if total == "add" else whole
 
-        return Tensor(rank, lambda at: z3.If(among(at), 1, x.size(at)), element)
+        return Tensor(rank, lambda at: z3.If(at < rank - 2, 1, x.size(at)), element)
 
     return compute
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import z3
 
-from .tensors import Applied, Binder, Choice, Expression, Parameter, Reduced
+from .tensors import Applied, Binder, Choice, Count, Expression, Parameter, Reduced
 from .types import Type
+from .world import World
 
 if TYPE_CHECKING:
     from .comparison import Comparison
@@ -102,21 +103,36 @@ def _scaled(terms: list[_Product], factor: Fraction) -> list[_Product]:
 
 
 def _sum(comparison: Comparison, x: Reduced) -> list[_Product] | None:
-    world = comparison.reading.world
     if x.total != "add" or isinstance(x.body, Choice):
         return [_Product(Fraction(1), (), (x,))]
     inner = _expanded(comparison, x.body)
     if inner is None:
         return None
-    binders = tuple(
-        b
-        for b in x.binders
-        if not world.follows_all(b.rank, lambda at, b=b: z3.Implies(b.among(at), b.extent(at) == 1))
+    return [_Product(p.factor, x.binders + p.binders, p.factors) for p in inner]
+
+
+def flattened(world: World, x: Any) -> Any:
+    """An expression in which a reduction of a reduction of its kind is one, and a reduction over axes of size 1 is its
+    only value."""
+    if isinstance(x, Applied):
+        return Applied(x.head, tuple(flattened(world, o) for o in x.operands), x.attributes)
+    if isinstance(x, Count):
+        several = tuple(b for b in x.binders if not _is_single(world, b))
+        return Count(several, x.type) if several else Parameter(1.0, x.type)
+    if not isinstance(x, Reduced):
+        return x
+    binders = tuple(b for b in x.binders if not _is_single(world, b))
+    body = flattened(world, x.body)
+    if isinstance(body, Reduced) and body.total == x.total:
+        binders, body = binders + body.binders, body.body
+    return Reduced(x.total, binders, body, x.type) if binders else body
+
+
+def _is_single(world: World, binder: Binder) -> bool:
+    """Whether a binder has one position, which is then assumed to be 0 along every axis."""
+    if not world.follows_all(binder.rank, lambda at: z3.Implies(binder.among(at), binder.extent(at) == 1)):
+        return False
+    world.assume_all(
+        lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0)
     )
-    for binder in x.binders:
-        if binder not in binders:  # its only position is 0
-            world.assume_all(lambda at, b=binder: z3.Implies(z3.And(at >= 0, at < b.rank, b.among(at)), b.at(at) == 0)
-            )
-    return [_Product(p.factor, binders + p.binders, p.factors) for p in inner]
-
-
+    return True

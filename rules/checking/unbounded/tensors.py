@@ -56,7 +56,8 @@ class Choice:
 class Binder:
     """A position along each of some axes that a reduction runs over: `at` is it, where `among` holds, below `extent`.
 
-    `rank` is that of the tensor whose axes these are.
+    The axes are those of a tensor of this rank and count from the first one: where a reduction drops axes, those before
+    them keep their numbers.
     """
 
     rank: Number
@@ -69,7 +70,7 @@ class Binder:
 class Count:
     """How many positions a reduction runs over, as a number."""
 
-    binder: Binder
+    binders: tuple[Binder, ...]
     type: Type
 
 

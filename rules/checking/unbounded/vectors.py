@@ -113,11 +113,13 @@ def _appended(first: Vector, second: Vector, world: World) -> Vector:
     if first.items is not None and second.items is not None:
         return vector_of((*first.items, *second.items), world)
     cut, rest = first.length, second.length
-    return Vector(
+    result = Vector(
         cut + rest,
         lambda at: z3.If(at < cut, first.get(at), second.get(at - cut)),
         lambda at: z3.If(at < rest, second.tail(at), first.tail(at - rest)),
     )
+    result.memory["parts"] = (first, second)
+    return result
 
 
 def pop(world: World, vector: Vector) -> tuple[Truth, Vector]:

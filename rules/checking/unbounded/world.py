@@ -53,6 +53,7 @@ class _Trigger:
 @dataclass(frozen=True)
 class _Fact:
     holds: Property
+    deepest: int
     triggers: tuple[_Trigger, ...]
 
 
@@ -66,6 +67,7 @@ class World:
 
     solver: Any = field(default_factory=lambda: limited_solver(_QUESTION_MS))
     questions: int = 0
+    permutations: list[tuple[Callable[[Number], Number], Callable[[Number], Number]]] = field(default_factory=list)
     _lookups: list[_Lookup] = field(default_factory=list)
     _facts: list[_Fact] = field(default_factory=list)
     _known: set[tuple[str, int]] = field(default_factory=set)
@@ -109,15 +111,15 @@ class World:
         """A fact."""
         self.solver.add(fact)
 
-    def assume_all(self, fact: Property) -> None:
-        """A fact about every axis, or every place."""
+    def assume_all(self, fact: Property, *, deepest: int = _DEEPEST) -> None:
+        """A fact about every axis, or every place. One about neighbours is used where a rule or goal looks only."""
         probe = self.integer("probe")
         before, known = len(self._lookups), set(self._known)
         fact(probe)
         seen, self._known = self._lookups[before:], known
         del self._lookups[before:]
         triggers = tuple(t for lookup in seen if (t := _trigger(lookup, probe)) is not None)
-        self._facts.append(_Fact(fact, triggers))
+        self._facts.append(_Fact(fact, deepest, triggers))
 
     def every(self, count: Number, holds: Property) -> Truth:
         """Whether something holds for all of the first `count`: where it does not, there is one for which it fails."""
@@ -176,7 +178,7 @@ class World:
         self._depth, before = lookup.depth + 1, self._depth
         try:
             for index, fact in enumerate(self._facts):
-                if (number, index) in self._joined:
+                if (number, index) in self._joined or lookup.depth > fact.deepest:
                     continue
                 self._joined.add((number, index))
                 for trigger in fact.triggers:
