@@ -51,11 +51,6 @@ class Sample:
     made: dict[Term, Type] = field(default_factory=dict)
 
     @property
-    def elements(self) -> int:
-        """Of all leaves together."""
-        return sum(int(np.prod(leaf.type.shape)) for root in self.roots for leaf in leaves(root))
-
-    @property
     def is_empty(self) -> bool:
         """Whether some tensor of it has no element."""
         types = [leaf.type for root in self.roots for leaf in leaves(root)] + list(self.made.values())

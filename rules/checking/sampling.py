@@ -54,8 +54,6 @@ def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, w
         samples = _candidates(ways, random, min(_BATCH, (4 * wanted) << attempt))
         outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
         found += [Hit(s, o) for s, o in zip(samples, outcomes, strict=True) if o is not None]
-        if any(isinstance(hit.outcome, Conflict) for hit in found):
-            break  # it refutes the rule
         enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
         if len(found) >= enough:
             break

@@ -81,16 +81,7 @@ class Scratch:
                 raise
             if len(samples) == 1:
                 return [Conflict(str(error).strip().splitlines()[-1])]
-            return self._until_conflict(rules, ruleset, samples)
-
-    def _until_conflict(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
-        """The smallest sample first, and no further than the first conflict: each costs a new e-graph."""
-        outcomes: list[Outcome] = [None] * len(samples)
-        for i in sorted(range(len(samples)), key=lambda i: samples[i].elements):
-            outcomes[i] = self.run(rules, ruleset, [samples[i]])[0]
-            if isinstance(outcomes[i], Conflict):
-                break
-        return outcomes
+            return [self.run(rules, ruleset, [sample])[0] for sample in samples]
 
     def _batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         execute(self.egraph, "(push 1)")
