@@ -18,7 +18,7 @@ import z3
 from ... import semantics
 from ...semantics import Array, Unsupported
 from ..proof import Assumption, leaf_array, prove_equal
-from ..symbolic import Bits, Real, Reals
+from ..symbolic import Bits, Real, Reals, Word
 from .reading import Reading
 from .sums import flattened, normal_forms
 from .tensors import Applied, Binder, Choice, Count, Element, Expression, Index, Parameter, Reduced
@@ -204,7 +204,8 @@ class Comparison:
         variables: Mapping[int, int],
         classes: Mapping[Type, str],
     ) -> bool:
-        kinds = {c for a in atoms if (t := _type(a)) is not None and (c := classes[t.root()]) != "bool"}
+        typed = [(a, classes[t.root()]) for a in atoms if (t := _type(a)) is not None]
+        kinds = {c for a, c in typed if c != "bool" and not self._is_number(a)} or {c for _, c in typed if c != "bool"}
         whole = bool(kinds) and kinds <= {"int", "uint"}
         if len(kinds & {"int", "uint"}) == 2:
             return False
@@ -221,10 +222,15 @@ class Comparison:
             return False
         return prove_equal(one, other, assumptions, arithmetic).outcome == "proved"
 
+    def _is_number(self, atom: Expression) -> bool:
+        return isinstance(atom, Parameter) and isinstance(self.reading.number(atom), float)
+
     def _variable(self, atom: Expression, name: str, classes: Mapping[Type, str], arithmetic: Reals | Bits) -> Array:
         type_ = _type(atom)
         dtype = CLASSES[classes[type_.root()]] if type_ is not None else "float32"
         if isinstance(atom, Parameter) and isinstance(known := self.reading.number(atom), float):
+            if dtype == "bool" and isinstance(arithmetic, Bits):
+                return np.asarray(Word(z3.BoolVal(bool(known))), dtype=object)
             like = np.zeros((), dtype if dtype != "bool" else bool)
             return arithmetic.constant(bool(known) if dtype == "bool" else known, like)
         return leaf_array(name, (), dtype, arithmetic)
@@ -365,6 +371,6 @@ def _attribute(x: Any, values: list[Array], variables: Mapping[int, int], arithm
         if not z3.is_int_value(known):
             raise Unsupported("an attribute of unknown value")
         return known.as_long()
-    if isinstance(x, str) and x.startswith("?"):
+    if isinstance(x, Type) or (isinstance(x, str) and x.startswith("?")):
         raise Unsupported("an attribute of unknown value")
     return x

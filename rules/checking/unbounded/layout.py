@@ -18,13 +18,12 @@ from .tensors import (
     Parameter,
     Site,
     Tensor,
-    Unproved,
     broadcast,
     broadcast_index,
 )
 from .types import Type, class_of
 from .vectors import Vector, written_out
-from .world import Number, plain
+from .world import Number, Unproved, plain
 
 
 def mirrored(rank: Number, axis: Number) -> Number:
@@ -303,7 +302,7 @@ def full(site: Site, shape: Vector, value: Expression, dtype: object) -> Tensor:
     if isinstance(dtype, Type):
         type_.unite(dtype)
     elif isinstance(dtype, str) and (known := class_of(dtype)):
-        type_.restrict({known})
+        type_.restrict({known}, dtype)
     site.require_all(shape.length, lambda at: shape.tail(at) >= 0)
     number = Parameter(value.value, type_) if isinstance(value, Parameter) else value
     return Tensor(shape.length, shape.tail, lambda index: number, type=type_, value=number)

@@ -17,10 +17,10 @@ from ...signatures import operators
 from .comparison import Comparison
 from .derived import alternatives
 from .reading import Reading, Unbound
-from .tensors import NoMeaning, Tensor, Unproved
-from .world import GaveUp, World
+from .tensors import NoMeaning, Tensor
+from .world import GaveUp, Unproved, World
 
-_FLAGS = ("keepdims", "transA", "transB")
+_FLAGS = ("keepdims", "transA", "transB", "fmod")
 """Attributes that are 0 or 1: a rule about all of them is proved for each."""
 
 
@@ -110,6 +110,7 @@ def _prove(claim: Claim, flags: dict[str, int]) -> dict[str, str]:
     lefts = [reading.value(left, "T") for left, _ in claim.pairs]
     if not world.possible():
         raise Unproved("its conditions contradict each other, as far as they are understood")
+    reading.fix_types()
     reading.site.given = False
     for left, (_, right) in zip(lefts, claim.pairs, strict=True):
         _prove_equal(reading, left, reading.value(right, "T"))
@@ -126,12 +127,12 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
         raise Unproved("the ranks may differ")
     if not world.follows_all(left.rank, lambda at: left.size(at) == right.size(at)):
         raise Unproved("the sizes may differ")
+    left.type.unite(right.type)
     index = world.function("index")
     with world.supposing():
         inside = left.rank
         world.assume_all(
             lambda at: z3.Implies(z3.And(at >= 0, at < inside), z3.And(index(at) >= 0, index(at) < left.size(at))),
         )
-        left.type.unite(right.type)
         if not Comparison(reading).equal(left.element(index), right.element(index)):
             raise Unproved("the elements may differ")

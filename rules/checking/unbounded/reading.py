@@ -82,6 +82,12 @@ class Reading:
         except (NoMeaning, Unbound) as error:
             self.ignored[str(fact)] = str(error)
 
+    def fix_types(self) -> None:
+        """What follows may use the types that are known by now, and not restrict them."""
+        for value in (*self.values.values(), *self._terms.values()):
+            if isinstance(value, Tensor):
+                value.type.root().fixed = True
+
     # --- values
 
     def value(self, node: Node, sort: str = "") -> Any:
@@ -162,6 +168,8 @@ class Reading:
             return leaf(str(node), self.world)
         operator = operators()[node.head]
         operands = [a for a, o in zip(arguments, operator.arguments, strict=True) if isinstance(o, Operand)]
+        if node.head == "Cast" and _is_type(arguments[1], arguments[0].type):
+            return arguments[0]
         if operator.category.startswith("elementwise"):
             result = layout.elementwise(self.site, node.head, operands, tuple(arguments[len(operands) :]))
         elif node.head in MEANINGS:
@@ -174,8 +182,7 @@ class Reading:
 
     def _typed(self, head: str, operands: list[Tensor | None], arguments: list[Any], result: Tensor) -> None:
         if head == "Cast":
-            known = class_of(arguments[1]) if isinstance(arguments[1], str) else None
-            result.type.restrict({known} if known else set())
+            _same_type(result.type, arguments[1])
         else:
             constrain(head, [x.type if x is not None else None for x in operands], result.type)
 
@@ -239,13 +246,20 @@ def _has_terms(fact: Node) -> bool:
     return any(isinstance(n, Form) and n.head in operators() for n in sexpr.walk(fact))
 
 
+def _is_type(written: Type | str, type_: Type) -> bool:
+    """Whether a type is the one that is written."""
+    if isinstance(written, Type):
+        return written.root() is type_.root()
+    return bool(written) and written == type_.exact
+
+
 def _same_type(one: Type | str, other: Type | str) -> None:
     if isinstance(one, str):
         one, other = other, one
     if isinstance(one, Type) and isinstance(other, Type):
         one.unite(other)
     elif isinstance(one, Type) and isinstance(other, str) and (known := class_of(other)):
-        one.restrict({known})
+        one.restrict({known}, other)
 
 
 def _literal(text: str) -> Any:

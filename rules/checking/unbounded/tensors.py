@@ -11,7 +11,7 @@ import z3
 
 from .types import Type
 from .vectors import Vector, from_back
-from .world import Number, Truth, World
+from .world import Number, Truth, Unproved, World
 
 Index = Callable[[Number], Number]
 """The position along each axis; axes count from the last one."""
@@ -137,10 +137,6 @@ LARGEST = 2**62
 
 class NoMeaning(Exception):
     """The prover does not know an operator, a fact or a function for unknown ranks; the message says which."""
-
-
-class Unproved(Exception):
-    """Something does not follow from what a rule asks for; the message says what."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ from itertools import product
 import onnx
 
 from ...signatures import operators
+from .world import Unproved
 
 CLASSES = {"float": "float32", "int": "int32", "uint": "uint8", "bool": "bool"}
 """Classes of types with one name of each: within a class a rule holds for all or none, in the symbolic arithmetic."""
@@ -24,9 +25,15 @@ _MOST_CASES = 16
 
 @dataclass(eq=False)
 class Type:
-    """The type of elements, as far as it is known; `same` is the one that it was found to be equal to."""
+    """The type of elements, as far as it is known; `same` is the one that it was found to be equal to.
+
+    `name`: which one of its class, where a rule says so. `fixed`: it is that of a left side, of which a right side may
+    not ask for more.
+    """
 
     allowed: set[str] = field(default_factory=lambda: set(CLASSES))
+    name: str = ""
+    fixed: bool = False
     same: Type | None = None
 
     def root(self) -> Type:
@@ -34,15 +41,32 @@ class Type:
         return self if self.same is None else self.same.root()
 
     def unite(self, other: Type) -> None:
-        """Both are one."""
+        """Both are one. Raises Unproved where a left side does not make sure of it."""
         first, second = self.root(), other.root()
-        if first is not second:
-            second.same = first
-            first.allowed &= second.allowed
+        if first is second:
+            return
+        if second.fixed:
+            first, second = second, first
+        if second.fixed and not (first.exact and first.exact == second.exact):
+            raise Unproved("the types may differ")
+        first.restrict(second.allowed, second.exact)
+        second.same = first
 
-    def restrict(self, classes: set[str]) -> None:
-        """It is of one of these classes."""
-        self.root().allowed &= classes
+    @property
+    def exact(self) -> str:
+        """Its name, where it can have but one."""
+        root = self.root()
+        return root.name or ("bool" if root.allowed == {"bool"} else "")
+
+    def restrict(self, classes: set[str], name: str = "") -> None:
+        """It is of one of these classes, and has this name. Raises Unproved as `unite`."""
+        root = self.root()
+        if root.fixed and (root.allowed - classes or (name and name != root.exact)):
+            raise Unproved("the right side may not take the types of the left")
+        root.allowed &= classes
+        if name and root.name and name != root.name:
+            root.allowed.clear()
+        root.name = root.name or name
 
 
 def class_of(name: str) -> str | None:

@@ -23,9 +23,10 @@ Number = Any
 Truth = Any
 Property = Callable[[Number], Truth]
 
-_DEEPEST = 3
-"""A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times."""
-_MOST_USES = 600
+_DEPTHS = (1, 2, 4)
+"""A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times:
+where few times are not enough for an answer, more are tried."""
+_MOST_USES = 1200
 """Facts are used at most this often in one case: a proof that needs more is given up."""
 _QUESTION_MS = 600
 """How long a question may take; z3 counts its steps, so that load does not change answers."""
@@ -57,8 +58,16 @@ class _Fact:
     triggers: tuple[_Trigger, ...]
 
 
+_MOST_WORK = 20_000
+"""Uses of facts in all cases of a rule together."""
+
+
 class GaveUp(Exception):
     """A rule takes more questions than a proof may ask."""
+
+
+class Unproved(Exception):
+    """Something does not follow from what a rule asks for; the message says what."""
 
 
 @dataclass
@@ -67,6 +76,7 @@ class World:
 
     solver: Any = field(default_factory=lambda: limited_solver(_QUESTION_MS))
     questions: int = 0
+    work: int = 0
     permutations: list[tuple[Callable[[Number], Number], Callable[[Number], Number]]] = field(default_factory=list)
     _lookups: list[_Lookup] = field(default_factory=list)
     _facts: list[_Fact] = field(default_factory=list)
@@ -111,7 +121,7 @@ class World:
         """A fact."""
         self.solver.add(fact)
 
-    def assume_all(self, fact: Property, *, deepest: int = _DEEPEST) -> None:
+    def assume_all(self, fact: Property, *, deepest: int = _DEPTHS[-1]) -> None:
         """A fact about every axis, or every place. One about neighbours is used where a rule or goal looks only."""
         probe = self.integer("probe")
         before, known = len(self._lookups), set(self._known)
@@ -131,7 +141,7 @@ class World:
     @contextmanager
     def supposing(self, *facts: Truth) -> Iterator[None]:
         """A case; what is added or looked up in it is forgotten at its end."""
-        self._use_facts()  # once, rather than in every case
+        self._use_facts(_DEPTHS[0])  # once, rather than in every case
         self.solver.push()
         kept = len(self._lookups), len(self._facts), set(self._known), set(self._uses), set(self._joined)
         try:
@@ -149,8 +159,12 @@ class World:
         self.questions += 1
         if self.questions > _MOST_QUESTIONS:
             raise GaveUp
-        self._use_facts()
-        return bool(self.solver.check() != z3.unsat)
+        for depth in _DEPTHS:
+            before = len(self._uses)
+            self._use_facts(depth)
+            if (depth == _DEPTHS[0] or len(self._uses) > before) and self.solver.check() == z3.unsat:
+                return False
+        return True
 
     def follows(self, goal: Truth) -> bool:
         """Whether a goal follows from the facts: True is certain."""
@@ -167,10 +181,10 @@ class World:
             self.assume(z3.And(one >= 0, one < count))
             return self.follows(goal(one))
 
-    def _use_facts(self) -> None:
+    def _use_facts(self, deepest: int) -> None:
         number = 0
         while number < len(self._lookups) and len(self._uses) < _MOST_USES:
-            if self._lookups[number].depth <= _DEEPEST:
+            if self._lookups[number].depth <= deepest:
                 self._use_at(number, self._lookups[number])
             number += 1
 
@@ -189,6 +203,9 @@ class World:
 
     def _use(self, index: int, at: Number) -> None:
         if (index, at.get_id()) not in self._uses:
+            self.work += 1
+            if self.work > _MOST_WORK:
+                raise GaveUp
             self._kept.append(at)
             self._uses.add((index, at.get_id()))
             self.solver.add(self._facts[index].holds(at))
