@@ -16,8 +16,8 @@ from ..loader import DIRECTORY, prelude
 from ..records import Rule, RuleFile
 from .verdict import Verdict
 
-_SOURCES = ("*.py", "checking/*.py", "semantics/*.py")
-_PACKAGES = ("egglog", "numpy", "z3-solver")
+_SOURCES = ("*.py", "checking/**/*.py", "semantics/*.py")
+_PACKAGES = ("egglog", "numpy", "onnx", "z3-solver")
 
 
 def folder() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import z3
 
@@ -17,7 +18,8 @@ class Axes:
     """Axes in rising order, counted from the first one.
 
     `has`: an axis is among them. `before`: how many of them are lower. `other`: which axis not among them comes at a
-    position among those. `choose` takes, for an axis, what belongs to its place in the list, or a default. `parts`: lists that it was joined from.
+    position among those. `choose` takes, for an axis, what belongs to its place in the list, or a default. `parts`:
+    lists that it was joined from.
     """
 
     count: Number
@@ -28,14 +30,14 @@ class Axes:
     parts: tuple[Axes, ...] = ()
 
 
-def axes_of(vector: Vector, rank: Number, site: Site, *, rising: bool = True) -> Axes:
-    """The axes of a tensor of this rank that a vector lists: all different, in range, and rising if so asked."""
+def axes_of(vector: Vector, rank: Number, site: Site) -> Axes:
+    """The axes of a tensor of this rank that a vector lists: in rising order and in range."""
     world = site.world
     site.require_all(vector.length, lambda at: z3.And(vector.get(at) >= 0, vector.get(at) < rank))
     if vector.items is None and vector.counts:
         return _leading(vector.length, rank)
     if vector.items is not None:
-        return _listed(vector.items, site, rising)
+        return _listed(vector.items, site)
     _require_rising(vector, site)
     if (parts := vector.memory.get("parts")) is not None:
         return _joined(*(axes_of(part, rank, site) for part in parts))  # type: ignore[attr-defined]
@@ -62,10 +64,9 @@ def _leading(count: Number, rank: Number) -> Axes:
     )
 
 
-def _listed(items: tuple[Number, ...], site: Site, rising: bool) -> Axes:
-    for place, (one, following) in enumerate(zip(items, items[1:], strict=False)):
-        for later in (following,) if rising else items[place + 1 :]:
-            site.require(one < later if rising else one != later)
+def _listed(items: tuple[Number, ...], site: Site) -> Axes:
+    for one, following in pairwise(items):
+        site.require(one < following)
 
     def skip(at: Number) -> Number:
         for axis in items:

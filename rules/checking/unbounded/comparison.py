@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, permutations
 from typing import Any
 
@@ -36,9 +37,8 @@ class _ByName(Reals):
 
     def constant(self, value: float, like: Array) -> Array:
         """A scalar, or the attribute that stands for one."""
-        if isinstance(value, Real):
-            return np.asarray(value, dtype=object)
-        return super().constant(value, like)
+        named: object = value
+        return np.asarray(named, dtype=object) if isinstance(named, Real) else super().constant(value, like)
 
 
 @dataclass
@@ -83,10 +83,11 @@ class Comparison:
 
     def _is_same(self, one: Expression, other: Expression) -> bool:
         if isinstance(one, Element) and isinstance(other, Element):
-            return one.leaf is other.leaf and self.reading.world.follows_all(one.leaf.rank, lambda at: one.index(at) == other.index(at)
+            return one.leaf is other.leaf and self.reading.world.follows_all(
+                one.leaf.rank, lambda at: one.index(at) == other.index(at)
             )
         if isinstance(one, Parameter) and isinstance(other, Parameter):
-            return self.reading.number(one) == self.reading.number(other)
+            return self.reading.number(one) == self.reading.number(other) and _agree(one.type, other.type)
         if isinstance(one, Applied) and isinstance(other, Applied):
             return one.head == other.head and self._same_operands(one, other)
         if isinstance(one, Count) and isinstance(other, Count):
@@ -120,11 +121,10 @@ class Comparison:
     def _same_positions(self, one: Binder, other: Binder) -> Renaming | None:
         """How the axes of two binders correspond, if they run over the same positions; None if that is not proved."""
         world = self.reading.world
-        for there, back in (_SAME, *world.permutations, *((b, a) for a, b in world.permutations)):
-            if world.follows_all(one.rank, lambda at, f=there, g=back: _maps(one, other, at, f, g)) and world.follows_all(
-                other.rank, lambda at, f=there, g=back: _maps(other, one, at, g, f)
-            ):
-                return there, back
+        for renaming in (*_single_axes(one, other), _SAME, *world.permutations, *map(_turned, world.permutations)):
+            forth, back = partial(_maps, one, other, renaming), partial(_maps, other, one, _turned(renaming))
+            if world.follows_all(one.rank, forth) and world.follows_all(other.rank, back):
+                return renaming
         return None
 
     def _same_reductions(self, one: Reduced, other: Reduced) -> bool:
@@ -260,7 +260,7 @@ class _Within:
     def __enter__(self) -> None:
         self._case.__enter__()
         for binder in self._binders:
-            self._world.assume_all(lambda at, b=binder: z3.Implies(_on(b, at), _below(b, at)))
+            self._world.assume_all(partial(_within_bounds, binder))
 
     def __exit__(self, *failure: Any) -> None:
         self._case.__exit__(*failure)
@@ -270,12 +270,22 @@ def _on(binder: Binder, at: Any) -> Truth:
     return z3.And(at >= 0, at < binder.rank, binder.among(at))
 
 
-def _below(binder: Binder, at: Any) -> Truth:
-    return z3.And(binder.at(at) >= 0, binder.at(at) < binder.extent(at))
+def _within_bounds(binder: Binder, at: Any) -> Truth:
+    return z3.Implies(_on(binder, at), z3.And(binder.at(at) >= 0, binder.at(at) < binder.extent(at)))
 
 
-def _maps(one: Binder, other: Binder, at: Any, there: Index, back: Index) -> Truth:
+def _turned(renaming: Renaming) -> Renaming:
+    return renaming[1], renaming[0]
+
+
+def _single_axes(one: Binder, other: Binder) -> Iterator[Renaming]:
+    if one.axis is not None and other.axis is not None:
+        yield lambda at: other.axis, lambda at: one.axis
+
+
+def _maps(one: Binder, other: Binder, renaming: Renaming, at: Any) -> Truth:
     """An axis of one binder has its like among those of another, of the same size, and is the like of that."""
+    there, back = renaming
     like = there(at)
     return z3.Implies(
         one.among(at),
@@ -319,6 +329,10 @@ def _atoms(x: Any) -> Iterator[Expression]:
             yield from _atoms(part)
     elif isinstance(x, (Element, Parameter, Count, Reduced)):
         yield x
+
+
+def _agree(one: Type | None, other: Type | None) -> bool:
+    return one is None or other is None or one.root() is other.root() or bool(one.exact and one.exact == other.exact)
 
 
 def _within(x: Any) -> Iterator[Expression]:

@@ -23,7 +23,7 @@ from .tensors import (
 )
 from .types import Type, class_of
 from .vectors import Vector, written_out
-from .world import Number, Unproved, plain
+from .world import Number, Truth, Unproved, plain
 
 
 def mirrored(rank: Number, axis: Number) -> Number:
@@ -39,7 +39,10 @@ def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
     world, count = site.world, perm.length
     if perm.counts:
         return lambda at: at
-    inside = lambda at: z3.And(at >= 0, at < count)  # noqa: E731
+
+    def inside(at: Number) -> Truth:
+        return z3.And(at >= 0, at < count)
+
     site.require_all(count, lambda at: inside(perm.get(at)))
     if not site.given:
         with world.supposing():
@@ -267,7 +270,7 @@ def _pad(site: Site, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
             outside = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
         return Choice(inside, x.element(moved), outside)
 
-    elsewhere = Tensor(rank, x.size, x.element, "padding", x.type)
+    elsewhere = Tensor(rank, x.size, x.element, "padding", type=x.type)
     if fill is not None:
         one_element(site, fill)
     return Tensor(rank, lambda at: x.size(at) + low(at) + high(at), element)

@@ -25,13 +25,9 @@ def matmul(site: Site, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _is_vector(site: Site, x: Tensor) -> bool:
-    """Whether a tensor has rank 1: a rule has to say so, or to exclude it."""
+    """Whether a tensor has rank 1."""
     site.require(x.rank >= 1)
-    if site.world.follows(x.rank >= 2):
-        return False
-    if site.world.follows(x.rank == 1):
-        return True
-    raise NoMeaning("a matrix or a vector, which the rule does not say")
+    return site.world.decide(x.rank == 1)
 
 
 def _with_axis(x: Tensor, new: Number) -> Tensor:
@@ -59,15 +55,13 @@ def _matrices(site: Site, a: Tensor, b: Tensor) -> Tensor:
     site.require(depth == b.size(z3.IntVal(1)))
 
     def element(index: Index) -> Expression:
-        binder = Binder(z3.IntVal(1), lambda at: at == 0, lambda at: depth, site.world.function("at"))
+        binder = Binder(z3.IntVal(1), lambda at: at == 0, lambda at: depth, site.world.function("at"), z3.IntVal(0))
         step = binder.at(z3.IntVal(0))
         left = a.element(_matrix_index(a, index, index(z3.IntVal(1)), step))
         right = b.element(_matrix_index(b, index, step, index(z3.IntVal(0))))
         return Reduced("add", (binder,), Applied("Mul", (left, right)), a.type)
 
-    return Tensor(
-        rank + 2, lambda at: z3.If(at == 0, columns, z3.If(at == 1, rows, size(at - 2))), element
-    )
+    return Tensor(rank + 2, lambda at: z3.If(at == 0, columns, z3.If(at == 1, rows, size(at - 2))), element)
 
 
 def _stack_size(x: Tensor) -> Index:
@@ -75,9 +69,7 @@ def _stack_size(x: Tensor) -> Index:
 
 
 def _matrix_index(x: Tensor, index: Index, row: Number, column: Number) -> Index:
-    return lambda at: z3.If(
-        at == 0, column, z3.If(at == 1, row, z3.If(x.size(at) == 1, z3.IntVal(0), index(at)))
-    )
+    return lambda at: z3.If(at == 0, column, z3.If(at == 1, row, z3.If(x.size(at) == 1, z3.IntVal(0), index(at))))
 
 
 def _transposed(site: Site, x: Tensor, flag: Number) -> Tensor:

@@ -18,10 +18,15 @@ from .comparison import Comparison
 from .derived import alternatives
 from .reading import Reading, Unbound
 from .tensors import NoMeaning, Tensor
-from .world import GaveUp, Unproved, World
+from .world import GaveUp, Undecided, Unproved, World
 
+EVERY_SHAPE = "every rank and size"
+"""The scope of a rule that is proved here."""
 _FLAGS = ("keepdims", "transA", "transB", "fmod")
 """Attributes that are 0 or 1: a rule about all of them is proved for each."""
+
+_MOST_DECISIONS = 3
+"""How often a proof may go on differently in two cases."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ def prove_rule(rule: Rule) -> Outcome:
         return Outcome(False, str(error))
     except Unbound as error:
         return Outcome(False, f"nothing says what {error} is")
+    except z3.Z3Exception as error:
+        return Outcome(False, f"z3 does not take the question: {error}")
     except GaveUp:
         return Outcome(False, "the proof takes too many questions")
     return Outcome(True, ignored=tuple(ignored))
@@ -102,9 +109,21 @@ def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _prove(claim: Claim, flags: dict[str, int]) -> dict[str, str]:
+def _prove(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...] = ()) -> dict[str, str]:
     """Raises Unproved, NoMeaning or Unbound, or returns the facts that were left out."""
-    world = World()
+    try:
+        return _prove_case(claim, flags, decisions)
+    except Undecided:
+        if len(decisions) == _MOST_DECISIONS:
+            raise Unproved("there are too many cases") from None
+    ignored: dict[str, str] = {}
+    for value in (True, False):
+        ignored |= _prove(claim, flags, (*decisions, value))
+    return ignored
+
+
+def _prove_case(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...]) -> dict[str, str]:
+    world = World(decisions=decisions)
     reading = Reading(world, claim.facts, flags)
     reading.assume()
     lefts = [reading.value(left, "T") for left, _ in claim.pairs]

@@ -14,7 +14,7 @@ from ...sexpr import Atom, Form, Node
 from ...signatures import Operand, operators
 from ..pattern import LEAVES, sorts_of
 from . import layout, linear, reductions, vectors
-from .relations import LOOKUPS, RELATIONS, PRIMITIVES
+from .relations import LOOKUPS, PRIMITIVES, RELATIONS
 from .tensors import Applied, Expression, NoMeaning, Parameter, Site, Tensor, leaf
 from .types import Type, class_of, constrain
 from .vectors import Vector

@@ -36,7 +36,8 @@ def reduced(
     outer, inner = dropped(rank, gone)
 
     def element(index: Index) -> Expression:
-        binders = [binder_over(site, x, part.has) for part in gone.parts or (gone,)]
+        only = axes.items[0] if axes.items is not None and len(axes.items) == 1 else None
+        binders = [binder_over(site, x, part.has, only) for part in gone.parts or (gone,)]
         place: Index = lambda at: index(at if keep else outer(at))  # noqa: E731
         return Reduced(total, tuple(binders), each(x.element(positions(x, binders, place))), x.type)
 
@@ -45,7 +46,7 @@ def reduced(
     return Tensor(rank - gone.count, lambda at: x.size(inner(at)), element)
 
 
-def binder_over(site: Site, x: Tensor, has: Callable[[Number], Any]) -> Binder:
+def binder_over(site: Site, x: Tensor, has: Callable[[Number], Any], only: Number | None = None) -> Binder:
     """A position along each of some axes of a tensor, which count from the first one."""
     rank = x.rank
     return Binder(
@@ -53,6 +54,7 @@ def binder_over(site: Site, x: Tensor, has: Callable[[Number], Any]) -> Binder:
         lambda front: z3.And(front >= 0, front < rank, has(front)),
         lambda front: x.size(mirrored(rank, front)),
         site.world.function("at"),
+        only,
     )
 
 
@@ -90,9 +92,7 @@ def _of_parts(
         return None
     one, other = (reduced(site, part, axes, keepdims, total, each) for part in (first, second))
     head = "Add" if total == "add" else "Mul"
-    return Tensor(
-        one.rank, one.size, lambda index: Applied(head, (one.element(index), other.element(index)))
-    )
+    return Tensor(one.rank, one.size, lambda index: Applied(head, (one.element(index), other.element(index))))
 
 
 def _same(expression: Expression) -> Expression:
@@ -165,7 +165,7 @@ def _sum_along(
     site: Site, x: Tensor, along: Number, index: Index, each: Callable[[Expression], Expression]
 ) -> Expression:
     front = plain(mirrored(x.rank, along))
-    binder = binder_over(site, x, lambda at: at == front)
+    binder = binder_over(site, x, lambda at: at == front, front)
     return Reduced("add", (binder,), each(x.element(positions(x, [binder], index))), x.type)
 
 

@@ -10,7 +10,6 @@ import z3
 from ...sexpr import Node
 from . import layout, vectors
 from .tensors import Applied, NoMeaning, Parameter, Site, Tensor, broadcast
-from .types import Type
 from .vectors import Vector, from_back, from_front, vector_of
 from .world import Number, plain
 
@@ -99,8 +98,7 @@ def _inverse(reading: Reading, perm: Vector) -> Any:
 
 def _pick(reading: Reading, vector: Vector, places: Vector) -> Any:
     """The numbers of a vector at some places, in their order."""
-    inside = reading.world.every(places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length)
-    )
+    inside = reading.world.every(places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length))
     return inside, _picked(reading, vector, places)
 
 
@@ -137,7 +135,9 @@ def _by_place(function: Callable[[Number, Number], Number]) -> Callable[..., Any
     """Of two vectors of one length, number by number."""
 
     def compute(reading: Reading, u: Vector, v: Vector) -> Any:
-        result = Vector(u.length, lambda at: function(u.get(at), v.get(at)), lambda at: function(u.tail(at), v.tail(at)))
+        result = Vector(
+            u.length, lambda at: function(u.get(at), v.get(at)), lambda at: function(u.tail(at), v.tail(at))
+        )
         return u.length == v.length, result
 
     return compute
@@ -183,9 +183,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
 # --- facts
 
 
-def _compare(
-    whole: Callable[[Any, Any], Any], signs: Callable[[float], tuple[str, ...]]
-) -> Callable[..., None]:
+def _compare(whole: Callable[[Any, Any], Any], signs: Callable[[float], tuple[str, ...]]) -> Callable[..., None]:
     """`signs`: what a number has that stands on the left of the comparison with this number."""
 
     def assume(reading: Reading, *items: Node) -> None:
@@ -252,8 +250,7 @@ def _per_channel(reading: Reading, x: Node, rank: Node, count: Node) -> None:
     reading.bind(count, tensor.size(channels))
     own = tensor.rank
     world.assume(z3.And(z3.Or(own == whole, own == whole - 1), whole >= 2))
-    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1)
-    )
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1))
 
 
 def _matrix(reading: Reading, x: Node, rows: Node, columns: Node) -> None:
@@ -265,8 +262,7 @@ def _matrix(reading: Reading, x: Node, rows: Node, columns: Node) -> None:
 
 def _static(reading: Reading, shape: Node) -> None:
     vector = reading.value(shape)
-    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0)
-    )
+    reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0))
 
 
 def _swaps_last(reading: Reading, perm: Node) -> None:

@@ -132,7 +132,5 @@ def _is_single(world: World, binder: Binder) -> bool:
     """Whether a binder has one position, which is then assumed to be 0 along every axis."""
     if not world.follows_all(binder.rank, lambda at: z3.Implies(binder.among(at), binder.extent(at) == 1)):
         return False
-    world.assume_all(
-        lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0)
-    )
+    world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < binder.rank, binder.among(at)), binder.at(at) == 0))
     return True

@@ -57,13 +57,14 @@ class Binder:
     """A position along each of some axes that a reduction runs over: `at` is it, where `among` holds, below `extent`.
 
     The axes are those of a tensor of this rank and count from the first one: where a reduction drops axes, those before
-    them keep their numbers.
+    them keep their numbers. `axis` is the only one, where there is one only.
     """
 
     rank: Number
     among: Callable[[Number], Truth]
     extent: Index
     at: Index
+    axis: Number | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,9 +83,7 @@ def equal(one: Vector, other: Vector, world: World) -> Truth:
         return z3.BoolVal(True)
     if one.items is not None and other.items is not None and len(one.items) == len(other.items):
         return z3.And([a == b for a, b in zip(one.items, other.items, strict=True)])
-    return z3.And(
-        one.length == other.length, world.every(one.length, lambda at: one.tail(at) == other.tail(at))
-    )
+    return z3.And(one.length == other.length, world.every(one.length, lambda at: one.tail(at) == other.tail(at)))
 
 
 def assume_equal(one: Vector, other: Vector, world: World) -> None:
@@ -171,9 +169,7 @@ def count_up(world: World, count: Number) -> tuple[Truth, Vector]:
     """0, 1, 2, ..."""
     if z3.is_int_value(count) and count.as_long() <= 8:
         return z3.BoolVal(True), vector_of(list(range(count.as_long())), world)
-    return count >= 0, Vector(
-        count, lambda at: at, lambda at: count - 1 - at, counts=True
-    )
+    return count >= 0, Vector(count, lambda at: at, lambda at: count - 1 - at, counts=True)
 
 
 def repeat(world: World, item: int, count: Number) -> tuple[Truth, Vector]:

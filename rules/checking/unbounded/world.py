@@ -23,14 +23,14 @@ Number = Any
 Truth = Any
 Property = Callable[[Number], Truth]
 
-_DEPTHS = (1, 2, 4)
+_DEPTHS = (1, 3)
 """A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times:
 where few times are not enough for an answer, more are tried."""
-_MOST_USES = 1200
+_MOST_USES = 500
 """Facts are used at most this often in one case: a proof that needs more is given up."""
-_QUESTION_MS = 600
+_QUESTION_MS = 300
 """How long a question may take; z3 counts its steps, so that load does not change answers."""
-_MOST_QUESTIONS = 400
+_MOST_QUESTIONS = 300
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,16 @@ class _Fact:
     triggers: tuple[_Trigger, ...]
 
 
-_MOST_WORK = 20_000
+_MOST_WORK = 12_000
 """Uses of facts in all cases of a rule together."""
 
 
 class GaveUp(Exception):
     """A rule takes more questions than a proof may ask."""
+
+
+class Undecided(Exception):
+    """A proof goes on differently in two cases."""
 
 
 class Unproved(Exception):
@@ -75,6 +79,7 @@ class World:
     """Facts that hold in every case that a rule matches."""
 
     solver: Any = field(default_factory=lambda: limited_solver(_QUESTION_MS))
+    decisions: tuple[bool, ...] = ()
     questions: int = 0
     work: int = 0
     permutations: list[tuple[Callable[[Number], Number], Callable[[Number], Number]]] = field(default_factory=list)
@@ -151,6 +156,18 @@ class World:
             self.solver.pop()
             del self._lookups[kept[0] :], self._facts[kept[1] :]
             self._known, self._uses, self._joined = kept[2:]
+
+    def decide(self, condition: Truth) -> bool:
+        """Whether a condition holds in this case. Raises Undecided where the case does not say it: there are two."""
+        if self.follows(condition):
+            return True
+        if self.follows(z3.Not(condition)):
+            return False
+        if not self.decisions:
+            raise Undecided
+        value, self.decisions = self.decisions[0], self.decisions[1:]
+        self.assume(condition if value else z3.Not(condition))
+        return value
 
     # --- questions
 
