@@ -32,8 +32,8 @@ def mirrored(rank: Number, axis: Number) -> Number:
 
 
 def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
-    """The inverse of a permutation. On a right side it is first proved to be one: its places are mapped into themselves,
-    no two to the same, and what maps finitely many so has an inverse."""
+    """The inverse of a permutation. On a right side it is first proved to be one: its places are mapped into
+    themselves, no two to the same, and what maps finitely many so has an inverse."""
     if "inverse" in perm.memory:
         return perm.memory["inverse"]  # type: ignore[return-value]
     world, count = site.world, perm.length
@@ -207,7 +207,7 @@ def _concat(site: Site, a: Tensor, b: Tensor, axis: Number) -> Tensor:
 
 def _split(site: Site, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Number], Tensor]:
     """The part of a number: it begins where all before it end."""
-    world, rank = site.world, x.rank
+    rank = x.rank
     site.require(z3.And(axis >= 0, axis < rank))
     along = plain(mirrored(rank, axis))
     begin = _running_sum(site, sizes)

@@ -81,7 +81,8 @@ def claims(rule: Rule) -> list[Claim]:
 
 def _claim_of_actions(form: Form) -> Claim:
     facts, actions = form.items[1:3]
-    assert isinstance(facts, Form) and isinstance(actions, Form)
+    assert isinstance(facts, Form)
+    assert isinstance(actions, Form)
     definitions = []
     pairs = []
     for action in actions.items:

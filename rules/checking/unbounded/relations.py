@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import z3
@@ -28,7 +29,7 @@ def _value(reading: Reading, x: Tensor) -> Any:
         x.value = Parameter(f"value of {x.name or id(x)}", x.type)
         number = x.value
         x.element = lambda index: number
-    return x.value if isinstance(x.value, Parameter) else x.value
+    return x.value
 
 
 LOOKUPS: dict[str, Callable[[Any, Tensor], Any]] = {
@@ -188,7 +189,7 @@ def _compare(whole: Callable[[Any, Any], Any], signs: Callable[[float], tuple[st
 
     def assume(reading: Reading, *items: Node) -> None:
         values = [reading.value(i) for i in items]
-        for one, other in zip(values, values[1:], strict=False):
+        for one, other in pairwise(values):
             if z3.is_expr(one) and z3.is_expr(other):
                 reading.world.assume(whole(one, other))
             elif isinstance(one, Parameter) and isinstance(other, Parameter) and isinstance(one.value, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Union
+from typing import Literal
 
 import z3
 
@@ -85,7 +85,7 @@ class Reduced:
     type: Type
 
 
-Expression = Union[Element, Parameter, Applied, Choice, Count, Reduced]
+Expression = Element | Parameter | Applied | Choice | Count | Reduced
 
 
 @dataclass(eq=False)
