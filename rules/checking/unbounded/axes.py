@@ -88,6 +88,7 @@ def _listed(items: tuple[Number, ...], site: Site) -> Axes:
 
 
 def _require_rising(vector: Vector, site: Site) -> None:
+    """Each axis is above the one before it, and so, by induction over places, between the first and the last."""
     last = vector.length - 1
 
     def rises(at: Number) -> Truth:
@@ -97,6 +98,12 @@ def _require_rising(vector: Vector, site: Site) -> None:
         site.world.assume_all(rises, deepest=0)
     else:
         site.require_all(last, rises)
+    first, highest = vector.get(z3.IntVal(0)), vector.get(last)
+    site.world.assume_all(
+        lambda at: z3.Implies(
+            z3.And(at >= 0, at <= last), z3.And(vector.get(at) >= first + at, vector.get(at) <= highest - last + at)
+        )
+    )
 
 
 def _joined(first: Axes, second: Axes) -> Axes:
