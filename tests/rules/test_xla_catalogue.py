@@ -34,7 +34,8 @@ UNSEEN = {
     *("xla-concat-of-adjacent-slices", "xla-pad-into-conv", "xla-pad-of-broadcast", "xla-dot-of-concat"),
     *("xla-dot-to-the-left", "xla-dot-to-the-right", "xla-sum-of-joined-sums", "xla-max-of-joined-maxs"),
     *("xla-min-of-joined-mins", "xla-prod-of-joined-prods", "xla-reverse-over-two-axes", "xla-gather-of-transpose"),
-    *("xla-slice-of-slice-of-other-axes", "xla-mean-of-mean"),
+    *("xla-slice-of-slice-of-other-axes", "xla-mean-of-mean", "xla-transpose-of-scalar", "xla-reverse-of-scalar"),
+    *("xla-slice-of-scalar", "xla-reshape-of-scalar", "xla-max-of-scalar", "xla-min-of-scalar", "xla-mean-of-scalar"),
 }
 """Careless rules that only NaN, integers, negative pads, rank 1 or a right side without meaning refute."""
 
