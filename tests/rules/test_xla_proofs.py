@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from test_xla_catalogue import CATALOGUE, REPLACED, careless
 
 from eqfuse.rules.checking.unbounded.prove import prove_rule
 from eqfuse.rules.records import Rule
+
+from .test_xla_catalogue import CATALOGUE, REPLACED, careless
 
 TRUE_OF_REALS = frozenset(
     {

@@ -15,7 +15,7 @@ from ...signatures import Operand, operators
 from ..pattern import LEAVES, sorts_of
 from . import layout, linear, reductions, vectors
 from .relations import LOOKUPS, PRIMITIVES, RELATIONS
-from .tensors import Applied, Expression, NoMeaning, Parameter, Site, Tensor, leaf
+from .tensors import NoMeaning, Parameter, Site, Tensor, leaf
 from .types import Type, class_of, constrain
 from .vectors import Vector
 from .world import World
@@ -269,8 +269,3 @@ def _literal(text: str) -> Any:
         return z3.IntVal(int(text))
     except ValueError:
         return Parameter(float(text))
-
-
-def applied(head: str, *operands: Expression) -> Expression:
-    """An operation on numbers."""
-    return Applied(head, operands)

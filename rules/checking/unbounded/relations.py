@@ -113,10 +113,6 @@ def _picked(reading: Reading, vector: Vector, places: Vector) -> Vector:
     return result
 
 
-def _compose(reading: Reading, p: Vector, q: Vector) -> Any:
-    return _pick(reading, p, q)
-
-
 def _broadcast(reading: Reading, s: Vector, t: Vector) -> Any:
     tensors = [Tensor(v.length, v.tail, lambda index: Parameter(0.0)) for v in (s, t)]
     rank, size = broadcast(Site(reading.world), *tensors)
@@ -169,7 +165,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "ones": _on_vectors(lambda world, count: vectors.repeat(world, 1, count)),
     "zeros": _on_vectors(lambda world, count: vectors.repeat(world, 0, count)),
     "inverse": _inverse,
-    "compose": _compose,
+    "compose": _pick,
     "broadcast": _broadcast,
     "vector-pick": _pick,
     "vector-sum": _by_place(lambda a, b: a + b),
