@@ -146,7 +146,7 @@ def _element(world: World, x: Any, values: dict[int, np.ndarray[Any, Any]]) -> f
         return _element(world, x.then if world.follows(x.condition) else x.otherwise, values)
     if isinstance(x, Applied):
         operands = [np.float64(_element(world, o, values)) for o in x.operands]
-        return float(semantics.evaluate(x.head, [np.asarray(o) for o in operands]))  # type: ignore[arg-type]
+        return float(semantics.evaluate(x.head, [np.asarray(o) for o in operands]))
     if isinstance(x, Count):
         return float(sum(1 for _ in _positions(world, x.binders)))
     assert isinstance(x, Reduced)
@@ -154,7 +154,7 @@ def _element(world: World, x: Any, values: dict[int, np.ndarray[Any, Any]]) -> f
     for facts in _positions(world, x.binders):
         with world.supposing(*facts):
             found.append(_element(world, x.body, values))
-    return float({"add": np.sum, "multiply": np.prod, "maximum": np.max, "minimum": np.min}[x.total](found))
+    return float(getattr(np, x.total).reduce(found))
 
 
 def _positions(world: World, binders: Sequence[Any]) -> list[list[Any]]:
