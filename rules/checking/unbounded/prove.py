@@ -54,9 +54,15 @@ def prove_rule(rule: Rule) -> Outcome:
     ignored: dict[str, None] = {}
     try:
         for claim in claims(rule):
-            for facts in alternatives(claim.facts):
-                for flags in _flags((*facts, *(n for pair in claim.pairs for n in pair))):
-                    ignored |= dict.fromkeys(_prove(Claim(facts, claim.pairs), flags))
+            ways = [
+                _prove(Claim(facts, claim.pairs), flags)
+                for facts in alternatives(claim.facts)
+                for flags in _flags((*facts, *(n for pair in claim.pairs for n in pair)))
+            ]
+            possible = [way for way in ways if way is not None]
+            if not possible:
+                raise Unproved("its conditions contradict each other, as far as they are understood")
+            ignored |= dict.fromkeys(fact for way in possible for fact in way)
     except (Unproved, NoMeaning) as error:
         return Outcome(False, str(error))
     except Unbound as error:
@@ -110,26 +116,25 @@ def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _prove(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...] = ()) -> dict[str, str]:
-    """Raises Unproved, NoMeaning or Unbound, or returns the facts that were left out."""
+def _prove(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...] = ()) -> dict[str, str] | None:
+    """The facts that were left out; None where none of the cases can be. Raises Unproved, NoMeaning or Unbound."""
     try:
         return _prove_case(claim, flags, decisions)
     except Undecided:
         if len(decisions) == _MOST_DECISIONS:
             raise Unproved("there are too many cases") from None
-    ignored: dict[str, str] = {}
-    for value in (True, False):
-        ignored |= _prove(claim, flags, (*decisions, value))
-    return ignored
+    cases = [_prove(claim, flags, (*decisions, value)) for value in (True, False)]
+    possible = [case for case in cases if case is not None]
+    return {fact: why for case in possible for fact, why in case.items()} if possible else None
 
 
-def _prove_case(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...]) -> dict[str, str]:
+def _prove_case(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...]) -> dict[str, str] | None:
     world = World(decisions=decisions)
     reading = Reading(world, claim.facts, flags)
     reading.assume()
     lefts = [reading.value(left, "T") for left, _ in claim.pairs]
     if not world.possible():
-        raise Unproved("its conditions contradict each other, as far as they are understood")
+        return None
     reading.fix_types()
     reading.site.given = False
     for left, (_, right) in zip(lefts, claim.pairs, strict=True):

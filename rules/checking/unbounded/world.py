@@ -23,10 +23,10 @@ Number = Any
 Truth = Any
 Property = Callable[[Number], Truth]
 
-_DEPTHS = (1, 3)
+_DEPTHS = (1, 2, 3)
 """A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times:
 where few times are not enough for an answer, more are tried."""
-_MOST_USES = 500
+_MOST_USES = 900
 """Facts are used at most this often in one case: a proof that needs more is given up."""
 _QUESTION_MS = 300
 """How long a question may take; z3 counts its steps, so that load does not change answers."""
@@ -58,7 +58,7 @@ class _Fact:
     triggers: tuple[_Trigger, ...]
 
 
-_MOST_WORK = 12_000
+_MOST_WORK = 20_000
 """Uses of facts in all cases of a rule together."""
 
 
