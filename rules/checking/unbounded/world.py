@@ -30,6 +30,8 @@ _MOST_USES = 900
 """Facts are used at most this often in one case: a proof that needs more is given up."""
 _QUESTION_MS = 300
 """How long a question may take; z3 counts its steps, so that load does not change answers."""
+_PATIENCE_MS = 60_000
+"""After this time by the clock a question is given up whatever its steps: only a machine that stands still needs it."""
 _MOST_QUESTIONS = 300
 
 
@@ -58,7 +60,7 @@ class _Fact:
     triggers: tuple[_Trigger, ...]
 
 
-_MOST_WORK = 20_000
+_MOST_WORK = 10_000
 """Uses of facts in all cases of a rule together."""
 
 
@@ -78,7 +80,7 @@ class Unproved(Exception):
 class World:
     """Facts that hold in every case that a rule matches."""
 
-    solver: Any = field(default_factory=lambda: limited_solver(_QUESTION_MS))
+    solver: Any = field(default_factory=lambda: _solver())
     decisions: tuple[bool, ...] = ()
     questions: int = 0
     work: int = 0
@@ -226,6 +228,12 @@ class World:
             self._kept.append(at)
             self._uses.add((index, at.get_id()))
             self.solver.add(self._facts[index].holds(at))
+
+
+def _solver() -> Any:
+    solver = limited_solver(_QUESTION_MS)
+    solver.set("timeout", _PATIENCE_MS)
+    return solver
 
 
 def plain(number: Number) -> Number:
