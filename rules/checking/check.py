@@ -35,6 +35,7 @@ from .prove import Proven, prove_samples
 from .sampling import Hit, example_hits, hits, seed
 from .scratch import Conflict, Fired, Scratch
 from .terms import readable
+from .unbounded.prove import EVERY_SHAPE, prove_rule
 from .verdict import WANTED, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
@@ -82,7 +83,7 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples
     if foreign:
         names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
-    verdict = _with_proof(blank, prove_samples(every, rule.sound))
+    verdict = _for_every_shape(rule, _with_proof(blank, prove_samples(every, rule.sound)))
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
 
 
@@ -161,6 +162,13 @@ def _with_proof(blank: Verdict, proven: Proven) -> Verdict:
         return replace(blank, kind="tested", reason=proven.reason)
     kind: Kind = "proved-if" if proven.condition else "proved"
     return replace(blank, kind=kind, scope=proven.scope, condition=proven.condition)
+
+
+def _for_every_shape(rule: Rule, verdict: Verdict) -> Verdict:
+    """The verdict, with the widest scope where the rule is proved for tensors of unknown rank."""
+    if verdict.kind == "refuted" or not prove_rule(rule).proved:
+        return verdict
+    return replace(verdict, kind="proved" if verdict.kind == "tested" else verdict.kind, scope=EVERY_SHAPE, reason="")
 
 
 # --- many rules

@@ -134,6 +134,11 @@ def _text(number: Value) -> str:
     return str(number)
 
 
+def _each(function: Callable[[int, int], int]) -> Callable[..., tuple[int, ...]]:
+    """What analysis/vectors.egg derives of two vectors of equal length."""
+    return lambda u, v: tuple(function(a, b) for a, b in zip(u, v, strict=True))
+
+
 _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "+": lambda *a: "".join(a) if isinstance(a[0], str) else sum(a[1:], a[0]),
     "-": lambda a, b: a - b,
@@ -160,6 +165,13 @@ _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "vec-set": _set,
     "vec-remove": _remove,
     "vec-range": lambda n: tuple(range(n)),
+    "vector-sum": _each(lambda a, b: a + b),
+    "vector-difference": _each(lambda a, b: a - b),
+    "vector-product": _each(lambda a, b: a * b),
+    "vector-maximum": _each(max),
+    "vector-pick": lambda vector, indices: tuple(_get(vector, i) for i in indices),
+    "first-half": lambda vector: vector[: len(vector) // 2],
+    "second-half": lambda vector: vector[len(vector) // 2 :],
 }
 
 
@@ -177,6 +189,7 @@ _TESTS: dict[str, Callable[..., bool]] = {
     ">=": _compare(lambda a, b: a >= b),
     "vec-contains": lambda vector, item: item in vector,
     "vec-not-contains": lambda vector, item: item not in vector,
+    "vectors-at-most": lambda u, v: len(u) == len(v) and all(a <= b for a, b in zip(u, v, strict=True)),
 }
 
 

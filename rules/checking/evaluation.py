@@ -171,7 +171,8 @@ class Evaluation:
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
             return plain  # whole numbers among symbols of reals are indices and the like
-        return np.broadcast_to(self.arithmetic.constant(number, plain), shape)
+        given = bool(number) if plain.dtype.kind == "b" and hasattr(self.arithmetic, "bits") else number
+        return np.broadcast_to(self.arithmetic.constant(given, plain), shape)
 
     def _applied(self, head: str, arguments: list[Elements | Value]) -> Elements:
         written = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]

@@ -20,7 +20,8 @@ class Verdict:
     only its author knows what it computes; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made the
     rule fire, or not its example, so that little or nothing is known.
 
-    `scope` says for which shapes it is proved: ``any shape``, or how many sampled ones. `samples` is how many samples
+    `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
+    element-wise operators that do not broadcast, or how many sampled ones. `samples` is how many samples
     of the left side fired and were tested in numbers, `example` whether the rule fired on its own example, `uncovered`
     which types, ranks, attributes and elements no sample reached. `remark` is about a rule that is true.
     """

@@ -105,7 +105,8 @@ def _pad(arithmetic: Arithmetic, x: Array, pads: Ints, fill: Array | None, mode:
         return _repeated(inner, grown, mode)
     result = np.empty([n + a + b for n, (a, b) in zip(inner.shape, grown, strict=True)], x.dtype)
     result[...] = arithmetic.constant(0, x) if fill is None else _fill(x, fill)
-    result[tuple(slice(a, a + n) for n, (a, _) in zip(inner.shape, grown, strict=True))] = inner
+    place: list[Any] = [slice(a, a + n) for n, (a, _) in zip(inner.shape, grown, strict=True)]
+    result[(*place, ...)] = inner  # without the ellipsis a scalar of symbols would become an array within the array
     return result
 
 

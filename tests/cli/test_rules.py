@@ -79,7 +79,7 @@ def test_check_proves_a_true_rule(eqfuse: CommandLine, path: str) -> None:
     outcome = eqfuse.run("rules", "check", path)
     assert (outcome.code, outcome.err) == (0, "")
     rows = [line.split() for line in outcome.out.splitlines()]
-    assert ["own", "root-of-root", "proved", "any", "shape"] in [row[:5] for row in rows]
+    assert ["own", "root-of-root", "proved", "every", "rank", "and", "size"] in [row[:7] for row in rows]
     assert ["strength", "1", "1", "1", "0", "0", "0", "0", "0"] in rows
 
 
@@ -107,7 +107,7 @@ def test_check_keeps_its_verdicts(eqfuse: CommandLine, monkeypatch: pytest.Monke
     eqfuse.rule("own.egg", TRUE, RECORD_OF_TRUE)
     first = eqfuse.run("rules", "check", "own.egg")
     (verdict,) = (eqfuse.folder / "kept" / "eqfuse" / "rules").iterdir()
-    verdict.write_text(verdict.read_text().replace("any shape", "as kept before"))
+    verdict.write_text(verdict.read_text().replace("every rank and size", "as kept before"))
     assert "as kept before" in eqfuse.run("rules", "check", "own.egg").out
     assert eqfuse.run("rules", "check", "own.egg", "--fresh").out == first.out
 

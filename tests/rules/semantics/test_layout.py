@@ -129,6 +129,12 @@ def test_squeezing_no_axis_drops_none() -> None:
     assert np.shape(evaluate("Squeeze", (np.ones((1, 2)), ()))) == (1, 2)
 
 
+def test_padding_of_a_scalar_of_symbols() -> None:
+    """The element itself comes back, not an array that holds it."""
+    scalar = np.array("a symbol", dtype=object)
+    assert evaluate("Pad", (scalar, (), scalar, "constant")).item() == "a symbol"  # type: ignore[union-attr]
+
+
 def test_padding_of_nothing() -> None:
     assert_as_onnx("Pad", np.zeros((0, 2), np.float32), (1, 0, 0, 1), None, "constant")
 

@@ -1,0 +1,61 @@
+"""Arithmetic on vectors: the e-graph derives what the checker computes in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from eqfuse.rules import sexpr
+from eqfuse.rules.checking.conditions import Environment, evaluate, holds
+
+from .conftest import Analyses
+
+PAIRS = [
+    ("(vec-empty)", "(vec-empty)"),
+    ("(vec-of 3)", "(vec-of -2)"),
+    ("(vec-of 0 4 -7)", "(vec-of 5 4 2)"),
+    ("(vec-of 1 2 3 4 5 6)", "(vec-of 6 5 4 3 2 1)"),
+]
+
+
+def literal(vector: object) -> str:
+    numbers = " ".join(map(str, vector))  # type: ignore[call-overload]
+    return f"(vec-of {numbers})" if numbers else "(vec-empty)"
+
+
+@pytest.mark.parametrize("function", ["vector-sum", "vector-difference", "vector-product", "vector-maximum"])
+@pytest.mark.parametrize(("u", "v"), PAIRS)
+def test_element_by_element(function: str, u: str, v: str, analyses: Analyses) -> None:
+    call = f"({function} {u} {v})"
+    analyses.run(f"(vectors-demand {u} {v})")
+    assert analyses.holds(f"(= {literal(evaluate(sexpr.read(call).forms[0], Environment()))} {call})")
+
+
+@pytest.mark.parametrize(("u", "v"), PAIRS)
+def test_at_most(u: str, v: str, analyses: Analyses) -> None:
+    fact = f"(vectors-at-most {u} {v})"
+    analyses.run(f"(vectors-demand {u} {v})")
+    assert analyses.holds(fact) == holds(sexpr.read(fact).forms[0], Environment())
+
+
+def test_vectors_of_unequal_length_have_no_sum(analyses: Analyses) -> None:
+    analyses.run("(vectors-demand (vec-of 1 2) (vec-of 1))")
+    assert not analyses.holds("(= s (vector-sum (vec-of 1 2) (vec-of 1)))")
+
+
+@pytest.mark.parametrize(
+    ("demand", "call"),
+    [
+        ("(vector-pick-demand (vec-of 7 8 9) (vec-of 2 0 0 1))", "(vector-pick (vec-of 7 8 9) (vec-of 2 0 0 1))"),
+        ("(halves-demand (vec-of 1 2 3 4))", "(first-half (vec-of 1 2 3 4))"),
+        ("(halves-demand (vec-of 1 2 3 4))", "(second-half (vec-of 1 2 3 4))"),
+        ("(halves-demand (vec-empty))", "(second-half (vec-empty))"),
+    ],
+)
+def test_parts(demand: str, call: str, analyses: Analyses) -> None:
+    analyses.run(demand)
+    assert analyses.holds(f"(= {literal(evaluate(sexpr.read(call).forms[0], Environment()))} {call})")
+
+
+def test_a_place_that_is_not_there_is_not_picked(analyses: Analyses) -> None:
+    analyses.run("(vector-pick-demand (vec-of 7) (vec-of 1))")
+    assert not analyses.holds("(= w (vector-pick (vec-of 7) (vec-of 1)))")
