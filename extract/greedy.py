@@ -17,6 +17,7 @@ from .answer import Answer, Selection, edges, follow, least_cost, selection_cost
 from .components import Core
 from .cycles import is_acyclic
 from .dominance import bits
+from .problem import Problem
 
 # The greedy DAG looks at a class this often on average, and at so many in all beyond one look each, then stops.
 # A bound in steps, unlike one in time, gives the same answer every time.
@@ -84,6 +85,51 @@ def dag_selection(core: Core, deadline: float = math.inf) -> Selection | None:
             waiting.update(fresh)
             queue.extend(fresh)
     return follow(core, lambda number: closures.best[number])
+
+
+def node_queue_selection(problem: Problem, deadline: float = math.inf) -> dict[int, int] | None:
+    """The greedy DAG of a whole problem, e-node by e-node and without reductions, as the extraction gym's
+    faster-greedy-dag: for each class that the roots need its candidate. None if the deadline (time.monotonic) comes
+    first or what it found is cyclic.
+    """
+    readers: list[list[tuple[int, int]]] = [[] for _ in problem.classes]
+    waiting: dict[tuple[int, int], None] = {}
+    for number, candidates in enumerate(problem.classes):
+        for index, candidate in enumerate(candidates):
+            for child in dict.fromkeys(candidate.children):
+                readers[child].append((number, index))
+            if not candidate.children:
+                waiting[number, index] = None
+    closures: list[dict[int, float]] = [{} for _ in problem.classes]
+    totals = [math.inf] * len(problem.classes)
+    picked: dict[int, int] = {}
+    queue = deque(waiting)
+    while queue:
+        if is_over(deadline):
+            return None
+        number, index = queue.popleft()
+        del waiting[number, index]
+        candidate = problem.classes[number][index]
+        below = [closures[child] for child in dict.fromkeys(candidate.children)]
+        if not all(below) or any(number in closure for closure in below):
+            continue
+        closure = {c: cost for part in sorted(below, key=len, reverse=True) for c, cost in part.items()}
+        closure[number] = candidate.cost
+        total = math.fsum(closure.values())
+        if total < totals[number]:
+            closures[number], totals[number], picked[number] = closure, total, index
+            fresh = [reader for reader in readers[number] if reader not in waiting]
+            waiting.update(dict.fromkeys(fresh))
+            queue.extend(fresh)
+    selection: dict[int, int] = {}
+    stack = list(problem.roots)
+    while stack:
+        number = stack.pop()
+        if number not in selection:
+            selection[number] = picked[number]
+            stack.extend(problem.classes[number][picked[number]].children)
+    cyclic = not is_acyclic({n: problem.classes[n][index].children for n, index in selection.items()})
+    return None if cyclic else selection
 
 
 class _Closures:

@@ -15,7 +15,7 @@ from .cycles import short_cycles
 from .frontier.bounds import Kept
 from .frontier.neighbourhoods import improve_by_neighbourhoods
 from .frontier.search import prove_by_frontiers
-from .greedy import greedy
+from .greedy import greedy, node_queue_selection
 from .milp import prove_by_milp
 from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost
 from .reduce import Reduced, reduce
@@ -33,6 +33,9 @@ _SHARES = (0.15, 0.55, 0.8, 1.0)
 """When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
 which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
+_WHOLE_SHARE = 0.05
+"""The share of the time, beyond its end, for the greedy answer to the whole of what stays unproven: where the time ends
+the reduction, that of the components may be worse."""
 _LEAST_PREPARATION = 1.0
 """Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
 
@@ -59,7 +62,14 @@ def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") 
     solution = _finish(problem, reduced, parts, proven, prepared)
     if solution.status == "optimal" or all(proven[core].selection is rough[core].selection for core in cores):
         return solution
-    return _better(solution, _finish(problem, reduced, parts, rough, prepared))
+    solution = _better(solution, _finish(problem, reduced, parts, rough, prepared))
+    whole = node_queue_selection(problem, prepared + _WHOLE_SHARE * time_limit)
+    return solution if whole is None else _better(solution, _unproven(problem, whole, solution))
+
+
+def _unproven(problem: Problem, choice: Mapping[int, int], like: Solution) -> Solution:
+    """A solution of which only what another one proves is known."""
+    return replace(like, choice=dict(choice), cost=dag_cost(problem, choice), lower_bound=0.0, status="feasible")
 
 
 def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core, Answer]:

@@ -17,6 +17,7 @@ from eqfuse.errors import EqfuseError
 from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.dominance import sweep
 from eqfuse.extract.graph import Graph
+from eqfuse.extract.greedy import node_queue_selection
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem, dag_cost
 from eqfuse.extract.solve import solve
 from eqfuse.support.deadlines import OutOfTime
@@ -192,6 +193,18 @@ def test_without_any_time_the_answer_is_no_dearer_than_the_earliest_candidates(
     assert solution.status == "feasible"
     assert is_acyclic(edges(problem, solution.choice))
     assert solution.lower_bound <= solution.cost <= dag_cost(problem, earliest)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_out_of_time_the_answer_is_no_dearer_than_greedy_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("eqfuse.extract.solve._LEAST_PREPARATION", 60.0)
+    problem = entangled(120, seed)
+    whole = node_queue_selection(problem)
+    assert whole is not None
+    assert is_acyclic(edges(problem, whole))
+    assert solve(problem, time_limit=0.0).cost <= dag_cost(problem, whole)
 
 
 def test_a_bound_found_in_little_time_holds() -> None:
