@@ -32,7 +32,8 @@ ANY_SHAPE = "any shape"
 
 @dataclass(frozen=True)
 class Proven:
-    """What the proofs of a rule's samples come to. `complete`: all tried were proved, for the shapes in `scope`;
+    """What the proofs of a rule's samples come to. `complete`: all tried were proved, for the shapes in `scope`,
+    which names the largest rank among the tensors of each;
     `condition` says what they needed. `reason`: why a proof is not complete."""
 
     complete: bool
@@ -46,6 +47,7 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
     """Prove the smallest samples of a rule, or as scalars a rule of element-wise operators."""
     conditions: dict[str, None] = {}
     proved, scalar, reason = 0, False, "no sample is small enough for a proof"
+    ranks: set[int] = set()
     for kind, chosen in _chosen(hits).items():
         before = proved
         for sample, fired, scalar in chosen:
@@ -59,11 +61,13 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
                 reason = f"{kind}: {error}"
                 continue
             proved += 1
+            ranks.add(max((len(leaf.type.shape) for leaf in named_leaves(sample)), default=0))
             if proved - before == SAMPLES:
                 break
         if proved == before:
             return Proven(False, reason=reason)
-    scope = ANY_SHAPE if scalar else f"{proved} sampled shape{'s' if proved != 1 else ''}"
+    listed = ", ".join(map(str, sorted(ranks)))
+    scope = ANY_SHAPE if scalar else f"{proved} shape{'s' if proved != 1 else ''} of rank {listed}"
     return Proven(True, scope, ", ".join(conditions)) if proved else Proven(False, reason=reason)
 
 
