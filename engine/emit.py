@@ -179,6 +179,13 @@ def _squeeze(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple
     return inputs, attributes
 
 
+def _reduction(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    source = context.operands[0]
+    if not context.literals["axes"] and not (source is not None and source.shape == ()):  # ONNX would take every axis
+        raise _Inexpressible
+    return inputs, attributes
+
+
 def _cast(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     return inputs, {"to": int(dtype_of(context.literals["to"]))}
 
@@ -218,6 +225,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "Reshape": _reshape,
     "Expand": _expand,
     "Squeeze": _squeeze,
+    **{o.name: _reduction for o in operators().values() if o.category == "reduction" and o.name != "CumSum"},
     "Cast": _cast,
     "CumSum": _cumulative,
     "Softmax": _softmax,

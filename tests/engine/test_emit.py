@@ -43,6 +43,13 @@ def test_no_cosine_of_doubles_is_written() -> None:
     assert emission(ENode("Cos", (), (0,)), (DOUBLE,), DOUBLE, 18, {}, runs=True) is None
 
 
+def test_no_reduction_over_no_axis_is_written() -> None:
+    """Without axes ONNX reduces over all of them."""
+    assert emission(ENode("ReduceSum", ((), 1), (0,)), (SINGLE,), SINGLE, 18, {}) is None
+    scalar = TensorType("float32", ())
+    assert emission(ENode("ReduceSum", ((), 1), (0,)), (scalar,), scalar, 18, {}) is not None
+
+
 def test_constants_are_computed_without_a_kernel() -> None:
     assert emission(ENode("Erf", (), (0,)), (DOUBLE,), DOUBLE, 18, {}) is not None
 

@@ -222,6 +222,7 @@ def _split(site: Site, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Numb
             rank,
             lambda at: z3.If(at == along, size, x.size(at)),
             lambda index: x.element(lambda at: z3.If(at == along, index(at) + start, index(at))),
+            type=x.type,
         )
 
     return part

@@ -12,6 +12,7 @@ import z3
 from ... import sexpr
 from ...commute import is_variable
 from ...records import Rule, conditions
+from ...semantics import Unsupported
 from ...sexpr import Atom, Form, Node
 from ...signatures import operators
 from .comparison import Comparison
@@ -67,6 +68,8 @@ def prove_rule(rule: Rule) -> Outcome:
         return Outcome(False, str(error))
     except Unbound as error:
         return Outcome(False, f"nothing says what {error} is")
+    except Unsupported as error:
+        return Outcome(False, str(error))
     except z3.Z3Exception as error:
         return Outcome(False, f"z3 does not take the question: {error}")
     except GaveUp:
@@ -91,13 +94,19 @@ def _claim_of_actions(form: Form) -> Claim:
     assert isinstance(actions, Form)
     definitions = []
     pairs = []
+    known = {str(node) for node in sexpr.walk(facts)}
     for action in actions.items:
         if not isinstance(action, Form):
             continue
         if action.head == "let":
             definitions.append(Form((Atom("="), *action.items[1:])))
         elif action.head == "union":
-            pairs.append((action.items[1], action.items[2]))
+            left, right = sorted(action.items[1:3], key=lambda side: str(side) not in known)  # what is made is right
+            if str(left) not in known:
+                raise NoMeaning("the rule makes both sides")
+            pairs.append((left, right))
+        elif action.head != "subsume" and not action.head.endswith("-demand"):
+            raise NoMeaning(f"the rule claims more than what it makes equal: {action.head}")
     if not pairs:
         raise NoMeaning("the rule makes nothing equal")
     if definitions:

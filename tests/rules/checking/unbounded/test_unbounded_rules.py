@@ -114,6 +114,20 @@ def proof(left: str, right: str, *conditions: str) -> Outcome:
     return prove_rule(parse(Path("trial.egg"), sexpr.read(text)).rules[0])
 
 
+CARELESS_ACTIONS = {
+    "what is made stands first": "(union (Relu (Transpose (Transpose x (vec-of 1 0)) (vec-of 1 0))) e)",
+    "a claim beside": "(union e (Relu (Relu x))) (nonneg x)",
+    "both sides are made": "(union (Abs x) (Abs (Abs x)))",
+}
+
+
+@pytest.mark.parametrize("name", CARELESS_ACTIONS)
+def test_careless_actions_are_not_proved(name: str) -> None:
+    """The rule matches any Relu."""
+    text = f'(rule ((= e (Relu x))) ({CARELESS_ACTIONS[name]}) :ruleset explore :name "trial")'
+    assert not prove_rule(parse(Path("trial.egg"), sexpr.read(text)).rules[0]).proved
+
+
 SLOW = ("a dimension put in and taken out", "a product with a multiple, of any rank", "axes that are not the same")
 """Rules about lists of axes of unknown length, or with two cases, which take seconds."""
 
