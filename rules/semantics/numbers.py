@@ -110,7 +110,7 @@ def _power(x: Array, y: Array) -> Array:
         return np.asarray(np.power(x, y)).astype(x.dtype)
     if y.dtype.kind in _FLOATS:
         return _whole(np.power(x.astype(np.float64), y.astype(np.float64)), x.dtype)
-    if (y < 0).any():
+    if (y < 0).any() and np.broadcast(x, y).size:
         raise Unsupported("an integer has no negative power")
     return np.asarray(np.power(x, y.astype(x.dtype)))
 
