@@ -160,6 +160,24 @@ def _size(reader: _Reader, number: int, roots: int) -> tuple[int, int, int]:
     return _extent(reader.cone(number, roots))
 
 
+def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class]) -> dict[Class, tuple[Node, ...]]:
+    """What roots need, without what needs leaves of another sample: a constant may be equal to terms of several."""
+    while foreign := {number for number, nodes in classes.items() if not nodes}:
+        classes = {
+            number: tuple(node for node in nodes if foreign.isdisjoint(node.arguments))
+            for number, nodes in classes.items()
+            if number not in foreign
+        }
+    needed: dict[Class, tuple[Node, ...]] = {}
+    todo = list(roots)
+    while todo:
+        number = todo.pop()
+        if number not in needed and number in classes:
+            needed[number] = classes[number]
+            todo += [argument for node in classes[number] for argument in node.arguments if isinstance(argument, Class)]
+    return needed
+
+
 class _Reader:
     """The constructors' tables of an e-graph, by class."""
 
@@ -197,7 +215,8 @@ class _Reader:
                         seen.add(child)
                         todo.append(child)
             classes[self._class(value)] = tuple(nodes)
-        return Fired(tuple(map(self._class, found)), classes)
+        wanted = tuple(map(self._class, found))
+        return Fired(wanted, _of_one_sample(classes, wanted))
 
     def _argument(self, sort: str, value: Any) -> Value | Class:
         if sort in _FORMS:

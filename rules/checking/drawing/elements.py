@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
+import ml_dtypes
 import numpy as np
 
 from ...semantics import Array
@@ -114,7 +115,8 @@ def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], ra
 
 
 def _limits(dtype: np.dtype[np.generic]) -> Array:
-    ends = np.finfo(dtype)  # type: ignore[type-var]
+    limits_of: Callable[..., Any] = ml_dtypes.finfo if dtype.kind == "V" else np.finfo
+    ends = limits_of(dtype)
     extremes = [float(e) for e in (ends.smallest_subnormal, ends.tiny, ends.eps, ends.max)]
     return np.array([*_UNDEFINED, *extremes, *(-e for e in extremes)])
 
