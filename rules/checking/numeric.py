@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -74,12 +74,14 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     tested = False
     failed: Unsupported | None = None
     uncovered: dict[str, None] = {}
+    underflows: list[str] = []
     for each in _draws(sample, sound):
         elements = draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
-        with np.errstate(all="ignore"):
+        underflows.clear()
+        with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
             try:
-                found = _compare_all(evaluation, sound, each)
+                found = _compare_all(evaluation, sound, each, underflows)
             except MeaninglessError as error:
                 return Tested(_meaningless(evaluation, str(error)))
             except Unsupported as error:
@@ -138,12 +140,14 @@ class _Finding:
     reason: str
 
 
-def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw) -> _Finding | None:
+def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> _Finding | None:
+    """The first difference. A number that rounded to zero on the way (`underflows`) is no real number's failure."""
     pairs = list(evaluation.comparisons())
-    scale = _scale(evaluation.intermediate, evaluation.elements.values())
+    scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
     calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
     if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
+    calm &= not underflows
     for pair in pairs:
         if pair.left.shape != pair.right.shape:
             return _Finding(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")

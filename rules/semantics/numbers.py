@@ -206,7 +206,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
 class Numbers:
     """`Arithmetic` on numpy's numbers, in the precision of the operands; integers wrap.
 
-    Sums, products and matrix products of two-byte floats are computed in float32 and rounded once.
+    Sums, products and matrix products of two-byte floats are computed in float32 and rounded once. numpy warns of
+    numbers that round to zero, if it is told to, and of nothing else.
     """
 
     def apply(self, function: str, *operands: Array) -> Array:
@@ -218,13 +219,13 @@ class Numbers:
             raise Unsupported(f"{function} of {operands[0].dtype}")
         if len(operands) > 1 and operands[-1].dtype != operands[-2].dtype and function != "power":
             raise Unsupported(f"{function} of {operands[-2].dtype} and {operands[-1].dtype}")
-        with np.errstate(all="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.asarray(compute(*operands))
 
     def reduce(self, function: Reduction, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         """All elements along `axes` put together, in their own type. The largest of none has no meaning."""
         ufunc: np.ufunc = getattr(np, function)
-        with np.errstate(all="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if function in ("add", "multiply"):
                 wide = _widened(x)
                 return np.asarray(ufunc.reduce(wide, axis=axes, dtype=wide.dtype, keepdims=keepdims)).astype(x.dtype)
@@ -236,7 +237,7 @@ class Numbers:
         """The matrix product."""
         if a.dtype != b.dtype or a.dtype.kind not in _NUMBERS:
             raise Unsupported(f"a matrix product of {a.dtype} and {b.dtype}")
-        with np.errstate(all="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.asarray(np.matmul(_widened(a), _widened(b))).astype(a.dtype, copy=False)
 
     def constant(self, value: float, like: Array) -> Array:
@@ -246,7 +247,7 @@ class Numbers:
     def cast(self, x: Array, dtype: str) -> Array:
         """The elements as another type. Raises Unsupported where an integer type cannot hold one."""
         target = element_type(dtype)
-        with np.errstate(all="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if x.dtype.kind in _FLOATS and target.kind in _INTEGERS:
                 return _whole(x, target)
             return x.astype(target)

@@ -29,7 +29,8 @@ _KNOWN_SIZES = frozenset({"Slice", "Split", "Resize", "DepthToSpace", "SpaceToDe
 def with_symbols(sample: Sample, random: Random) -> Sample | None:
     """The sample with symbols for some of the sizes of its inputs; None where a model would not have them."""
     every = [leaf for root in sample.roots for leaf in leaves(root)]
-    fixed = {size for leaf in every if leaf.kind != "Var" for size in leaf.type.shape}
+    alike = random.random() < 0.5  # a constant may have a size of its own, against which an unknown one broadcasts
+    fixed = {size for leaf in every if leaf.kind != "Var" and alike for size in leaf.type.shape}
     least = random.choice((1, 2))  # an unknown size may be one that broadcasts, or that a condition took for known
     free = sorted({s for leaf in every if leaf.kind == "Var" for s in leaf.type.shape if s >= least} - fixed)
     heads = {term.head for root in sample.roots for term in _terms(root)}
@@ -76,7 +77,9 @@ def _resized(sample: Sample, sizes: Mapping[int, int], symbols: Mapping[int, int
         if not isinstance(term, (Term, Leaf)):
             return term
         if term not in known:
-            if isinstance(term, Leaf):
+            if isinstance(term, Leaf) and term.kind != "Var":
+                known[term] = term
+            elif isinstance(term, Leaf):
                 known[term] = replace(term, type=replace(term.type, shape=_shape(term.type.shape, sizes)))
             else:
                 arguments = tuple(map(resize, term.arguments))
