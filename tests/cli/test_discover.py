@@ -53,9 +53,9 @@ def test_with_the_catalogue_its_consequences_are_left_out(eqfuse: CommandLine) -
     assert (beside["rules"], beside["derived"]) == ([], beside["pairs"])
 
 
-def test_a_file_without_rules_is_accepted(eqfuse: CommandLine) -> None:
+def test_a_file_without_rules_says_so(eqfuse: CommandLine) -> None:
     assert eqfuse.run("rules", "discover", "--ops", "Exp", "--size", "1", "--output", "found.egg").code == 0
-    assert eqfuse.run("rules", "check", "found.egg").code == 0
+    assert "the file has no rules" in eqfuse.run("rules", "check", "found.egg").err
 
 
 def test_as_json(eqfuse: CommandLine) -> None:
