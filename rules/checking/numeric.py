@@ -141,13 +141,12 @@ class _Finding:
 
 
 def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> _Finding | None:
-    """The first difference. A number that rounded to zero on the way (`underflows`) is no real number's failure."""
+    """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ."""
     pairs = list(evaluation.comparisons())
     scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
     calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
     if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
-    calm &= not underflows
     for pair in pairs:
         if pair.left.shape != pair.right.shape:
             return _Finding(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
