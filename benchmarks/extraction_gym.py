@@ -27,13 +27,13 @@ import random
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from eqfuse.extract.cycles import is_acyclic, strongly_connected
-from eqfuse.extract.problem import TOLERANCE, Candidate, ExtractionError, Problem, dag_cost
+from eqfuse.extract.greedy import node_queue_selection
+from eqfuse.extract.problem import TOLERANCE, Candidate, ExtractionError, Problem, dag_cost, reached
 from eqfuse.extract.solve import solve
 
 METHODS = ("greedy", "highs", "eqfuse")
@@ -86,15 +86,7 @@ def read_problem(path: Path) -> Problem:
 
 def closure_cost(problem: Problem, pick: dict[int, int]) -> float:
     """The DAG cost of what the picked e-nodes reach from the roots; raises ExtractionError if that is no extraction."""
-    choice: dict[int, int] = {}
-    stack = list(problem.roots)
-    while stack:
-        number = stack.pop()
-        if number not in choice:
-            if number not in pick:
-                raise ExtractionError(f"e-class {number} is needed and has no e-node")
-            choice[number] = pick[number]
-            stack.extend(problem.classes[number][pick[number]].children)
+    choice = reached(problem, pick)
     if not is_acyclic({number: problem.classes[number][index].children for number, index in choice.items()}):
         raise ExtractionError("the extraction is cyclic")
     return dag_cost(problem, choice)
@@ -102,38 +94,10 @@ def closure_cost(problem: Problem, pick: dict[int, int]) -> float:
 
 def faster_greedy_dag(problem: Problem) -> float:
     """The cost of the gym's best greedy extraction."""
-    readers: list[list[tuple[int, int]]] = [[] for _ in problem.classes]
-    waiting: dict[tuple[int, int], None] = {}
-    for number, candidates in enumerate(problem.classes):
-        for index, candidate in enumerate(candidates):
-            for child in dict.fromkeys(candidate.children):
-                readers[child].append((number, index))
-            if not candidate.children:
-                waiting[number, index] = None
-    closures: list[dict[int, float] | None] = [None] * len(problem.classes)
-    totals = [math.inf] * len(problem.classes)
-    pick: dict[int, int] = {}
-    queue = deque(waiting)
-    while queue:
-        number, index = queue.popleft()
-        del waiting[number, index]
-        candidate = problem.classes[number][index]
-        below = [closures[child] for child in dict.fromkeys(candidate.children)]
-        known = [closure for closure in below if closure is not None]
-        if len(known) < len(below) or any(number in closure for closure in known):
-            continue
-        closure: dict[int, float] = {}
-        for other in sorted(known, key=len, reverse=True):
-            closure.update(other)
-        closure[number] = candidate.cost
-        total = sum(closure.values())
-        if total < totals[number]:
-            closures[number], totals[number], pick[number] = closure, total, index
-            for reader in readers[number]:
-                if reader not in waiting:
-                    waiting[reader] = None
-                    queue.append(reader)
-    return closure_cost(problem, pick)
+    choice = node_queue_selection(problem)
+    if choice is None:
+        raise ExtractionError("the extraction is cyclic")
+    return dag_cost(problem, choice)
 
 
 def plain_highs(problem: Problem, limit: float) -> tuple[float | None, float | None]:

@@ -17,7 +17,7 @@ from .answer import Answer, Selection, edges, follow, least_cost, selection_cost
 from .components import Core
 from .cycles import is_acyclic
 from .dominance import bits
-from .problem import Problem
+from .problem import Problem, reached
 
 # The greedy DAG looks at a class this often on average, and at so many in all beyond one look each, then stops.
 # A bound in steps, unlike one in time, gives the same answer every time.
@@ -121,13 +121,7 @@ def node_queue_selection(problem: Problem, deadline: float = math.inf) -> dict[i
             fresh = [reader for reader in readers[number] if reader not in waiting]
             waiting.update(dict.fromkeys(fresh))
             queue.extend(fresh)
-    selection: dict[int, int] = {}
-    stack = list(problem.roots)
-    while stack:
-        number = stack.pop()
-        if number not in selection:
-            selection[number] = picked[number]
-            stack.extend(problem.classes[number][picked[number]].children)
+    selection = reached(problem, picked)
     cyclic = not is_acyclic({n: problem.classes[n][index].children for n, index in selection.items()})
     return None if cyclic else selection
 

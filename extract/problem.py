@@ -84,3 +84,17 @@ class Solution:
 def dag_cost(problem: Problem, choice: Mapping[int, int]) -> float:
     """The sum of the costs of the chosen candidates, correctly rounded (hence independent of their order)."""
     return math.fsum(problem.classes[number][index].cost for number, index in choice.items())
+
+
+def reached(problem: Problem, picked: Mapping[int, int]) -> dict[int, int]:
+    """The picks that the roots need. Raises ExtractionError where an e-class among them has none."""
+    choice: dict[int, int] = {}
+    stack = list(problem.roots)
+    while stack:
+        number = stack.pop()
+        if number not in choice:
+            if number not in picked:
+                raise ExtractionError(f"e-class {number} is needed and has no e-node")
+            choice[number] = picked[number]
+            stack.extend(problem.classes[number][picked[number]].children)
+    return choice

@@ -17,7 +17,7 @@ from .frontier.neighbourhoods import improve_by_neighbourhoods
 from .frontier.search import prove_by_frontiers
 from .greedy import greedy, node_queue_selection
 from .milp import prove_by_milp
-from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost
+from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost, reached
 from .reduce import Reduced, reduce
 from .ties import prefer_earlier
 
@@ -126,14 +126,7 @@ def _assemble(problem: Problem, reduced: Reduced, parts: Sequence[Component], an
     for part in parts:
         for local, position in answers[part.core].selection.items():
             picked[part.numbers[local]] = part.candidates[local][position]
-    choice: dict[int, int] = {}
-    stack = list(problem.roots)
-    while stack:
-        number = stack.pop()
-        if number not in choice:
-            choice[number] = picked[number]
-            stack.extend(problem.classes[number][picked[number]].children)
-    return choice
+    return reached(problem, picked)
 
 
 def _require_acyclic(problem: Problem, choice: Mapping[int, int]) -> None:
