@@ -255,7 +255,8 @@ class Work:
             found, left = self._verification(compiled)
             if found.status == "failed":
                 raise self._explained(self._difference(found), prepared, folder, left.crashed_in)
-            return found.summary
+            one_sided = f"; seen from one side only: {found.coverage}" if found.coverage else ""
+            return found.summary + one_sided
         from .lowering.emulated_model import EmulatedModel
 
         if missing_tools():

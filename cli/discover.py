@@ -29,7 +29,7 @@ def discover_rules(arguments: argparse.Namespace) -> int:
     with Progress(arguments) as progress:
         found = discover(options, lambda detail: progress("discover", detail))
     text = rule_file(options, found)
-    if output is not None:
+    if output is not None and found.rules:
         write_text(output, text)
     if arguments.json:
         render.print_json(_as_json(options, found, output))
@@ -48,7 +48,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _summary(found: Discovery, output: Path | None, seconds: float) -> str:
     comments = sum(bool(one.left_out) for one in found.rules)
     rules = f"{len(found.rules)} rule{'' if len(found.rules) == 1 else 's'}"
-    parts = [f"{rules} in {output}" if output else rules]
+    parts = [rules if output is None else f"{rules} in {output}" if found.rules else "no rules; nothing was written"]
     parts += [f"{comments} of them as comments"] if comments else []
     parts += [f"{found.pairs} equal pairs of {found.terms} terms", f"{found.derived} follow from rules"]
     parts += [f"{found.refuted} are refuted"] if found.refuted else []
@@ -61,7 +61,7 @@ def _as_json(options: Options, found: Discovery, output: Path | None) -> dict[st
         "operators": options.operators,
         "size": options.size,
         "catalogue": options.known is not None,
-        "output": output,
+        "output": output if found.rules else None,
         "terms": found.terms,
         "pairs": found.pairs,
         "derived": found.derived,

@@ -92,7 +92,10 @@ class Space:
             self.picks[rank] = [pick._replace(children=pick.children & still) for pick in self.picks[rank]]
 
     def _parts(self) -> list[int]:
-        """The required classes of each set of classes that are connected, where anything is to decide."""
+        """The required classes of each set of classes that are connected, where anything is to decide.
+
+        One on a cycle stays a child of the classes there, so it is paid for with them even where it has one choice.
+        """
         groups = _Groups(len(self.numbers))
         for ranks in self.ranges:
             for rank in ranks:
@@ -102,7 +105,7 @@ class Space:
                         groups.join(rank, child)
         parts: dict[int, int] = {}
         for rank in bits(self.required):
-            if len(self.picks[rank]) > 1 or self.picks[rank][0].children:
+            if self.loop[rank] or len(self.picks[rank]) > 1 or self.picks[rank][0].children:
                 parts[groups.find(rank)] = parts.get(groups.find(rank), 0) | 1 << rank
         return sorted(parts.values(), key=int.bit_count)
 

@@ -47,11 +47,13 @@ def hits(rule: Rule, scratch: Scratch, wanted: int = WANTED) -> list[list[Hit]]:
     return [_hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(every)]
 
 
-def _hits(rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int) -> list[Hit]:
+def _hits(
+    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int, symbolic: bool = True
+) -> list[Hit]:
     found: list[Hit] = []
     ways = patterns(facts, random)
     for attempt in range(_ROUNDS if ways else 0):
-        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt))
+        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
         outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
         for candidate, outcome in zip(samples, outcomes, strict=True):
             found += _instances(candidate, outcome, random) if outcome is not None else ()
@@ -77,11 +79,13 @@ def _instances(sample: Sample, outcome: Fired | Conflict, random: Random) -> Ite
         yield from (Hit(*each) for each in instances(sample, outcome, random))
 
 
-def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random, most: int) -> list[Sample]:
+def _candidates(
+    ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random, most: int, symbolic: bool
+) -> list[Sample]:
     found: dict[object, Sample] = {}
     for attempt in range(_ATTEMPTS):
         made = sample(*ways[attempt % len(ways)], random, floating=attempt % 2 == 0)
-        if made is not None and attempt % 5 == 4:
+        if made is not None and symbolic and attempt % 5 == 4:
             made = with_symbols(made, random)
         if made is not None:
             found.setdefault(made.roots, made)
@@ -91,10 +95,10 @@ def _candidates(ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Rando
 
 
 def example_hits(rule: Rule, scratch: Scratch) -> list[Hit]:
-    """Samples of the left side of the rule's example that made it fire."""
+    """Samples of the left side of the rule's example that made it fire, with the sizes that the example writes."""
     random = Random(seed(rule) - 1)
     for facts in example_facts(rule):
-        found = _hits(rule, facts, scratch, random, wanted=2)
+        found = _hits(rule, facts, scratch, random, wanted=2, symbolic=False)
         if found:
             return found
     return []

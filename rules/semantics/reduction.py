@@ -38,9 +38,14 @@ def mean(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
 
 
 def _after(outer: str, inner: str) -> Callable[..., Array]:
-    """A function of the sum of a function of the elements; "" for none."""
+    """A function of the sum of a function of the elements; "" for none.
+
+    Of integers, a root or a logarithm is computed in float64 and loses its fraction, as in ONNX Runtime.
+    """
 
     def apply(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
+        if outer and x.dtype.kind in "iu":
+            return arithmetic.cast(apply(arithmetic, arithmetic.cast(x, "float64"), axes, keepdims), x.dtype.name)
         if inner == "square":
             x = arithmetic.apply("multiply", x, x)
         elif inner:
@@ -52,7 +57,7 @@ def _after(outer: str, inner: str) -> Callable[..., Array]:
 
 
 def _log_sum_exp(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) -> Array:
-    if x.dtype == object or x.size == 0:
+    if x.dtype.kind in "Oiu" or x.size == 0:
         return _after("log", "exp")(arithmetic, x, axes, keepdims)
     highest = arithmetic.reduce("maximum", x, _axes(x, axes), True)
     highest = np.where(np.isfinite(highest), highest, np.zeros_like(highest))

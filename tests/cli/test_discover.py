@@ -53,9 +53,10 @@ def test_with_the_catalogue_its_consequences_are_left_out(eqfuse: CommandLine) -
     assert (beside["rules"], beside["derived"]) == ([], beside["pairs"])
 
 
-def test_a_file_without_rules_says_so(eqfuse: CommandLine) -> None:
-    assert eqfuse.run("rules", "discover", "--ops", "Exp", "--size", "1", "--output", "found.egg").code == 0
-    assert "the file has no rules" in eqfuse.run("rules", "check", "found.egg").err
+def test_no_file_is_written_where_no_rule_is_found(eqfuse: CommandLine) -> None:
+    outcome = eqfuse.run("rules", "discover", "--ops", "Exp", "--size", "1", "--output", "found.egg")
+    assert (outcome.code, os.listdir(eqfuse.folder)) == (0, [])
+    assert "no rules; nothing was written" in outcome.err
 
 
 def test_as_json(eqfuse: CommandLine) -> None:

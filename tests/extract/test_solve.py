@@ -53,6 +53,14 @@ def test_exact_is_the_optimum(costs: st.SearchStrategy[float], data: st.DataObje
     assert solution.gap <= TOLERANCE
 
 
+def test_a_class_on_a_cycle_that_everything_needs_is_paid_once() -> None:
+    root = (Candidate(2.0, ()), Candidate(0.0, (1, 2)))
+    needed = (Candidate(0.0, (0,)), Candidate(1.0, ()))
+    other = (Candidate(1.0, ()), Candidate(0.0, (1,)))
+    solution = solve(Problem((root, needed, other), (0,)), time_limit=60)
+    assert (solution.status, solution.cost) == ("optimal", 1.0)
+
+
 @given(problems())
 def test_no_extraction_is_an_error_and_only_that(problem: Problem) -> None:
     if least_cost(problem) is None:

@@ -10,6 +10,7 @@ from itertools import product
 import onnx
 
 from ...signatures import operators
+from ..drawing.types import OPSET
 from .world import Unproved
 
 CLASSES = {"float": "float32", "int": "int32", "uint": "uint8", "bool": "bool"}
@@ -76,7 +77,7 @@ def class_of(name: str) -> str | None:
 
 @cache
 def _schema(head: str) -> onnx.defs.OpSchema | None:
-    return onnx.defs.get_schema(head) if onnx.defs.has(head) else None
+    return onnx.defs.get_schema(head, OPSET) if onnx.defs.has(head) else None
 
 
 def constrain(head: str, operands: Sequence[Type | None], result: Type) -> None:
