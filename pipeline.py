@@ -21,7 +21,7 @@ from .engine.custom import named_operators
 from .engine.decode import decode
 from .engine.egraph import EGraph, Selection
 from .engine.encode import Encoding, encode
-from .engine.inference import Knowledge, infer
+from .engine.inference import Knowledge, infer, refused_type
 from .engine.messages import RuleSelection
 from .engine.model import Model, check_destination, external_name, read, reads
 from .engine.opset import raise_opset
@@ -231,14 +231,17 @@ def _sense_required(model: Model, options: Options) -> Iterator[None]:
     try:
         yield
     except UnsoundRuleError:
-        from .engine.verification import verify  # it takes imports of its own
+        reason = refused_type(model)
+        if not reason:
+            from .engine.verification import verify  # it takes imports of its own
 
-        source = model.path if model.path is not None and not options.input_shapes else model.ir
-        verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
-        if verification.status != "unverified":
-            raise
-        reason = f"its shapes or element types contradict each other: {verification.reason}"
-        raise ModelError(f"{model.label}: {reason}") from None
+            source = model.path if model.path is not None and not options.input_shapes else model.ir
+            verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
+            if verification.status != "unverified":
+                raise
+            reason = verification.reason
+        text = f"{model.label}: its shapes or element types contradict each other: {reason}"
+        raise ModelError(text) from None
 
 
 def _without_own_functions(model: Model) -> Model:

@@ -280,7 +280,13 @@ _SINGLE_ONLY = frozenset(
 """What not every supported ONNX Runtime computes in float64 as in float32: a graph with a new one may not run."""
 
 
+_BODY_ONLY = {"Swish": 24}
+"""What ONNX Runtime 1.32 has no kernel for and knows by ONNX's body alone, which it has for this one opset."""
+
+
 def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
+    if opset > _BODY_ONLY.get(node.op_type, opset):
+        return True
     double = any(type_ is not None and type_.dtype == "float64" for type_ in operands)
     return double and (node.op_type in _SINGLE_ONLY or (node.op_type == "Clip" and opset < 12))
 

@@ -151,6 +151,16 @@ class _Skeleton:
         return {name: type_ for name, type_ in types.items() if type_ is not None}
 
 
+def refused_type(model: Model) -> str:
+    """Which operator of a model has an element type that its schema does not allow, in ONNX's words; "" for none."""
+    try:
+        proto = serde.serialize_model(model.ir)
+        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
+    except Exception as error:  # of several kinds, and a model may be too large to look at
+        return first_line(error) if "unsupported type" in str(error) else ""
+    return ""
+
+
 def _is_too_long(type_: TensorType) -> bool:
     """Whether propagation of values, which takes any vector for a shape, could need too much memory with this one."""
     if type_.shape is None or not type_.is_static:

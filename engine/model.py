@@ -196,7 +196,12 @@ def _check_external_files(model: Model) -> None:
             raise ModelError(f"{model.label}: external data file {file} of weight {name} is missing")
         if not file.is_file():
             raise ModelError(f"{model.label}: external data {file} of weight {name} is no file")
-        end = (tensor.offset or 0) + (tensor.nbytes if tensor.length is None else tensor.length)
+        length = tensor.nbytes if tensor.length is None else tensor.length
+        if length < tensor.nbytes:
+            raise ModelError(
+                f"{model.label}: weight {name} has {length} bytes of external data, and its shape takes {tensor.nbytes}"
+            )
+        end = (tensor.offset or 0) + length
         if file.stat().st_size < end:
             raise ModelError(f"{model.label}: external data file {file} is cut short: weight {name} ends at {end}")
 

@@ -47,6 +47,8 @@ def processor_features() -> frozenset[str]:
         stated = frozenset(detect.detected_info().features)
     except (OSError, ValueError):
         return frozenset()
+    if "pni" in stated:  # Linux's name of SSE3, which older releases of archspec do not translate
+        stated |= {"sse3"}
     return stated - _denied() if platform.machine() == X86 else stated
 
 

@@ -101,8 +101,8 @@ def _transpose(site: Site, name: str) -> Choice:
 
 
 def _expand(site: Site, name: str) -> Choice:
-    shape = tuple(site.random.choice((2, 3)) if d == 1 else d for d in site.shape)
-    return (2, *shape) if site.chance(0.2) and len(shape) < 4 else shape
+    shape = tuple(site.random.choice((1, 2, 3)) if d == 1 else d for d in site.shape)
+    return (site.random.choice((1, 2, 3, *shape[:1])), *shape) if site.chance(0.4) and len(shape) < 5 else shape
 
 
 def _tile(site: Site, name: str) -> Choice:

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper
 
 import eqfuse.cli as command_line
 from eqfuse.cli import interruption
@@ -61,7 +64,16 @@ def test_the_temporary_folder_may_have_any_name(eqfuse: CommandLine, monkeypatch
 
 
 def compiling(eqfuse: CommandLine) -> subprocess.Popen[str]:
-    """A compilation in the midst of its kernels."""
+    """A compilation in the midst of its kernels, which are so many that it does not end before a signal comes."""
+    widths = [4, *range(5, 21), 4]
+    names = ["x", *(f"h{i}" for i in range(2 * len(widths) - 3)), "y"]
+    nodes = []
+    for number in range(len(widths) - 1):
+        first, middle, last = names[2 * number : 2 * number + 3]
+        nodes.append(helper.make_node("MatMul", [first, f"w{number}"], [middle]))
+        nodes.append(helper.make_node("Softmax", [middle], [last]))
+    weights = {f"w{i}": np.full(pair, 0.5) for i, pair in enumerate(pairwise(widths))}
+    eqfuse.model("in.onnx", nodes, (4, 4), **weights)
     process = subprocess.Popen(
         eqfuse.command("compile", "in.onnx", "-o", "bundle", "-v", "--no-verify"),
         cwd=eqfuse.folder, env=eqfuse.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -78,7 +90,6 @@ def compiling(eqfuse: CommandLine) -> subprocess.Popen[str]:
 def test_a_compilation_that_is_stopped_leaves_nothing(
     eqfuse: CommandLine, temporary: Path, number: signal.Signals
 ) -> None:
-    eqfuse.small()
     with compiling(eqfuse) as process:
         process.send_signal(number)
         assert process.wait(30) == 128 + number
@@ -91,7 +102,6 @@ def test_what_a_killed_compilation_left_goes_with_the_next(
     eqfuse: CommandLine, temporary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    eqfuse.small()
     with compiling(eqfuse) as process:
         process.kill()
     assert len(left_in(temporary)) == 1

@@ -81,10 +81,13 @@ def _transpose(site: Site, x: Tensor, perm: Vector) -> Tensor:
 
 
 def _expand(site: Site, x: Tensor, shape: Vector) -> Tensor:
-    target = Tensor(shape.length, shape.tail, lambda index: Parameter(0.0))
-    site.require_all(shape.length, lambda at: shape.tail(at) >= 0)
-    rank, size = broadcast(site, x, target)
-    return Tensor(rank, size, lambda index: x.element(broadcast_index(x, index)))
+    """ONNX widens the shape, too; here it is that of the result."""
+    site.require(x.rank <= shape.length)
+    site.require_all(
+        shape.length,
+        lambda at: z3.And(shape.tail(at) >= 0, z3.Or(x.extent(at) == 1, x.extent(at) == shape.tail(at))),
+    )
+    return Tensor(shape.length, shape.tail, lambda index: x.element(broadcast_index(x, index)))
 
 
 def _squeeze(site: Site, x: Tensor, axes: Vector) -> Tensor:

@@ -132,7 +132,10 @@ class Builder:
     def node(self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
         """Add a node and run it. Raises Misfit where it cannot run or its values are not wanted."""
         names = [f"{self.fresh('v')}" + (f"_{i}" if outputs > 1 else "") for i in range(outputs)]
-        made = helper.make_node(op, list(inputs), names, domain=domain, **attributes)
+        made = helper.make_node(op, list(inputs), names, domain=domain)
+        for name, value in attributes.items():  # a list may be empty: of the axes of a scalar
+            type_ = onnx.AttributeProto.INTS if isinstance(value, (list, tuple)) and not value else None
+            made.attribute.append(helper.make_attribute(name, value, attr_type=type_))
         results = self._run(made)
         if not all(self._wanted(a) for a in results):
             raise Misfit

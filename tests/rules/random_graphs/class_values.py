@@ -38,7 +38,8 @@ BUDGET = Budget(nodes=4000, seconds=60, iterations=6)
 NEAR = 3e-6
 """Rules know numbers like the root of 2 in the precision of float32."""
 LOCAL = 2e-4
-"""What one operator in float32 may be off from float64, relative to its operands."""
+LOCAL_HALF = 2e-3
+"""What one operator in float32, or in float16, may be off from float64, relative to its operands."""
 _WIDE = {"float32": "float64", "float16": "float64"}
 
 
@@ -80,11 +81,13 @@ class Saturated:
 
 
 def saturated(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
-    """Everything that the catalogue finds equal."""
+    """Everything that the catalogue finds equal; with the rules that are approximate only where all numbers are finite,
+    for these may differ elsewhere."""
     model = read(graph.model)
     knowledge = infer(model)
     encoding = encode(model, knowledge)
-    with Worker(rules or RuleSelection(precision="fast")) as worker:
+    finite = all(np.isfinite(a).all() for a in named_values(graph).values() if a.dtype.kind == "f")
+    with Worker(rules or RuleSelection(precision="fast" if finite else "real")) as worker:
         return Saturated(graph, model, knowledge, encoding, saturate(encoding, worker, budget))
 
 
@@ -104,7 +107,9 @@ class Evaluation:
 
     def __init__(self, saturated: Saturated) -> None:
         self.graph, self.encoding, self.egraph = saturated.graph, saturated.encoding, saturated.egraph
-        self.names = {n: _widened(a) for n, a in named_values(self.graph).items()}
+        values = named_values(self.graph)
+        self.names = {n: _widened(a) for n, a in values.items()}
+        self.halves = frozenset(n for n, a in values.items() if a.dtype == np.float16)
         self.sizes = _sizes(self.graph, self.encoding.symbols)
         self.unsupported = 0
 
@@ -145,9 +150,10 @@ class Evaluation:
             if index not in given and (value is not None or absent):
                 given[index] = value
             elif value is not None:
+                name = term_names[index]
                 scale = _largest(value, *(given.get(c) for c in term.children))
-                allowed = LOCAL if term.attributes != ("float16",) else 10 * LOCAL
-                yield from self._compared(-1, term_names[index], term, given[index], value, allowed * scale)
+                allowed = LOCAL_HALF if name in self.halves or term.attributes == ("float16",) else LOCAL
+                yield from self._compared(-1, name, term, given[index], value, allowed * scale)
 
     def _terms(self) -> dict[int, Value]:
         """The original in float64, opaque nodes as ONNX Runtime computes them."""
