@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from .deferred import defer
+from ._version import __version__
 from .errors import EqfuseError
+from .support.deferred import defer
 
-__version__ = "0.1.0"
 __all__ = ["EqfuseError", "Options", "Result", "__version__", "compile", "load", "optimize"]
 
 if TYPE_CHECKING:

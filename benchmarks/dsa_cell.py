@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 import onnx
 
-from eqfuse.api import Options, run
 from eqfuse.benchmarks.graphturbo_tables import TABLE2
-from eqfuse.compilation import kernels_of
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.lowering.dsa.clusters import Allocation
@@ -79,7 +80,7 @@ class OptimisedNetwork:
 
 def optimised(model: onnx.ModelProto) -> OptimisedNetwork:
     """By eqfuse's own pipeline; without verification, for its speed: values play no role here."""
-    return OptimisedNetwork(*kernels_of(run(model, None, Options(verify=False, partition=PARTITION))))
+    return OptimisedNetwork(*kernels_of(optimize_model(model, None, Options(verify=False, partition=PARTITION))))
 
 
 def cached(label: str, folder: Path) -> OptimisedNetwork:

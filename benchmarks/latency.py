@@ -47,8 +47,8 @@ from eqfuse.benchmarks.busy import Load
 from eqfuse.benchmarks.contestants import TOOLS, Contestant, ContestantError, Sample, Setup
 from eqfuse.benchmarks.kernel_breakdown import print_kernels
 from eqfuse.benchmarks.networks import AGO, NETWORKS
+from eqfuse.driver.options import Options
 from eqfuse.lowering.turns import Middle
-from eqfuse.pipeline import Options
 
 OURS, OFF, REFERENCE, RELAX, TUNED, PEER = TOOLS
 RELATIVE = 1e-3

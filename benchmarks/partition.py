@@ -34,6 +34,10 @@ from rich.table import Table
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device, load_device
+from eqfuse.driver.clock import Clock
+from eqfuse.driver.options import Options
+from eqfuse.driver.partition import Partitioned, partition_model
+from eqfuse.driver.saturate import saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.worker import Worker
 from eqfuse.extract.joint import JointPrices
@@ -45,8 +49,6 @@ from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.search import partition_by
 from eqfuse.extract.partition.statistics import PartitionStatistics, statistics
-from eqfuse.partitioning import Partitioned, partitioned
-from eqfuse.pipeline import Clock, Options, saturated
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0
@@ -144,13 +146,14 @@ def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     started = time.perf_counter()
     device, options = load_device(arguments.device), Options(device=arguments.device, time_limit=arguments.time_limit)
     with Worker(options.selection) as worker:
-        known = saturated(source, None, options, worker, Clock(None))
+        known = saturate_model(source, None, options, worker, Clock(None))
     original = operator_graph(known.model, known.knowledge)
     saturation = time.perf_counter() - started
     progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
     record = Record(name, len(original), 0, unfused_intermediate_bytes(original))
     begun = time.perf_counter()
-    _, found = partitioned(known, "joint", options, Clock(None))  # first, for the time limit runs since the saturation
+    # First, for the time limit runs since the saturation.
+    _, found = partition_model(known, "joint", options, Clock(None))
     seconds = saturation + time.perf_counter() - begun
     for method in OTHERS:
         record.cuts[method] = timed_cut(method, original, device)

@@ -25,7 +25,7 @@ from eqfuse.errors import EqfuseError
 from eqfuse.lowering.tvm_runtime import runtime
 
 if TYPE_CHECKING:
-    from eqfuse.compilation import Compiled
+    from eqfuse.driver.compilation import Compiled
 
 FOUND = "search.json"
 BUNDLE = "bundle"
@@ -111,8 +111,8 @@ def searched(job: Job) -> Search:
 
 def _own(job: Job, variant: Variant) -> Search:
     """Without intensive fusion there is none in the bundle either that is kept where the search finds nothing."""
-    from eqfuse.api import Options
-    from eqfuse.compilation import compile_model
+    from eqfuse.driver.compile import compile_model
+    from eqfuse.driver.options import Options
     from eqfuse.lowering.tuning.settings import Settings
 
     budget = job.budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles, total
 from . import render
-from .bench import bench_inputs, original
+from .bench_inputs import bench_inputs, original
 from .progress import Progress
 from .terminal import write
 

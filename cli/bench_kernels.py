@@ -6,7 +6,7 @@ import argparse
 
 from ..errors import UsageError
 from . import render
-from .bench import bench_inputs
+from .bench_inputs import bench_inputs
 from .kernel_report import breakdown_as_dict, print_breakdown
 from .progress import Progress
 

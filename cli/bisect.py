@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ..bisection import Guilt, guilty_rules
+from ..driver.bisect import Guilt, guilty_rules
 from ..rules.loader import Rule, load_rules
 from . import render
 from .options import options_of

@@ -15,7 +15,7 @@ from ..rules.checking.check import authored, check_files
 from ..rules.checking.overlap import Overlap, distinct, overlaps
 from ..rules.checking.verdict import KINDS, Verdict
 from ..rules.lint import Problem, lint_files
-from ..rules.loader import analysis_files, rule_paths, shipped_files
+from ..rules.places import analysis_files, rule_paths, shipped_files
 from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
 from ..support.countdown import Countdown
 from . import render

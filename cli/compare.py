@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..driver.options import cost_model_of
+from ..driver.saturate import samples_of
 from ..engine.inference import Knowledge, infer
 from ..engine.model import Model, read
 from ..engine.shapes import override_shapes
 from ..engine.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError, VerificationError
 from ..extract.partition.local_functions import inlined
-from ..pipeline import cost_model_of, samples_of
 from . import render
 from .effect import print_verification
 from .options import device_of

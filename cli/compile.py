@@ -17,8 +17,7 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..api import Options
-    from ..compilation import Compiled
+    from ..driver.compilation import Compiled
     from ..lowering.manifest import Manifest
     from ..lowering.tuning.settings import Settings
 
@@ -29,14 +28,18 @@ _BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu let
 
 def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
+    from ..driver.compile import compile_model
     from ..lowering.target import check_target, is_accelerator
     from .options import options_of
 
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # idle threads that spin keep a busy machine from ending
     check_target(arguments.target)
     options = options_of(arguments, verify=arguments.verify)
-    compile_for = _for_accelerator if is_accelerator(arguments.target) else _for_processor
-    made = compile_for(arguments, options)
+    asked = _accelerator_options(arguments) if is_accelerator(arguments.target) else _processor_options(arguments)
+    with Progress(arguments) as progress:
+        made = compile_model(
+            arguments.model, arguments.output, options, target=arguments.target, observer=progress, **asked
+        )
     if arguments.json:
         render.print_json(_as_dict(made))
     elif not arguments.quiet:
@@ -69,26 +72,17 @@ def _tuning(arguments: argparse.Namespace) -> Settings | None:
     return settings
 
 
-def _for_processor(arguments: argparse.Namespace, options: Options) -> Compiled:
-    from ..compilation import compile_model
-
+def _processor_options(arguments: argparse.Namespace) -> dict[str, Any]:
     _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
-    tuning = _tuning(arguments)
-    with Progress(arguments) as progress:
-        return compile_model(
-            arguments.model, arguments.output, options,
-            target=arguments.target, threads=arguments.threads, tuning=tuning, observer=progress,
-        )  # fmt: skip
+    return {"threads": arguments.threads, "tuning": _tuning(arguments)}
 
 
-def _for_accelerator(arguments: argparse.Namespace, options: Options) -> Compiled:
-    from ..dsa_compilation import AcceleratorOptions, compile_for_accelerator, demands_of
+def _accelerator_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    from ..driver.accelerator import AcceleratorOptions
 
     _refuse(arguments, ("threads", *FOR_TUNING), "processors")
     given = {name: value for name in FOR_ACCELERATORS if (value := getattr(arguments, name)) is not None}
-    demands = demands_of(arguments.target, AcceleratorOptions(**given))
-    with Progress(arguments) as progress:
-        return compile_for_accelerator(arguments.model, arguments.output, options, demands, progress)
+    return {"accelerator": AcceleratorOptions(**given)}
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], meant: str) -> None:

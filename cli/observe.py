@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..driver.observe import Account, Optimized, Use, Verdict, account, optimized, rewritten, usage, variants
+from ..driver.observe import why_not as verdict_on
 from ..engine.explain.explain import Explanation, Instance
 from ..engine.explain.probe import Attempt
 from ..engine.explain.readable import Line, type_text
-from ..observation import Account, Optimized, Use, Verdict, account, optimized, rewritten, usage, variants
-from ..observation import why_not as verdict_on
 from ..rules.loader import Rule
 from . import render
 from .options import options_of

@@ -21,12 +21,12 @@ def optimize(arguments: argparse.Namespace) -> int:
         _check_report(arguments.report, arguments.model, output)
     rules = RuleSelection(tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip))
     with Worker(rules) as worker, Progress(arguments) as progress:  # loads them while the imports below take their time
-        from ..api import run
+        from ..driver.optimize import optimize_model
         from .options import options_of
         from .report import print_report
 
         options = options_of(arguments, verify=arguments.verify)
-        result = run(arguments.model, output, options, progress, worker)
+        result = optimize_model(arguments.model, output, options, progress, worker)
         if arguments.report is not None:
             from .html_report import write_report
 

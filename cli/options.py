@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from ..api import Options
 from ..costmodels.device import Device, DeviceError, default_device, load_device
+from ..driver.options import Options
 from ..errors import RuleError, UsageError
-from ..rules.loader import rule_paths
+from ..rules.places import rule_paths
 from ..support.options import OptionError
 
 

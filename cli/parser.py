@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from .. import __version__
+from .._version import __version__
 from ..engine.choices import PartitionMethod
 from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 from ..support.text import printable

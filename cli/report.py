@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..api import Result
+from ..driver.optimize import Result
 from . import render
 from .terminal import write
 
 if TYPE_CHECKING:
+    from ..driver.partition import Partitioned
     from ..engine.verification import Verification
     from ..extract.joint import JointPrices
-    from ..partitioning import Partitioned
 
 
 def print_report(arguments: argparse.Namespace, result: Result) -> None:

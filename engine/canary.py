@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import EqfuseError, RuleError
-from ..rules.loader import Rule, load_rules, shipped_files
+from ..rules.loader import Rule, load_rules
+from ..rules.places import shipped_files
 from ..rules.signatures import Operand, operators
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ..rules.loader import rule_paths
+from ..rules.places import rule_paths
 
 _NAMED = re.compile(r'\(Op\s+(?:\(\+\s+)?"([^"/]+)')
 _PLAIN = {

@@ -118,11 +118,13 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     return ir.tensor(np.asarray(attribute.value, dtype))
 
 
-def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model) -> Model:
-    """Read a model by path, or take one from memory (which is left unchanged).
+def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) -> Model:
+    """Read a model by path, or take one from memory (which is left unchanged); one that was read is itself.
 
     Raises ModelError where the file is missing, a folder, empty or not ONNX, and where external data is missing.
     """
+    if isinstance(source, Model):
+        return source
     if isinstance(source, (onnx.ModelProto, ir.Model)):
         found = _from_memory(source)
     elif isinstance(source, (str, os.PathLike)):
@@ -204,6 +206,11 @@ def _check_external_files(model: Model) -> None:
         end = (tensor.offset or 0) + length
         if file.stat().st_size < end:
             raise ModelError(f"{model.label}: external data file {file} is cut short: weight {name} ends at {end}")
+
+
+def external_files(model: Model) -> frozenset[Path]:
+    """The files that weights lie in beside the model's own."""
+    return frozenset(Path(tensor.path) for _, tensor in _external_tensors(model.ir))
 
 
 def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:

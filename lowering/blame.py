@@ -16,8 +16,8 @@ from ..costmodels.types import TensorType
 from ..engine.verification.compare import Tolerance, compare
 from .channels_last import from_last, to_last
 from .errors import CrashError, LoweringError
-from .fallback import fallback, is_constant, static_type
-from .interface import Port
+from .fallback import fallback, is_constant
+from .interface import Port, static_type
 from .isolated_model import IsolatedKernels
 from .kernel_functions import Array, Call
 from .kernels import Prepared

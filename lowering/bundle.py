@@ -14,6 +14,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from .._version import __version__
 from ..errors import EqfuseError, UsageError
 from ..support.files import replace_folder
 from ..support.processor import processor_features
@@ -29,8 +30,6 @@ _BINDING = ("apache-tvm", "apache-tvm-ffi")
 
 def versions() -> dict[str, str]:
     """The software that compiles and runs bundles here."""
-    from .. import __version__
-
     return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
 
 

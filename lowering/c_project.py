@@ -11,8 +11,8 @@ from .arm.plan import Call as BufferCall
 from .arm.plan import View as BufferView
 from .arm.project import write_project
 from .errors import LoweringError
-from .fallback import Fallback, is_constant, static_type
-from .interface import Port, inputs_of
+from .fallback import Fallback, is_constant
+from .interface import Port, inputs_of, static_type
 from .kernel_functions import Array, Call
 from .kernels import Prepared
 from .steps import View

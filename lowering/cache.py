@@ -12,9 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
+
+from ..engine.model import Model, external_files
 from ..support.files import cache_folder
 from ..support.scratch import staging_folder
-from .bundle import MANIFEST, copy, whole
+from .bundle import MANIFEST, copy, digest, whole
 from .errors import BundleError
 
 KEPT = 16
@@ -32,7 +35,17 @@ def key_of(content: Mapping[str, Any], files: Iterable[Path] = ()) -> str:
     found = sha256(json.dumps(content, sort_keys=True, default=str).encode())
     for file in files:
         found.update(file.read_bytes())
-    found.update(own_digest("costmodels", "engine", "extract", "lowering", "rules").encode())
+    found.update(own_digest("costmodels", "driver", "engine", "extract", "lowering", "rules", "support").encode())
+    return found.hexdigest()
+
+
+def fingerprint(model: Model) -> str:
+    """SHA-256 of a model: its file, or what it would be as one, and the external data that it reads."""
+    if model.path is None:
+        return sha256(ir.to_proto(model.ir).SerializeToString(deterministic=True)).hexdigest()
+    found = sha256(model.path.read_bytes())
+    for file in sorted(external_files(model)):
+        found.update(digest(file).encode())
     return found.hexdigest()
 
 

@@ -12,14 +12,13 @@ import onnx_ir as ir
 from onnx import numpy_helper
 from onnx_ir import serde
 
-from ..costmodels.types import TensorType
 from ..engine.model import Model
 from ..engine.nodes import has_body, outer_values
 from ..engine.typing import dtype_of
 from ..extract.partition.graph import OperatorGraph
 from .copied_maps import is_copy, name_in_model
 from .errors import LoweringError
-from .interface import shape_text
+from .interface import static_type
 from .weights import Weights
 
 FUNCTION = "eqfuse.fallback."
@@ -88,19 +87,6 @@ def is_constant(graph: OperatorGraph, value: int, model: Model) -> bool:
     """Whether a value is known before any run; defaults that callers of the original may replace are compiled in."""
     found = graph.values[value]
     return found.is_constant or (found.producer is None and found.name in model.graph.initializers)
-
-
-def static_type(graph: OperatorGraph, value: int) -> TensorType:
-    """The type of a value. Raises LoweringError where its sizes are not known before the run."""
-    found = graph.values[value]
-    if found.type is not None and found.type.is_static:
-        return found.type
-    maker = f" ({graph.operators[found.producer].op} makes it)" if found.producer is not None else ""
-    shape = found.type.shape if found.type is not None else None
-    raise LoweringError(
-        f"value {found.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
-        "compiled code needs fixed sizes"
-    )
 
 
 def _nodes(graph: OperatorGraph, inside: tuple[int, ...], model: Model) -> list[ir.Node]:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from ..engine.model import Model
+from ..costmodels.types import TensorType
+from ..engine.model import Model, elements
 from ..engine.typing import dtype_name
+from ..errors import UsageError
+from ..extract.partition.graph import OperatorGraph
 from .errors import LoweringError
 
 
@@ -73,6 +76,38 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
     kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype)) for port in ports]
     tensors = zip(ports, kinds, strict=True)
     return read(paths, [onnx.helper.make_tensor_value_info(port.name, kind, port.shape) for port, kind in tensors])
+
+
+def static_type(graph: OperatorGraph, value: int) -> TensorType:
+    """The type of a value. Raises LoweringError where its sizes are not known before the run."""
+    found = graph.values[value]
+    if found.type is not None and found.type.is_static:
+        return found.type
+    maker = f" ({graph.operators[found.producer].op} makes it)" if found.producer is not None else ""
+    shape = found.type.shape if found.type is not None else None
+    raise LoweringError(
+        f"value {found.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
+        "compiled code needs fixed sizes"
+    )
+
+
+def outputs_of(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
+    """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
+    return tuple(_output(str(value.name), model, graph) for value in model.graph.outputs)
+
+
+def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
+    for port in inputs_of(model):
+        if port.name == name:
+            return port
+    for number, value in enumerate(graph.values):
+        if value.name == name:
+            known = static_type(graph, number)
+            return Port(name, known.dtype, tuple(int(d) for d in known.shape or ()))
+    if name in model.stored:
+        array = elements(model.stored[name])
+        return Port(name, array.dtype.name, array.shape)
+    raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")
 
 
 def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:

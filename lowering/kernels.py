@@ -17,8 +17,9 @@ from ..extract.partition.graph import OperatorGraph
 from .channels_last import last_shape
 from .decisions import Decisions
 from .errors import LoweringError
-from .fallback import Fallback, static_type
+from .fallback import Fallback
 from .intensive import joined
+from .interface import static_type
 from .kernel_functions import Array, Call, Fitting, KernelFunctions, task_key
 from .kernel_messages import Answer, Request
 from .kernel_pool import compile_kernels

@@ -15,8 +15,8 @@ import tvm
 from tvm import relax
 
 from .errors import LoweringError
-from .fallback import FUNCTION, Fallback, is_constant, static_type
-from .interface import inputs_of
+from .fallback import FUNCTION, Fallback, is_constant
+from .interface import inputs_of, static_type
 from .kernel_functions import Call
 from .kernel_table import write_kernel_table
 from .kernels import Prepared

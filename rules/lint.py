@@ -12,7 +12,7 @@ from ..errors import RuleError
 from . import sexpr
 from .egglog_bindings import execute, load
 from .lint_rule import Finding, check_rule
-from .loader import DIRECTORY, analysis_files, shipped_files
+from .places import DIRECTORY, analysis_files, shipped_files
 from .records import Command, Rule, RuleFile, option, parse, read_text
 from .sexpr import Document, Form, SexprError, walk
 from .signatures import sorts

@@ -8,15 +8,14 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from pathlib import Path
 
-from ..errors import RuleError, UsageError
+from ..errors import UsageError
+from .lint import require_clean
+from .places import analysis_files, rule_paths, shipped_files
 from .records import PROPERTIES, Rule, RuleFile, read_file
 from .signatures import settling, sorts
 from .vocabulary import Precision
 
-__all__ = ["Rule", "RuleFile", "RuleSet", "analysis_files", "load_rules", "prelude", "shipped_files"]
-
-DIRECTORY = Path(__file__).parent
-ANALYSIS = DIRECTORY / "analysis"
+__all__ = ["Rule", "RuleFile", "RuleSet", "load_rules", "prelude"]
 
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "exact": ("exact",),
@@ -45,13 +44,6 @@ class RuleSet:
 
 
 @cache
-def analysis_files() -> tuple[RuleFile, ...]:
-    """The files that derive shapes, dtypes and the like, the declarations first."""
-    paths = sorted(ANALYSIS.glob("*.egg"), key=lambda path: (path.stem != "declarations", path.name))
-    return tuple(read_file(path) for path in paths)
-
-
-@cache
 def prelude() -> str:
     """The egglog program before any rule: sorts, constructors, and the analyses with their rules."""
     files = analysis_files()
@@ -59,31 +51,9 @@ def prelude() -> str:
     return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), settling(), ""))
 
 
-def rule_paths(paths: Iterable[Path]) -> list[Path]:
-    """The .egg files among `paths` and in the folders among them, in a fixed order.
-
-    Raises RuleError for a device or a pipe, which may have no end.
-    """
-    found: list[Path] = []
-    for path in paths:
-        found += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
-    for path in found:
-        if path.exists() and not path.is_file():
-            raise RuleError(f"{path}: is a device or a pipe, not a rule file")
-    return found
-
-
-@cache
-def shipped_files() -> tuple[RuleFile, ...]:
-    """The files of the catalogue by path, the analyses apart."""
-    return tuple(read_file(p) for p in rule_paths((DIRECTORY,)) if ANALYSIS not in p.parents)
-
-
 def _user_files(paths: Sequence[Path]) -> tuple[RuleFile, ...]:
     if not paths:
         return ()
-    from .lint import require_clean  # lint needs this module
-
     found = rule_paths(paths)
     require_clean(found)
     return tuple(read_file(path) for path in found)

@@ -13,8 +13,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqfuse
-from eqfuse.api import Options
 from eqfuse.cli import main
+from eqfuse.driver.clock import Clock
+from eqfuse.driver.extract import extract_model
+from eqfuse.driver.options import Options
+from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.encode import encode
 from eqfuse.engine.inference import infer
 from eqfuse.engine.messages import Job, Progress
@@ -23,7 +26,6 @@ from eqfuse.engine.saturate import Budget, saturate
 from eqfuse.engine.saturation_worker import _Run
 from eqfuse.engine.worker import Worker
 from eqfuse.extract.select import Pricing
-from eqfuse.pipeline import Clock, Saturated, extracted, saturated
 
 OPERATORS = ["Neg", "Neg", "Identity", "Relu"]
 
@@ -140,7 +142,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Saturated:
     """The small model, saturated."""
     options = Options()
     with Worker(options.selection) as worker:
-        return saturated(chain(tmp_path_factory.mktemp("known")), None, options, worker, Clock(None))
+        return saturate_model(chain(tmp_path_factory.mktemp("known")), None, options, worker, Clock(None))
 
 
 def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
@@ -151,7 +153,7 @@ def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
     def select(*arguments: Any, time_limit: float, method: str) -> None:
         limits.append(time_limit)
 
-    monkeypatch.setattr("eqfuse.pipeline.select", select)
+    monkeypatch.setattr("eqfuse.driver.saturate.select", select)
     pricing = Pricing.of(Options().cost_model)
     replace(known, deadline=float("inf")).select(pricing, Options(time_limit=1000.0))
     replace(known, deadline=0.0).select(pricing, Options(time_limit=1000.0))
@@ -162,11 +164,11 @@ def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
 def test_out_of_time_a_graph_that_grows_is_not_chosen_again(
     known: Saturated, monkeypatch: pytest.MonkeyPatch, deadline: float, attempts: int, expected: list[str]
 ) -> None:
-    monkeypatch.setattr("eqfuse.pipeline.GROWTH", 0.0)
+    monkeypatch.setattr("eqfuse.driver.extract.GROWTH", 0.0)
     tries: list[str] = []
     clock = Clock(lambda phase, _: tries.append(phase))
     options = Options()
-    choice = extracted(replace(known, deadline=deadline), Pricing.of(options.cost_model), options, clock)
+    choice = extract_model(replace(known, deadline=deadline), Pricing.of(options.cost_model), options, clock)
     assert tries.count("extract") == attempts
     assert [node.op_type for node in choice.model.graph] == expected
 

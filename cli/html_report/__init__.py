@@ -11,8 +11,9 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
-from ... import __version__
-from ...api import Options, Result
+from ..._version import __version__
+from ...driver.optimize import Result
+from ...driver.options import Options
 from ...engine.model import external_name, reads
 from ...errors import UsageError
 from ...support.files import write_text

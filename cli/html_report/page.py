@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...api import Options, Result
+from ...driver.optimize import Result
+from ...driver.options import Options
 from ...engine.verification import Verification
 from ...extract.joint import JointPrices
 from ...extract.partition.partition import Partition

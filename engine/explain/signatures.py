@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ...rules.loader import RuleFile, analysis_files
+from ...rules.loader import RuleFile
+from ...rules.places import analysis_files
 from ...rules.sexpr import Atom, Form, read
 from ...rules.signatures import sorts
 

@@ -19,11 +19,12 @@ from .boxes import Box, Shape, intersection, shape_of, size
 from .core_factors import Binding, core_count
 from .cost import Cost
 from .instances import InstanceGraph
+from .local_graph import Tile
 from .network import Network
 from .operand_boxes import whole_axes
 from .program import Compute
 from .subgraphs import Layer
-from .tiles import Tile, TileKernels
+from .tiles import TileKernels
 
 Boxes = Mapping[int, Box]
 _UNEVEN = 1.25

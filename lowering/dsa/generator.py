@@ -21,6 +21,7 @@ from .flow import Flow, Part
 from .generated import Generated, KernelUse
 from .hazards import Contents
 from .layout import enclosing
+from .local_graph import Tile
 from .memory_map import MemoryMap, StepsFullError, memory_map
 from .network import Network
 from .piecewise import piecewise
@@ -41,7 +42,7 @@ from .residence import Planner, Residence
 from .scheduler import Schedule
 from .storage import plain_box, stored_box
 from .subgraphs import Layer
-from .tiles import Tile, TileKernels
+from .tiles import TileKernels
 from .tiling import Tiling
 from .variants import Variant
 from .weight_emission import WeightEmission
@@ -158,9 +159,7 @@ class _Generator:
             self._step(number)
         emission = self.emission
         scopes = self._scopes()
-        program = Program(
-            name, self.device.name, batch, tuple(emission.buffers), tuple(emission.instructions), scopes
-        )
+        program = Program(name, self.device.name, batch, tuple(emission.buffers), tuple(emission.instructions), scopes)
         return Generated(
             program, self.kernels, self.residence,
             {contents.buffer.name: blob for blob, contents in self.weights.blobs.items()},

@@ -6,7 +6,7 @@ reads beyond its tensor's border stays padding; where the part at hand ends insi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from ...extract.partition.graph import OperatorGraph
 from .boxes import Box, hull
@@ -15,8 +15,15 @@ from .local_rules import local_parts
 from .local_site import LocalSite
 from .network import Network
 
-if TYPE_CHECKING:
-    from .tiles import Tile
+
+@dataclass(frozen=True)
+class Tile:
+    """Operators of one layer (ascending), the parts of values at hand (operands in order, constants too; each contains
+    what is needed, may be larger), and the parts of values made."""
+
+    members: tuple[int, ...]
+    inputs: tuple[tuple[int, Box], ...]
+    outputs: tuple[tuple[int, Box], ...]
 
 
 def local_graph(network: Network, tile: Tile) -> OperatorGraph:
@@ -56,9 +63,7 @@ def _needed(network: Network, tile: Tile) -> dict[int, Box]:
     return found
 
 
-def _add(
-    network: Network, builder: LocalBuilder, parts: dict[int, Part], index: int, needed: dict[int, Box]
-) -> None:
+def _add(network: Network, builder: LocalBuilder, parts: dict[int, Part], index: int, needed: dict[int, Box]) -> None:
     """An operator of the layer, for each of its results that is needed and not at hand."""
     operator = network.graph.operators[index]
     for number, result in enumerate(operator.outputs):

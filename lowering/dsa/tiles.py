@@ -8,24 +8,13 @@ from types import MappingProxyType
 
 from ...costmodels.dsa_device import DsaDevice
 from ...extract.partition.graph import OperatorGraph
-from .boxes import Box
-from .local_graph import local_graph
+from .local_graph import Tile, local_graph
 from .network import Network
 from .program import Work
 from .tile_shifts import Parts, Shifts
 from .tile_work import work_of
 
 _NAMED_OPERATORS = 3
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Operators of one layer (ascending), the parts of values at hand (operands in order, constants too; each contains
-    what is needed, may be larger), and the parts of values made."""
-
-    members: tuple[int, ...]
-    inputs: tuple[tuple[int, Box], ...]
-    outputs: tuple[tuple[int, Box], ...]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 
 from ...errors import RuleError
 from ...support.countdown import Countdown
-from ..loader import is_chosen, rule_paths
+from ..loader import is_chosen
+from ..places import rule_paths
 from ..records import Rule, RuleFile, read_file
 from ..sexpr import SexprError
 from ..vocabulary import Precision

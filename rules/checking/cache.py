@@ -14,7 +14,8 @@ from pathlib import Path
 from ...errors import EqfuseError
 from ...support.files import cache_folder, write_text
 from .. import sexpr
-from ..loader import DIRECTORY, prelude
+from ..loader import prelude
+from ..places import DIRECTORY
 from ..records import Rule, RuleFile
 from ..sexpr import Atom, Form, Node, walk
 from ..vocabulary import DECLARATIONS

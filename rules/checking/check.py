@@ -20,7 +20,8 @@ from ...errors import EqfuseError, RuleError
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .. import sexpr
-from ..loader import ANALYSIS, DIRECTORY, prelude
+from ..loader import prelude
+from ..places import ANALYSIS, DIRECTORY
 from ..records import Rule, RuleFile
 from ..semantics import Unsupported
 from ..vocabulary import key_problem

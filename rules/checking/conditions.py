@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import sexpr
 from ..commute import is_variable
-from ..loader import analysis_files
+from ..places import analysis_files
 from ..sexpr import Atom, Form, Node
 from .pattern import Value
 

@@ -9,7 +9,7 @@ from random import Random
 
 from .. import sexpr
 from ..commute import is_variable, variables
-from ..loader import analysis_files
+from ..places import analysis_files
 from ..records import Rule, conditions
 from ..sexpr import Atom, Form, Node
 from ..signatures import Operand, operators

@@ -15,7 +15,8 @@ from ..checking.check import check_rule
 from ..checking.overlap import overlaps
 from ..checking.scratch import Scratch
 from ..checking.verdict import Verdict
-from ..loader import RuleSet, shipped_files
+from ..loader import RuleSet
+from ..places import shipped_files
 from .candidates import Pair, enumeration
 from .derive import CHUNK, Deriver, Question
 from .guards import Guards, Predictor, applied, stronger

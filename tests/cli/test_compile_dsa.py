@@ -13,7 +13,7 @@ from onnx import helper
 
 from eqfuse.cli.compile_parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
-from eqfuse.dsa_compilation import WIDTHS
+from eqfuse.driver.accelerator import WIDTHS
 from eqfuse.lowering import check
 from eqfuse.lowering.bundle import read_manifest
 from eqfuse.lowering.dsa.program_json import load_json

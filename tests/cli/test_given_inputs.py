@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.cli.bench import bench_inputs
+from eqfuse.cli.bench_inputs import bench_inputs
 from eqfuse.errors import UsageError
 from eqfuse.lowering.interface import Port
 

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from eqfuse.api import Options, Result, run
 from eqfuse.cli.html_report import html_report
 from eqfuse.cli.html_report.columns import Drawing, Network, draw
 from eqfuse.cli.html_report.compound import Arrangement, Box
 from eqfuse.cli.html_report.markup import embedded
+from eqfuse.driver.optimize import Result, optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.support.text import printable
 
 from .command_line import CommandLine
@@ -79,7 +80,7 @@ def optimized(folder: Path, **options: Any) -> tuple[Result, Options]:
     ]
     model = CommandLine(folder, None).model("in.onnx", nodes, (4, 4), w=[[1.0, 2.0, 3.0, 4.0]] * 4)
     asked = Options(verify=False, **options)
-    return run(model, None, asked), asked
+    return optimize_model(model, None, asked), asked
 
 
 @pytest.fixture(scope="module")
@@ -299,5 +300,5 @@ def test_a_graph_of_no_layers(tmp_path: Path) -> None:
     nodes = [helper.make_node("Identity", ["w"], ["y"])]
     model = CommandLine(tmp_path, None).model("in.onnx", nodes, (2, 2), w=[[1.0, 2.0]] * 2)
     asked = Options(verify=False, partition="ago")
-    page = Page(html_report("in.onnx", run(model, None, asked), asked))
+    page = Page(html_report("in.onnx", optimize_model(model, None, asked), asked))
     assert page.content["graphs"]["after"]["operators"] == []

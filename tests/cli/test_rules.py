@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.rules.checking import check
-from eqfuse.rules.loader import shipped_files
+from eqfuse.rules.places import shipped_files
 
 from .command_line import RECORD, CommandLine
 

@@ -15,13 +15,13 @@ from onnx import helper
 
 import eqfuse as package
 from eqfuse.cli.compile import tuning_line
-from eqfuse.compilation import Work
+from eqfuse.driver.compilation import Compilation
+from eqfuse.driver.tune import NOTICEABLE
 from eqfuse.lowering.arm.toolchain import ToolError
 from eqfuse.lowering.bundle import read_manifest
 from eqfuse.lowering.tuning import builders
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
 from eqfuse.lowering.tuning.settings import Summary
-from eqfuse.tuned_compilation import NOTICEABLE
 
 from .command_line import CommandLine
 
@@ -115,7 +115,7 @@ def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept
     def fails(*_: object) -> float:
         raise ToolError("the device is gone")
 
-    monkeypatch.setattr("eqfuse.tuned_compilation._speed_up", fails)
+    monkeypatch.setattr("eqfuse.driver.tune._speed_up", fails)
     out = tune(eqfuse, 100_000, "--time-limit", 0.001)
     assert records() == 0
     assert "the tuned model was not compared: the device is gone, so the untuned one is kept" in out
@@ -160,7 +160,7 @@ def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
 def test_what_a_search_lacks_is_said_before_the_work(
     eqfuse: CommandLine, pair: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(Work, "fill")
+    monkeypatch.delattr(Compilation, "optimized")
     monkeypatch.setattr(builders, "_CONNECT_SECONDS", 0.2)
     key = ("--device-key", "board") if option == "--tracker" else ()
     outcome = eqfuse.run("tune", pair, "-o", "build", option, "127.0.0.1:1", *key)

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
-from eqfuse.api import Options, run
 from eqfuse.cli import main
 from eqfuse.costmodels.types import TensorType
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.engine.canary import Conflict, conflict
 from eqfuse.engine.egraph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.inference import Knowledge
@@ -66,7 +67,7 @@ def rules(folder: Path, *texts: str) -> Path:
 
 
 def optimise(model: Path, *own: Path) -> None:
-    run(model, None, Options(rules=own, trust_rules=True, verify=False))
+    optimize_model(model, None, Options(rules=own, trust_rules=True, verify=False))
 
 
 def message(model: Path, *own: Path) -> str:

@@ -11,7 +11,8 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.compilation import compile_model
+from eqfuse.driver.compile import compile_model
+from eqfuse.driver.options import Options
 from eqfuse.engine.inference import infer
 from eqfuse.engine.model import read
 from eqfuse.extract.partition.graph import OperatorGraph
@@ -23,7 +24,6 @@ from eqfuse.lowering.kernels import prepare
 from eqfuse.lowering.module import link
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
-from eqfuse.pipeline import Options
 
 from .small_models import model, weights
 

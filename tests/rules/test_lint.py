@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.errors import RuleError
 from eqfuse.rules.lint import Problem, lint, lint_files, require_clean
-from eqfuse.rules.loader import analysis_files, shipped_files
+from eqfuse.rules.places import analysis_files, shipped_files
 from eqfuse.rules.records import read_file
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ import pytest
 
 from eqfuse.rules import sexpr
 from eqfuse.rules.checking.check import authored, check_rule, scratch_for
-from eqfuse.rules.loader import rule_paths
+from eqfuse.rules.places import rule_paths
 from eqfuse.rules.records import Rule, RuleFile, conditions, read_file
 from eqfuse.rules.sexpr import Form
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import z3
 
@@ -12,10 +12,25 @@ from ...sexpr import Node
 from . import layout, vectors
 from .tensors import Applied, NoMeaning, Parameter, Site, Tensor, broadcast
 from .vectors import Vector, from_back, from_front, vector_of
-from .world import Number, plain
+from .world import Number, World, plain
 
-if TYPE_CHECKING:
-    from .reading import Reading
+
+class Reading(Protocol):
+    """What the facts of a rule are read into."""
+
+    world: World
+    site: Site
+    signs: dict[str, set[str]]
+
+    def number(self, x: Parameter) -> float | str:
+        """What a parameter is known to be, or its name."""
+
+    def value(self, node: Node, sort: str = "") -> Any:
+        """What a term stands for."""
+
+    def bind(self, node: Node, value: Any) -> None:
+        """Let a variable stand for a value."""
+
 
 _FINITE = 1.7976931348623157e308
 

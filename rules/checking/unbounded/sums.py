@@ -11,18 +11,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import z3
 
+from .reading import Reading
 from .tensors import Applied, Binder, Choice, Count, Expression, Parameter, Reduced
 from .types import Type
 from .world import World
 
-if TYPE_CHECKING:
-    from .comparison import Comparison
-
 _MOST_TERMS = 16
+
+
+class Comparison(Protocol):
+    """Where sums are taken apart: what is known of the numbers in them."""
+
+    reading: Reading
+
+    def is_nonzero(self, x: Expression) -> bool:
+        """Whether an expression is never zero."""
 
 
 @dataclass(frozen=True, eq=False)

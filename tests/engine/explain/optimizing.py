@@ -10,9 +10,9 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.api import Options
+from eqfuse.driver.observe import Optimized, account, optimized
+from eqfuse.driver.options import Options
 from eqfuse.engine.explain.explain import Explanation
-from eqfuse.observation import Optimized, account, optimized
 
 RECORD = """
 ; made for a test

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from eqfuse.driver.observe import Optimized, account, rewritten
 from eqfuse.engine.explain.explain import Unexplained
 from eqfuse.errors import UsageError
-from eqfuse.observation import Optimized, account, rewritten
 
 from .optimizing import explained, lines, model, node, rule, run, steps
 

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from eqfuse.driver.observe import Optimized, Verdict, variants, why_not
 from eqfuse.errors import UsageError
-from eqfuse.observation import Optimized, Verdict, variants, why_not
 
 from .optimizing import model, node, rule, run
 

@@ -10,8 +10,9 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from eqfuse.api import Options, run
-from eqfuse.compilation import kernels_of
+from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.lowering.weights import Weights
 
 from ..small_models import model
@@ -68,7 +69,7 @@ def transformer(batch: int = 1, length: int = 8, width: int = 16) -> onnx.ModelP
 
 def scheduled_parts(source: onnx.ModelProto) -> tuple[Any, Any, Weights]:
     """The graph and fused layers of a model that the rules were not applied to, and its constants."""
-    result = run(source, None, Options(verify=False, iterations=1, partition="fuseops"))
+    result = optimize_model(source, None, Options(verify=False, iterations=1, partition="fuseops"))
     return *kernels_of(result), Weights(result.rewritten.model)
 
 

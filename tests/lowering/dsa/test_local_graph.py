@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.local_graph import local_graph
+from eqfuse.lowering.dsa.local_graph import Tile, local_graph
 from eqfuse.lowering.dsa.network import Network
 from eqfuse.lowering.dsa.tile_model import RuntimeTile
-from eqfuse.lowering.dsa.tiles import Tile
 
 from .graphs import Builder
 from .random_graphs import cases

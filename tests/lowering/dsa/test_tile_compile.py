@@ -8,10 +8,9 @@ import pytest
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.lowering.dsa.boxes import shape_of
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.local_graph import local_graph
+from eqfuse.lowering.dsa.local_graph import Tile, local_graph
 from eqfuse.lowering.dsa.simulate_function import Kernel
 from eqfuse.lowering.dsa.tile_compile import compiled_kernels
-from eqfuse.lowering.dsa.tiles import Tile
 
 from .tile_cases import LAYERS, Layer, part
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.boxes import Box, whole
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.local_graph import local_graph
+from eqfuse.lowering.dsa.local_graph import Tile, local_graph
 from eqfuse.lowering.dsa.network import Network
-from eqfuse.lowering.dsa.tiles import Tile, TileKernels, structure
+from eqfuse.lowering.dsa.tiles import TileKernels, structure
 
 from .graphs import Builder
 from .random_graphs import cases

@@ -19,9 +19,9 @@ from eqfuse.engine.typing import tensor_type
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.dsa.boxes import Box, hull, shape_of, whole
+from eqfuse.lowering.dsa.local_graph import Tile
 from eqfuse.lowering.dsa.network import Network
 from eqfuse.lowering.dsa.tile_model import RuntimeTile
-from eqfuse.lowering.dsa.tiles import Tile
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)

@@ -12,8 +12,9 @@ import pytest
 import tvm
 from onnx import helper
 
-from eqfuse.api import Options, run
-from eqfuse.compilation import kernels_of
+from eqfuse.driver.compilation import kernels_of
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.lowering.decisions import following
 from eqfuse.lowering.kernel_functions import Fitting, KernelFunctions
 from eqfuse.lowering.kernel_messages import Answer, Request
@@ -115,7 +116,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     ]
     stored = {"v": weights(64, 32, 1, 1), "w": weights(64, 1, 3, 3)}
     proto = model(nodes, {"x": (1, 32, 28, 28)}, {"y": (1, 64, 28, 28)}, **stored)
-    result = run(proto, None, Options(partition="joint", verify=False), None)
+    result = optimize_model(proto, None, Options(partition="joint", verify=False), None)
     graph, kernels = kernels_of(result)
     functions = KernelFunctions.of(graph, kernels, Weights(result.rewritten.model))
     return Bench(TaskTable(Fitting(functions, TARGET)), kernels, tmp_path_factory.mktemp("shared"))

@@ -6,7 +6,7 @@ import pytest
 
 from eqfuse.rules.checking.check import authored, check_rule, scratch_for
 from eqfuse.rules.checking.overlap import distinct, overlaps
-from eqfuse.rules.loader import shipped_files
+from eqfuse.rules.places import shipped_files
 from eqfuse.rules.records import Rule, RuleFile
 
 CATALOGUE = authored(shipped_files())

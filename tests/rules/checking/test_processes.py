@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.errors import RuleError
 from eqfuse.rules.checking.check import check_files
-from eqfuse.rules.loader import analysis_files, shipped_files
+from eqfuse.rules.places import analysis_files, shipped_files
 from eqfuse.rules.records import RuleFile, read_file
 
 RULE = """\

@@ -29,7 +29,7 @@ def test_sympy_is_loaded_when_it_is_needed() -> None:
 
 
 def test_what_is_not_installed_is_missing_as_ever() -> None:
-    program = "from eqfuse.deferred import defer; defer('no_such.module'); defer('no_such'); import no_such"
+    program = "from eqfuse.support.deferred import defer; defer('no_such.module'); defer('no_such'); import no_such"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "ModuleNotFoundError" in finished.stderr
 

@@ -12,22 +12,25 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from .engine.egraph import EGraph, ENode, Saturation, Selection
-from .engine.encode import Encoding, opaque_type
-from .engine.explain.explain import Explanation, Unexplained, explain
-from .engine.explain.probe import Result
-from .engine.explain.search import Search, is_unchanged
-from .engine.explain.session import OutOfTime
-from .engine.explain.why_not import Diagnosis, diagnose
-from .engine.folding import FOLD
-from .engine.model import Model
-from .engine.plan import origins
-from .engine.worker import Worker
-from .errors import UsageError
-from .extract.problem import ExtractionError
-from .extract.select import Pricing, select
-from .pipeline import Clock, Observer, Options, cost_model_for, extracted, saturated
-from .rules.loader import Rule, load_rules
+from ..engine.egraph import EGraph, ENode, Saturation, Selection
+from ..engine.encode import Encoding, opaque_type
+from ..engine.explain.explain import Explanation, Unexplained, explain
+from ..engine.explain.probe import Result
+from ..engine.explain.search import Search, is_unchanged
+from ..engine.explain.session import OutOfTime
+from ..engine.explain.why_not import Diagnosis, diagnose
+from ..engine.folding import FOLD
+from ..engine.model import Model
+from ..engine.plan import origins
+from ..engine.worker import Worker
+from ..errors import UsageError
+from ..extract.problem import ExtractionError
+from ..extract.select import Pricing, select
+from ..rules.loader import Rule, load_rules
+from .clock import Clock, Observer
+from .extract import cost_model_for, extract_model
+from .options import Options
+from .saturate import saturate_model
 
 _NAMED = 5
 """How many values a message names."""
@@ -88,9 +91,9 @@ def optimized(path: Path, options: Options, observer: Observer | None = None) ->
     clock = Clock(observer)
     options = replace(options, trust_rules=True)
     with Worker(options.selection) as worker:
-        known = saturated(path, None, options, worker, clock)
+        known = saturate_model(path, None, options, worker, clock)
     pricing = Pricing.of(cost_model_for(options, known))
-    selection = extracted(known, pricing, options, clock).selection
+    selection = extract_model(known, pricing, options, clock).selection
     rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
     return Optimized(known.model, options, Search(known.encoding, known.egraph, selection, rules), pricing)
 
@@ -352,4 +355,4 @@ def _saturated(path: Path, options: Options, observer: Observer | None) -> Satur
     told = None if observer is None else (lambda phase, detail: observer(f"{path}: {phase}", detail))
     with Worker(options.selection) as worker:
         trusting = replace(options, trust_rules=True)  # nothing is written
-        return saturated(path, None, trusting, worker, Clock(told)).egraph.saturation
+        return saturate_model(path, None, trusting, worker, Clock(told)).egraph.saturation

@@ -1,4 +1,4 @@
-"""Optimising with a partition: the chosen graph, cut into fused sub-graphs.
+"""`EGraph -> Selection -> Partition`: the chosen graph, cut into fused sub-graphs.
 
 With ``joint`` extraction and partition take turns (extract/joint.py); with any other method the graph is extracted by
 the cost model that was asked for, and then cut.
@@ -11,32 +11,35 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
-from .costmodels.device import Device, load_device
-from .costmodels.model import CostModel, RooflineCost
-from .costmodels.profile import ProfileDatabase
-from .engine.choices import PartitionMethod
-from .engine.egraph import Selection
-from .engine.inference import infer
-from .engine.model import Model
-from .engine.summary import knowledge_of_result
-from .extract.joint import Extracted, JointPrices, joint
-from .extract.partition.annotate import read_partition
-from .extract.partition.canonical_key import subgraph_key
-from .extract.partition.certificate import certificate_of
-from .extract.partition.certify import Proof, certify
-from .extract.partition.fuse_ops import fuse_ops
-from .extract.partition.graph import OperatorGraph
-from .extract.partition.index_map_fusion import index_mapped, saved_bytes
-from .extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
-from .extract.partition.kernels import KernelModel, Members
-from .extract.partition.layout_assignment import LayoutPlan, assign_layouts
-from .extract.partition.local_functions import inlined
-from .extract.partition.of_model import operator_graph
-from .extract.partition.partition import Partition, PartitionError, partition_of
-from .extract.partition.search import partition_by
-from .extract.select import Pricing
-from .pipeline import Clock, Options, Saturated, cost_model_for, extracted, unchanged
-from .support.deadlines import seconds_left
+from ..costmodels.device import Device, load_device
+from ..costmodels.model import CostModel, RooflineCost
+from ..costmodels.profile import ProfileDatabase
+from ..engine.choices import PartitionMethod
+from ..engine.egraph import Selection
+from ..engine.inference import infer
+from ..engine.model import Model
+from ..engine.summary import knowledge_of_result
+from ..extract.joint import Extracted, JointPrices, joint
+from ..extract.partition.annotate import read_partition
+from ..extract.partition.canonical_key import subgraph_key
+from ..extract.partition.certificate import certificate_of
+from ..extract.partition.certify import Proof, certify
+from ..extract.partition.fuse_ops import fuse_ops
+from ..extract.partition.graph import OperatorGraph
+from ..extract.partition.index_map_fusion import index_mapped, saved_bytes
+from ..extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
+from ..extract.partition.kernels import KernelModel, Members
+from ..extract.partition.layout_assignment import LayoutPlan, assign_layouts
+from ..extract.partition.local_functions import inlined
+from ..extract.partition.of_model import operator_graph
+from ..extract.partition.partition import Partition, PartitionError, partition_of
+from ..extract.partition.search import partition_by
+from ..extract.select import Pricing
+from ..support.deadlines import seconds_left
+from .clock import Clock
+from .extract import cost_model_for, extract_model, unchanged
+from .options import Options
+from .saturate import Saturated
 
 Chosen = tuple[Model, Selection]
 
@@ -100,7 +103,7 @@ class Partitioned:
         }
 
 
-def partitioned(
+def partition_model(
     known: Saturated, method: PartitionMethod, options: Options, clock: Clock
 ) -> tuple[Chosen, Partitioned]:
     """Choose a graph and cut it. Nothing in `known` is changed."""
@@ -125,7 +128,7 @@ def _joint(
 
     def extract(model: CostModel) -> Extracted[Chosen | None]:
         nonlocal pricing
-        found = extracted(known, replace(pricing, model=model), options, clock)
+        found = extract_model(known, replace(pricing, model=model), options, clock)
         pricing = found.pricing  # what made files grow once will do so again
         selections.append(found.selection)
         return Extracted((found.model, found.selection), _graph(found.model, known))
@@ -137,9 +140,7 @@ def _joint(
         original: Extracted[Chosen | None] = Extracted(None, before)
         found = joint(original, extract, lower_bound, models.device, seconds_left(known.deadline), models)
     chosen = found.chosen or (unchanged(known.model), selections[0])
-    return chosen, Partitioned(
-        before, found.search.partition, found.model, found.prices, complete=found.complete
-    )
+    return chosen, Partitioned(before, found.search.partition, found.model, found.prices, complete=found.complete)
 
 
 def _in_sequence(
@@ -150,7 +151,7 @@ def _in_sequence(
     options: Options,
     clock: Clock,
 ) -> tuple[Chosen, Partitioned]:
-    found = extracted(known, Pricing.of(cost_model_for(options, known)), options, clock)
+    found = extract_model(known, Pricing.of(cost_model_for(options, known)), options, clock)
     graph = _graph(found.model, known)
     model = models(graph)
     with clock.phase("partition"):

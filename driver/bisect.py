@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .api import Options, run
-from .errors import EqfuseError, VerificationError
-from .rules.loader import load_rules, shipped_files
-from .support.minimal_failure import minimal_failure
+from ..errors import EqfuseError, VerificationError
+from ..rules.loader import load_rules
+from ..rules.places import shipped_files
+from ..support.minimal_failure import minimal_failure
+from .optimize import optimize_model
+from .options import Options
 
 
 @dataclass(frozen=True)
@@ -90,4 +92,4 @@ class _Search:
             self.observer(f"run {self.runs}: {len(names)} rules")
         chosen = set(names)
         skip = (*self.options.skip, *(n for n in self.names if n not in chosen))
-        run(self.model, None, replace(self.options, skip=skip), None)
+        optimize_model(self.model, None, replace(self.options, skip=skip), None)

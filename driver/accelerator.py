@@ -1,0 +1,246 @@
+"""The back end for accelerators: a scheduled program, verified in a functional simulator."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..costmodels.dsa_device import DsaDevice
+from ..errors import UsageError, VerificationError
+from ..extract.partition.graph import OperatorGraph
+from ..lowering import bundle
+from ..lowering.dsa.compiler import (
+    AcceleratorNetwork,
+    Choices,
+    DsaProgram,
+    accelerator_network,
+    batch_axes,
+    compile_network,
+)
+from ..lowering.dsa.constants import constant_contents, network_of
+from ..lowering.dsa.program import Compute
+from ..lowering.dsa.report_page import report_page
+from ..lowering.dsa.scheduler import OrderName
+from ..lowering.dsa.section import Section, Wire
+from ..lowering.dsa.stored_program import REPORT, store_kernels, store_program
+from ..lowering.dsa.variants import FULL, VARIANTS
+from ..lowering.errors import LoweringError
+from ..lowering.interface import Port, outputs_of
+from ..lowering.manifest import PROGRAM, Manifest, Platform
+from ..lowering.target import accelerator_of, check_linker
+from ..lowering.weights import Weights
+from ..support.options import OptionError, PositiveInteger, check_options
+from .compilation import Built, Compilation, kernels_of
+from .optimize import Result
+from .options import Options
+
+Floats = Literal["float16", "float32", "float64"]
+WIDTHS: dict[Floats, int] = {"float16": 2, "float32": 4, "float64": 8}
+"""Bytes of the types that floats may be stored in."""
+_SIMULATION_SECONDS = 3600.0
+"""How long a simulation may take that verifies a program; beyond that what computes a tile is taken to hang."""
+_STORED_AS = {"float16": 2, "bfloat16": 4, "float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What to make for an accelerator: `batch` and `floats` are the model's own where None."""
+
+    device: DsaDevice
+    batch: int | None = None
+    floats: Floats | None = None
+    choices: Choices = field(default_factory=Choices)
+
+
+@dataclass(frozen=True)
+class AcceleratorOptions:
+    """What may be asked of a compilation for an accelerator: options of the command line. Raises OptionError."""
+
+    batch: PositiveInteger | None = None
+    floats: Floats | None = None
+    variant: str = FULL.name
+    order: OrderName | None = None
+    per_cluster: PositiveInteger | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.variant not in VARIANTS:
+            raise OptionError("variant", f"{self.variant!r} is not one of {', '.join(VARIANTS)}")
+
+
+def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -> Accelerator:
+    """The back end of an accelerator. Raises UsageError for a target that is none, DeviceError for its figures."""
+    if options.inputs:
+        raise OptionError("inputs", "a program for an accelerator has its own batch; it is verified on drawn inputs")
+    if options.verify:
+        check_linker()
+    choices = Choices(VARIANTS[wanted.variant], wanted.order, wanted.per_cluster)
+    return Accelerator(Demands(accelerator_of(target), wanted.batch, wanted.floats, choices))
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """Compiles programs that a simulator executes."""
+
+    demands: Demands
+
+    def identity(self, options: Options) -> Mapping[str, Any]:
+        """What is asked for, and the machine, whose kernels simulate tiles."""
+        return {**asdict(self.demands), "machine": platform.machine()}
+
+    def check(self, options: Options) -> None:
+        """Nothing: what is needed was looked at before."""
+
+    def prepare(self, options: Options) -> None:
+        """Nothing: the process that verifies starts fast beside what it does."""
+
+    def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
+        """A program in an empty folder, verified in the functional simulator."""
+        clock = compilation.clock
+        with clock.phase("schedule"):
+            graph, layers = kernels_of(result)
+            graph = _with_defaults(graph, compilation.ports)
+            size = WIDTHS[self.demands.floats] if self.demands.floats else _own_width(graph)
+            network = accelerator_network(graph, layers, self.demands.device, size)
+            program = self._scheduled(compilation, network)
+        with clock.phase("write"):
+            weights = Weights(result.rewritten.model)
+            contents = constant_contents(
+                program.generated, program.device.alignment, weights.__getitem__, network.slices
+            )
+            store_program(folder, program, network, contents)
+            (folder / REPORT).write_text(report_page(compilation.model.label, program), encoding="utf-8")
+        manifest = self._manifest(compilation, result, network, program, folder)
+        if compilation.options.verify:
+            with clock.phase("kernels"):
+                store_kernels(folder, lambda line: clock.tell("kernels", line))
+            manifest = replace(manifest, files=bundle.digests(folder))
+            bundle.write_manifest(folder, manifest)
+            with clock.phase("verify"):
+                verdict = self._verdict(compilation, folder, network)
+            manifest = replace(manifest, provenance=replace(manifest.provenance, verification=verdict))
+        bundle.write_manifest(folder, manifest)
+        return Built(manifest)
+
+    def _scheduled(self, compilation: Compilation, network: AcceleratorNetwork) -> DsaProgram:
+        model, clock = compilation.model, compilation.clock
+        name = model.path.stem if model.path else model.label
+        return compile_network(
+            network, self.demands.device, self.demands.batch, self.demands.choices, name,
+            lambda line: clock.tell("schedule", line),
+        )  # fmt: skip
+
+    def _verdict(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
+        """What verification says, in one line that says how much was verified."""
+        from ..engine.verification import require_comparison, verdict_required
+        from ..engine.verification.source import model_file
+        from ..lowering.check import apart
+        from ..lowering.dsa.simulated_model import IsolatedSimulation
+        from ..lowering.dsa.verification import Demand, Original, samples_to_verify, verify_program
+
+        options, loaded = compilation.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
+        label, path = compilation.model.label, compilation.model.path
+        model = compilation.model.ir if options.input_shapes or path is None else path
+        coarser = "float16" if network.element_size < _own_width(network.graph) else None
+        demand = Demand(options.atol, options.rtol, options.seed, coarser)
+        with model_file(model) as file:
+            original = Original(file.absolute(), compilation.ports, network.batch)
+            samples = samples_to_verify(loaded, original)
+            compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
+            with verdict_required(label):
+                found = require_comparison(apart(options.verify_limit, verify_program, original, loaded, demand))
+        if found.status == "failed":
+            raise VerificationError(
+                f"{label}: the program differs from the original: {found.summary}; nothing was written"
+            )
+        batch = loaded.section.allocation.batch
+        return f"{found.summary} ({min(samples, batch)} of {batch} sample(s), simulated)"
+
+    def _manifest(
+        self, compilation: Compilation, result: Result, network: AcceleratorNetwork, program: DsaProgram, folder: Path
+    ) -> Manifest:
+        device, batch, ports = self.demands.device, program.allocation.batch, compilation.ports
+        section = _section(result, network, program, self.demands)
+        outputs = outputs_of(result.rewritten.model, network.graph)
+        _check_outputs(outputs, section, ports)
+        axes = {wire.port: wire.axis for wire in (*section.inputs, *section.outputs)}
+        return Manifest(
+            inputs=tuple(_scaled(port, axes.get(port.name, 0), network.batch, batch) for port in ports),
+            outputs=tuple(_scaled(port, axes.get(port.name, 0), network.batch, batch) for port in outputs),
+            platform=Platform(f"dsa-{device.name}", "simulated", "", device.name, ()),
+            precision=compilation.options.precision,
+            threads=1,
+            provenance=compilation.provenance(
+                result,
+                kernels=sum(isinstance(i, Compute) for i in program.generated.program.instructions),
+                distinct=len(program.kernels),
+            ),
+            fallbacks=(),
+            versions=bundle.versions(),
+            files=bundle.digests(folder),
+            library=PROGRAM,
+            dsa=section.as_dict(),
+        )
+
+
+def _with_defaults(graph: OperatorGraph, ports: Sequence[Port]) -> OperatorGraph:
+    """The graph whose inputs are the ports: an input with a default is a constant."""
+    names = {port.name for port in ports}
+    return OperatorGraph(
+        graph.operators,
+        tuple(replace(v, is_constant=True) if v.producer is None and v.name not in names else v for v in graph.values),
+    )
+
+
+def _own_width(graph: OperatorGraph) -> int:
+    """Bytes of the widest float type of a graph; of float32 where it has none."""
+    found = (_STORED_AS.get(value.type.dtype or "") for value in graph.values if value.type is not None)
+    return max((width for width in found if width is not None), default=4)
+
+
+def _section(result: Result, network: AcceleratorNetwork, made: DsaProgram, demands: Demands) -> Section:
+    generated, values, orders = made.generated, network.graph.values, network_of(made.generated).axes
+    axes = batch_axes(network, generated.outputs.values(), made.allocation.batch != made.allocation.per_cluster)
+    names = {width: name for name, width in WIDTHS.items()}
+    return Section(
+        device=made.device,
+        allocation=made.allocation,
+        variant=demands.choices.variant.name,
+        order=demands.choices.order,
+        floats=names[network.element_size],
+        inputs=tuple(_input_wires(generated.inputs, network, orders)),
+        outputs=tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
+        figures=made.figures(),
+        opset=result.rewritten.model.opset,
+    )
+
+
+def _input_wires(
+    inputs: Mapping[str, int], network: AcceleratorNetwork, orders: Sequence[tuple[int, ...]]
+) -> Iterator[Wire]:
+    for name, number in inputs.items():
+        value = network.graph.values[number]
+        axis = 0 if value.extent.dimensions and network.batch is not None else None
+        yield Wire(name, value.name, axis, orders[number])
+
+
+def _scaled(port: Port, axis: int | None, own: int | None, batch: int) -> Port:
+    """A port of the whole batch."""
+    if own is None or own == batch or axis is None or not port.shape or port.shape[axis] % own:
+        return port
+    shape = list(port.shape)
+    shape[axis] = shape[axis] * batch // own
+    return replace(port, shape=tuple(shape))
+
+
+def _check_outputs(outputs: tuple[Port, ...], section: Section, inputs: tuple[Port, ...]) -> None:
+    """Each output is made by the program, or is an input."""
+    if not outputs:
+        raise UsageError("the model has no outputs")
+    known = {wire.port for wire in section.outputs} | {port.name for port in inputs}
+    for port in outputs:
+        if port.name not in known:
+            raise LoweringError(f"output {port.name!r} is a constant; an accelerator has nothing to compute for it")

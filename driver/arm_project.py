@@ -1,0 +1,54 @@
+"""The back end for processors that are not this machine: kernels in a C project, verified under emulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import VerificationError
+from ..lowering.arm.toolchain import Tool, missing
+from ..lowering.manifest import Manifest
+from ..support.scratch import scratch_folder
+from .compilation import Compilation
+from .options import Options
+from .processor import Processor, verify_against_original
+
+if TYPE_CHECKING:
+    from ..lowering.kernels import Prepared
+
+
+class ArmProject(Processor):
+    """A processor to compile a C project for."""
+
+    def identity(self, options: Options) -> Mapping[str, Any]:
+        """The target, and the tools whose lack left a bundle unverified."""
+        return {**super().identity(options), "absent": _missing_tools() if options.verify else ""}
+
+    def prepare(self, options: Options) -> None:
+        """Nothing: the emulator starts in no time."""
+
+    def _link(self, prepared: Prepared, folder: Path) -> None:
+        from ..lowering.c_project import write_c_project
+
+        write_c_project(prepared, folder)
+
+    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
+        from ..lowering.emulated_model import EmulatedModel
+
+        if _missing_tools():
+            return f"none: {_missing_tools()}"
+        with scratch_folder("emulated") as scratch:
+            emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
+            found, _ = verify_against_original(compilation, emulated, bold=False)
+        if found.status == "failed":
+            raise VerificationError(
+                f"{compilation.model.label}: the compiled model differs from the original: {found.summary}; "
+                "nothing was written; compile it for the host to see where it is wrong"
+            )
+        return f"{found.summary} (emulated)"
+
+
+def _missing_tools() -> str:
+    """What is needed to build and emulate a C project and is not installed, in one line; empty where all is there."""
+    return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)

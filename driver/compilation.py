@@ -1,0 +1,170 @@
+"""One compilation, whatever it is for: what is compiled, what decides about the bundle, and what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..engine.model import Model
+from ..engine.shapes import override_shapes
+from ..engine.summary import knowledge_of_result
+from ..extract.partition.graph import OperatorGraph
+from ..extract.partition.kernels import KernelModel
+from ..extract.partition.local_functions import inlined
+from ..extract.partition.of_model import operator_graph
+from ..lowering import bundle, cache
+from ..lowering.copied_maps import with_copied_maps
+from ..lowering.epilogues import with_epilogues
+from ..lowering.interface import Port, inputs_of, read_samples
+from ..lowering.manifest import Manifest, Provenance
+from ..rules.places import rule_paths
+from .clock import Clock
+from .optimize import Result, optimize_model
+from .options import Options
+
+if TYPE_CHECKING:
+    from ..engine.verification.inputs import Sample
+    from ..lowering.tuning.tuner import Point
+
+
+@dataclass(frozen=True, repr=False)
+class Compiled:
+    """A bundle and how it came about. `phases` are wall-clock seconds, `kernel_seconds` those of each distinct kernel.
+
+    `result` is the optimised model; None where the bundle was compiled before and taken from the cache.
+    """
+
+    path: Path
+    manifest: Manifest
+    phases: Mapping[str, float]
+    result: Result | None = None
+    kernel_seconds: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[Point, ...] = ()
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether nothing had to be compiled."""
+        return self.result is None
+
+    def __repr__(self) -> str:
+        """A few lines: the manifest and the result hold much."""
+        origin = self.manifest.provenance
+        return (
+            f"<Compiled: {origin.model} for {self.manifest.platform.name}, {origin.kernels} kernels\n"
+            f"  verification: {origin.verification or 'none'}\n"
+            f"  written: {self.path}>"
+        )
+
+
+@dataclass(frozen=True)
+class Built:
+    """The manifest of a bundle that a back end made, the seconds that each distinct kernel took to compile, and, after
+    a search for schedules, its course."""
+
+    manifest: Manifest
+    kernel_seconds: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A model that is compiled: `original` as it was read, `model` with the shapes that were asked for."""
+
+    original: Model
+    model: Model
+    ports: tuple[Port, ...]
+    samples: tuple[Sample, ...]
+    options: Options
+    clock: Clock
+
+    @staticmethod
+    def of(original: Model, options: Options, clock: Clock) -> Compilation:
+        """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them."""
+        model = override_shapes(inlined(original), options.input_shapes)
+        ports = inputs_of(model)
+        return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the model as it was read, its weights with it."""
+        return cache.fingerprint(self.original)
+
+    @property
+    def label(self) -> str:
+        """Where the model is, or its name."""
+        return str(self.model.path.absolute()) if self.model.path else self.model.label
+
+    def key(self, backend: BackEnd) -> str:
+        """What decides about the bundle."""
+        chosen = {**asdict(self.options), **backend.identity(self.options), "versions": bundle.versions()}
+        given = [sample.digest for sample in self.samples]
+        return cache.key_of({**chosen, "model": self.fingerprint, "inputs": given}, rule_paths(self.options.rules))
+
+    def optimized(self) -> Result:
+        """The optimised model. It is not verified: what is made of it will be."""
+        options = replace(self.options, verify=False, inputs=())
+        result = optimize_model(self.original, None, options, self.clock.observer)
+        self.clock.phases.update(result.phases)
+        return result
+
+    def labelled(self, manifest: Manifest) -> Manifest:
+        """The manifest of an equal model, with this one's path."""
+        return replace(manifest, provenance=replace(manifest.provenance, model=self.label))
+
+    def provenance(self, result: Result, kernels: int, distinct: int, replaced: tuple[str, ...] = ()) -> Provenance:
+        """Where a bundle comes from: it has so many kernels, and some were `replaced`. It was not verified yet."""
+        return Provenance(
+            model=self.label,
+            sha256=self.fingerprint,
+            input_shapes=dict(self.options.input_shapes),
+            rules=len(result.saturation.matched),
+            partition=self.options.partition,
+            operators=result.after.layers,
+            kernels=kernels,
+            distinct_kernels=distinct,
+            verification="",
+            replaced=replaced,
+            budget_hit=result.budget_hit,
+            trusted_rules=result.trusted,
+        )
+
+
+class BackEnd(Protocol):
+    """Lowers an optimised model for one kind of target."""
+
+    def identity(self, options: Options) -> Mapping[str, Any]:
+        """What of the target and of this machine decides about a bundle."""
+        ...
+
+    def check(self, options: Options) -> None:
+        """Raise EqfuseError for what this machine lacks."""
+        ...
+
+    def prepare(self, options: Options) -> None:
+        """Start what takes long to start, before the model is optimised."""
+        ...
+
+    def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
+        """Fill an empty folder with the bundle, verified where the options ask for it.
+
+        Raises VerificationError where what was compiled differs from the original.
+        """
+        ...
+
+
+def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
+    """The graph to lower and its kernels; each operator by itself where it was not cut.
+
+    A kernel has one anchor op here; which are joined is decided by what has a schedule.
+    """
+    if result.partition is not None:
+        partition, priced = result.partition.partition, result.partition.pricing
+        model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
+        found = [kernel for members in partition.members for kernel in model.kernels(members)]
+        return with_copied_maps(partition.graph, with_epilogues(partition.graph, found))
+    rewritten = result.rewritten.model
+    graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
+    return graph, tuple((index,) for index in range(len(graph)))

@@ -1,0 +1,94 @@
+"""Compiling a model: optimise it, build a bundle, search for better schedules, and only then publish it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..engine.model import read
+from ..lowering import bundle, cache
+from ..lowering.target import check_linker, check_target, is_accelerator, target_of
+from ..lowering.tvm_runtime import check_threads
+from ..support.options import OptionError
+from .arm_project import ArmProject
+from .clock import Clock, Observer
+from .compilation import BackEnd, Compilation, Compiled
+from .options import Options
+from .processor import Processor
+
+if TYPE_CHECKING:
+    from ..lowering.tuning.settings import Settings
+    from .accelerator import AcceleratorOptions
+
+
+def compile_model(
+    source: Any,
+    output: Path,
+    options: Options,
+    *,
+    target: str = "host",
+    threads: int | None = None,
+    tuning: Settings | None = None,
+    accelerator: AcceleratorOptions | None = None,
+    observer: Observer | None = None,
+) -> Compiled:
+    """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
+
+    `options` say how to optimise; for a processor the device is the target. With `tuning` schedules are searched for,
+    and the result is the bundle with them or the one without, whichever is faster. `accelerator` is for targets
+    ``dsa-NAME``. Raises EqfuseError with one clear line, among them VerificationError where the compiled model differs
+    from the original: then nothing is written.
+    """
+    bundle.check_destination(output)
+    check_target(target)
+    backend: BackEnd
+    processor: Processor | None = None
+    if is_accelerator(target):
+        from .accelerator import AcceleratorOptions, accelerator_for
+
+        backend = accelerator_for(target, options, accelerator or AcceleratorOptions())
+    else:
+        backend = processor = _processor_for(target, threads)
+        options = replace(options, device=target)
+    if processor is not None and accelerator is not None:
+        raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
+    if processor is None and tuning is not None:
+        raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
+    clock = Clock(observer)
+    with clock.phase("read"):
+        compilation = Compilation.of(read(source), options, clock)
+    backend.check(options)
+    if processor is not None and tuning is not None:
+        processor.check_search(tuning)
+    with bundle.staged(output) as folder:
+        key = compilation.key(backend)
+        if tuning is None and cache.fetch(key, folder):
+            manifest = compilation.labelled(bundle.read_manifest(folder))
+            bundle.write_manifest(folder, manifest)
+            bundle.publish(folder, output)
+            return Compiled(output, manifest, clock.phases)
+        backend.prepare(options)
+        result = compilation.optimized()
+        built = backend.build(compilation, result, folder)
+        if not built.manifest.provenance.replaced:  # another attempt may do better
+            cache.keep(key, folder)
+        if processor is not None and tuning is not None:
+            from .tune import tune_bundle
+
+            built = tune_bundle(compilation, processor, result, built, folder, tuning)
+        bundle.publish(folder, output)
+    return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
+
+
+def _processor_for(target: str, threads: int | None) -> Processor:
+    """The back end of a target, a C project where this machine cannot load a library for it.
+
+    Raises UsageError for a number of threads that cannot be had or a linker that is missing, DeviceError for figures.
+    """
+    check_threads(threads)
+    found = target_of(target, threads)
+    if not found.is_library:
+        return ArmProject(found)
+    check_linker()
+    return Processor(found)

@@ -1,0 +1,208 @@
+"""Optimising a model: every stage from reading it to writing the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from ..costmodels.device import load_device
+from ..engine.canary import own_rules_suspected
+from ..engine.decode import drop_annotations
+from ..engine.egraph import Saturation, Selection
+from ..engine.inference import Knowledge
+from ..engine.model import Model, write
+from ..engine.provenance import forget_partition, stamp
+from ..engine.summary import GraphSummary, knowledge_of_result, summarize
+from ..engine.worker import Worker
+from ..errors import VerificationError
+from ..extract.select import Pricing
+from ..support.files import check_destination, write_text
+from .clock import Clock, Observer
+from .extract import cost_model_for, extract_model
+from .options import Options
+from .saturate import Saturated, saturate_model
+
+if TYPE_CHECKING:
+    from ..engine.verification import Verification
+    from .partition import Partitioned
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A model and what is known of its values, from which its graph of operators can be had."""
+
+    model: Model
+    knowledge: Knowledge = field(repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """An optimised model and how it came about. `phases` are wall-clock seconds.
+
+    `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
+    `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
+    without a check.
+    """
+
+    model: ir.Model
+    path: Path | None
+    before: GraphSummary
+    after: GraphSummary
+    saturation: Saturation
+    extraction: Selection
+    classes: int
+    enodes: int
+    verification: Verification | None
+    phases: Mapping[str, float]
+    original: Typed
+    rewritten: Typed
+    partition: Partitioned | None = None
+    checked: bool = True
+    trusted: tuple[str, ...] = ()
+
+    @property
+    def budget_hit(self) -> bool:
+        """Whether a limit ended the search before it was complete; the result is valid all the same."""
+        return self.saturation.budget_hit or self.extraction.status != "optimal" or bool(self.cut_short)
+
+    @property
+    def cut_short(self) -> tuple[str, ...]:
+        """The phases that the time limit ended before they were complete."""
+        complete = {
+            "saturation": not self.saturation.out_of_time,
+            "check of constants": self.checked,
+            "extraction": not self.extraction.out_of_time,
+            "partition": self.partition is None or self.partition.complete,
+        }
+        return tuple(phase for phase, is_complete in complete.items() if not is_complete)
+
+    def __repr__(self) -> str:
+        """A few lines: the fields hold whole graphs."""
+        before, after = self.before, self.after
+        price = f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}"
+        verdict = self.verification.summary if self.verification is not None else "none"
+        return (
+            f"<Result: {before.nodes} -> {after.nodes} nodes, {price}\n"
+            f"  search: {self.saturation.stop_reason} after {self.saturation.iterations} iterations, "
+            f"extraction {self.extraction.status}\n"
+            f"  verification: {verdict}\n"
+            f"  written: {self.path or 'no'}>"
+        )
+
+
+def optimize_model(
+    source: Any, output: Path | None, options: Options, observer: Observer | None = None, worker: Worker | None = None
+) -> Result:
+    """Optimise a model: a path, a ModelProto, an onnx_ir.Model or a Model; with `output`, write it once it is verified.
+
+    `worker` may have been started before, with the rules of the options: it loads them while the model is read. Raises
+    EqfuseError with one clear line on anything a user can mend, among them VerificationError where the result differs
+    from the original, or cannot be compared with it: then nothing is written.
+    """
+    if options.certificate is not None:
+        check_destination(options.certificate)
+    clock = Clock(observer)
+    with worker or Worker(options.selection) as started:
+        if options.verify:
+            from ..engine.verification import prepare
+
+            prepare()
+        saturated = saturate_model(source, output, options, started, clock)
+        with own_rules_suspected(options.selection, saturated.egraph):
+            return _optimized(saturated, output, options, clock)
+
+
+def _optimized(known: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
+    price = options.cost_model
+    model, egraph = known.model, known.egraph
+    (result, selection), partition = _chosen(known, options, clock)
+    with clock.phase("summarize"):
+        before = summarize(model, known.knowledge, price)
+        rewritten = Typed(result, knowledge_of_result(result, known.knowledge))
+        after = summarize(result, rewritten.knowledge, price)
+        drop_annotations(result, model)
+        result = _with_partition(result, partition, options)
+        matched, device = len(egraph.saturation.matched), load_device(options.device)
+        stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
+    verification = None
+    if options.verify:
+        with clock.phase("verify"):
+            verification = _verify(known, result, options)
+    if output is not None:
+        with clock.phase("write"):
+            result = write(result, output, external=model.has_external_data)
+    if options.certificate is not None:
+        write_text(options.certificate, _certificate(result))
+    return Result(
+        model=result.ir,
+        path=result.path,
+        before=before,
+        after=after,
+        saturation=egraph.saturation,
+        extraction=selection,
+        classes=len(egraph.classes),
+        enodes=egraph.enodes,
+        verification=verification,
+        phases=clock.phases,
+        original=Typed(model, known.knowledge),
+        rewritten=rewritten,
+        partition=partition,
+        checked=known.checked,
+        trusted=options.trusted,
+    )
+
+
+def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Model, Selection], Partitioned | None]:
+    if options.partition == "none":
+        chosen = extract_model(known, Pricing.of(cost_model_for(options, known)), options, clock)
+        return (chosen.model, chosen.selection), None
+    from .partition import partition_model  # sub-graphs take imports of their own
+
+    return partition_model(known, options.partition, options, clock)
+
+
+def _with_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:
+    if partition is None:
+        forget_partition(model)
+        return model
+    from ..extract.partition.annotate import annotate
+    from ..extract.partition.local_functions import as_functions
+
+    annotate(model, partition.partition)
+    return as_functions(model, partition.partition) if options.as_functions else model
+
+
+def _certificate(result: Model) -> str:
+    from .partition import certificate_text
+
+    return certificate_text(result)
+
+
+def _verify(known: Saturated, result: Model, options: Options) -> Verification:
+    from ..engine.verification import require_comparison, verdict_required, verify
+
+    model = known.model
+    original = model.path if model.path is not None and not options.input_shapes else model.ir
+    with verdict_required(model.label):
+        verification = require_comparison(
+            verify(
+                original,
+                result.ir,
+                atol=options.atol,
+                rtol=options.rtol,
+                seed=options.seed,
+                samples=known.samples,
+                precision=options.precision,
+                limit=options.verify_limit,
+            )
+        )
+    if verification.status == "failed":
+        raise VerificationError(
+            f"{model.label}: the result differs from the original: {verification.summary}; nothing was written; "
+            "`eqfuse bisect` finds the rule"
+        )
+    return verification

@@ -1,0 +1,149 @@
+"""`Model -> EGraph`: read a model, and apply the rules to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from ..engine.canary import check_constants, culprits_named
+from ..engine.custom import named_operators
+from ..engine.egraph import EGraph, Selection
+from ..engine.encode import Encoding, encode
+from ..engine.inference import Knowledge, infer, refused_type
+from ..engine.model import Model, check_destination, external_name, read, reads
+from ..engine.opset import raise_opset
+from ..engine.plan import Origins, origins
+from ..engine.saturate import UnsoundRuleError, saturate
+from ..engine.shapes import override_shapes
+from ..engine.worker import Worker
+from ..errors import ModelError, UsageError
+from ..extract.select import Pricing, select
+from ..support.deadlines import seconds_left
+from .clock import Clock
+from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
+
+if TYPE_CHECKING:
+    from ..engine.verification.inputs import Sample
+
+
+@dataclass(frozen=True)
+class Saturated:
+    """A model, what is known of it, and the e-graph of all that the rules prove equal to it.
+
+    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were looked at before.
+    `samples` are the inputs that the user gives to verify on.
+    """
+
+    model: Model
+    knowledge: Knowledge
+    encoding: Encoding
+    egraph: EGraph
+    origin: Origins
+    deadline: float
+    checked: bool
+    samples: tuple[Sample, ...] = ()
+
+    def select(self, pricing: Pricing, options: Options) -> Selection:
+        """The cheapest choice from the e-graph."""
+        limit = min(EXTRACTION_SHARE * options.time_limit, seconds_left(self.deadline))
+        return select(
+            self.egraph, self.encoding, self.origin, self.model.opset, pricing,
+            time_limit=limit, method=options.extraction,
+        )  # fmt: skip
+
+
+def saturate_model(source: Any, output: Path | None, options: Options, worker: Worker, clock: Clock) -> Saturated:
+    """Read a model and apply the rules until nothing changes, or a budget is hit.
+
+    `output` is where the result will go: that it can go there is found out first. The time limit begins once the model
+    is read and the rules are checked and loaded. Raises RuleError for rules beside the shipped ones that may not be
+    used.
+    """
+    with clock.phase("read"):
+        model = _read(source, output, options)
+        samples = samples_of(model, options.inputs)
+    with clock.phase("infer"):
+        knowledge = infer(model)
+    with clock.phase("encode"):
+        encoding = encode(model, knowledge, named_operators(options.selection.paths))
+    if options.rules and not options.trust_rules:
+        with clock.phase("rules"):
+            _check_rules(options, clock)
+    blamed = culprits_named(encoding, options.selection, options.budget)
+    with clock.phase("saturate"), _sense_required(model, options), blamed:
+        egraph = saturate(
+            encoding,
+            worker,
+            options.budget,
+            progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
+        )
+    deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
+    with clock.phase("check"), _sense_required(model, options):
+        limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
+        checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
+    origin = origins(model.graph, encoding, egraph)
+    return Saturated(model, knowledge, encoding, egraph, origin, deadline, checked, samples)
+
+
+def _check_rules(options: Options, clock: Clock) -> None:
+    from ..extract.worth import remark  # the checker takes imports of its own
+    from ..rules.checking.acceptance import Chosen, require_accepted
+
+    chosen = Chosen(options.rules, options.precision, options.only, options.skip)
+    require_accepted(chosen, judge=remark, told=lambda text: clock.tell("rules", text))
+
+
+@contextmanager
+def _sense_required(model: Model, options: Options) -> Iterator[None]:
+    """Raise ModelError in place of an error about rules where the model itself does not run: then it is at fault."""
+    try:
+        yield
+    except UnsoundRuleError:
+        reason = refused_type(model)
+        if not reason:
+            from ..engine.verification import verify  # it takes imports of its own
+
+            source = model.path if model.path is not None and not options.input_shapes else model.ir
+            verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
+            if verification.status != "unverified":
+                raise
+            reason = verification.reason
+        text = f"{model.label}: its shapes or element types contradict each other: {reason}"
+        raise ModelError(text) from None
+
+
+def _without_own_functions(model: Model) -> Model:
+    """The model with sub-graphs that were written as functions put back in their places."""
+    if not model.ir.functions:
+        return model
+    from ..extract.partition.local_functions import inlined  # most models have none
+
+    return inlined(model)
+
+
+def _read(source: Any, output: Path | None, options: Options) -> Model:
+    model = _without_own_functions(read(source))
+    if output is not None:
+        check_destination(output)
+        if model.path is not None and output.exists() and output.samefile(model.path):
+            raise UsageError(f"{output}: is the input itself; name another file to write")
+        if reads(model, output.with_name(external_name(output))):
+            name = external_name(output)
+            raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
+    return raise_opset(override_shapes(model, options.input_shapes), options.opset)
+
+
+def samples_of(model: Model, paths: Sequence[Path]) -> tuple[Sample, ...]:
+    """The inputs that a user gives. Raises UsageError where they do not fit the model."""
+    if not paths:
+        return ()
+    from ..engine.verification.inputs import read_samples
+
+    wanted = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    return read_samples(paths, [ir.serde.serialize_value(value) for value in wanted])

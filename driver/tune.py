@@ -1,0 +1,154 @@
+"""Tuning a compilation: search for its schedules, compile with them, and keep the faster bundle of the two."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..costmodels.measurement import ProfileError
+from ..costmodels.profile import ProfileDatabase
+from ..errors import EqfuseError, VerificationError
+from ..lowering import bundle
+from ..lowering.emulated_model import opened
+from ..lowering.interface import Port, random_inputs
+from ..lowering.isolated_model import IsolatedModel, times
+from ..lowering.kernel_functions import Fitting, KernelFunctions
+from ..lowering.tuning.cost_model import can_learn
+from ..lowering.tuning.settings import Settings, Summary
+from ..lowering.turns import ratios
+from ..lowering.weights import Weights
+from ..support.processor import available_cores
+from ..support.scratch import scratch_folder
+from .compilation import Built, Compilation, kernels_of
+from .optimize import Result
+from .processor import RUN_SECONDS, Cut, Processor
+
+if TYPE_CHECKING:
+    from ..costmodels.measurement import Measurement
+    from ..lowering.tuning.tuner import Tuned
+
+NOTICEABLE = 1.01
+"""How many times as fast a tuned bundle has to be at least: equal ones differ by noise."""
+ROUNDS = 31
+"""Pairs of runs, the untuned bundle and the tuned one, that decide which is kept."""
+
+
+def tune_bundle(
+    compilation: Compilation, processor: Processor, result: Result, built: Built, folder: Path, settings: Settings
+) -> Built:
+    """The bundle in `folder`, which was `built` without a search, or in its place the tuned one where that is faster.
+
+    What is measured stays in the tuning database, so the same command goes on where an earlier one was stopped.
+    """
+    started = time.monotonic()
+    search = _Search(compilation, processor, result, settings)
+    with compilation.clock.phase("tune"):
+        found = search.run()
+    with scratch_folder("tuned") as scratch:
+        candidate = Path(scratch) / "bundle"
+        candidate.mkdir()
+        other = search.compare(found, folder, candidate)
+        if other.is_faster:
+            shutil.rmtree(folder)
+            shutil.copytree(candidate, folder)
+    summary = Summary(
+        trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
+        seconds=time.monotonic() - started, ratio=other.ratio,
+        runner=settings.runner_for(is_library=processor.target.is_library),
+        kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
+    )  # fmt: skip
+    kept = other.built if other.is_faster and other.built is not None else built
+    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary.as_dict()), curve=found.curve)
+    bundle.write_manifest(folder, kept.manifest)
+    return kept
+
+
+@dataclass(frozen=True)
+class Contender:
+    """The tuned bundle, which is `ratio` times as fast as the untuned one; or the `problem` with it."""
+
+    built: Built | None = None
+    ratio: float = 0.0
+    problem: str = ""
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is kept."""
+        return self.ratio > NOTICEABLE
+
+
+@dataclass(frozen=True)
+class _Search:
+    compilation: Compilation
+    processor: Processor
+    result: Result
+    settings: Settings
+
+    def run(self) -> Tuned:
+        """Search for the schedules of each distinct kernel."""
+        from ..lowering.tuning.equipment import laboratory
+        from ..lowering.tuning.measurements import measurements
+        from ..lowering.tuning.tasks import TaskTable
+        from ..lowering.tuning.tuner import Tuner
+
+        clock, target = self.compilation.clock, self.processor.target
+        graph, kernels = kernels_of(self.result)
+        functions = KernelFunctions.of(graph, kernels, Weights(self.result.rewritten.model))
+        table = TaskTable(Fitting(functions, target))
+        settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
+        with laboratory(target, settings, available_cores()) as equipment:
+            tuner = Tuner(table, kernels, equipment, settings, lambda line: clock.tell("tune", line))
+            found = tuner.run()
+            self._keep_prices(measurements(tuner.kernels, table, equipment))
+        return found
+
+    def _keep_prices(self, found: Iterable[Measurement]) -> None:
+        """For `--cost profile`. What was searched for is worth more than these."""
+        try:
+            ProfileDatabase.open().add(*found)
+        except ProfileError as error:
+            self.compilation.clock.tell("tune", f"latencies are not kept: {error}")
+
+    def compare(self, found: Tuned, untuned: Path, candidate: Path) -> Contender:
+        """Compile the tuned bundle to a folder, and see how it runs. Whatever fails, there is the untuned one."""
+        try:
+            cut = Cut(found.kernels, found.decisions)
+            better = self.processor.build(self.compilation, self.result, candidate, cut)
+            with self.compilation.clock.phase("confirm"):
+                return Contender(better, self._speed_up(untuned, candidate))
+        except VerificationError as wrong:
+            self.compilation.clock.tell("verify", str(wrong))
+            return Contender(problem="the tuned model failed verification")
+        except EqfuseError as error:
+            return Contender(problem=f"the tuned model was not compared: {error}")
+
+    def _speed_up(self, untuned: Path, candidate: Path) -> float:
+        """How many times as fast the candidate is: both in turns, on this machine or on a device of the tracker; or by
+        the emulated board's counts."""
+        target, settings = self.processor.target, self.settings
+        if target.is_library:
+            return _speed_up_here(untuned, candidate, self.compilation.ports, target.threads)
+        if settings.tracker is not None and settings.device_key is not None:
+            from ..lowering.tuning.whole_model import speed_up
+
+            return speed_up(settings.tracker, settings.device_key, target, untuned, candidate)
+        before, after = (_cycles(folder) for folder in (untuned, candidate))
+        return before / after
+
+
+def _speed_up_here(untuned: Path, candidate: Path, ports: Sequence[Port], threads: int) -> float:
+    models = {"untuned": IsolatedModel(untuned, threads), "tuned": IsolatedModel(candidate, threads)}
+    runs = times(models, random_inputs(ports, 0), ROUNDS, seconds=RUN_SECONDS * ROUNDS)
+    return ratios(runs, "tuned", "untuned", threads).median
+
+
+def _cycles(folder: Path) -> float:
+    from ..lowering.arm.counts import estimate_cycles
+
+    with opened(folder) as model:
+        counted = model.count(random_inputs(model.inputs, 0))
+        return estimate_cycles(counted.inference, model.target.device).cycles

@@ -1,0 +1,40 @@
+"""Where rule files are: the shipped catalogue, its analyses, and what a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from ..errors import RuleError
+from .records import RuleFile, read_file
+
+DIRECTORY = Path(__file__).parent
+ANALYSIS = DIRECTORY / "analysis"
+
+
+@cache
+def analysis_files() -> tuple[RuleFile, ...]:
+    """The files that derive shapes, dtypes and the like, the declarations first."""
+    paths = sorted(ANALYSIS.glob("*.egg"), key=lambda path: (path.stem != "declarations", path.name))
+    return tuple(read_file(path) for path in paths)
+
+
+def rule_paths(paths: Iterable[Path]) -> list[Path]:
+    """The .egg files among `paths` and in the folders among them, in a fixed order.
+
+    Raises RuleError for a device or a pipe, which may have no end.
+    """
+    found: list[Path] = []
+    for path in paths:
+        found += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
+    for path in found:
+        if path.exists() and not path.is_file():
+            raise RuleError(f"{path}: is a device or a pipe, not a rule file")
+    return found
+
+
+@cache
+def shipped_files() -> tuple[RuleFile, ...]:
+    """The files of the catalogue by path, the analyses apart."""
+    return tuple(read_file(p) for p in rule_paths((DIRECTORY,)) if ANALYSIS not in p.parents)
