@@ -3,7 +3,7 @@
     python benchmarks/same.py BEFORE AFTER model.onnx folder/ ... [--rules] [--jobs 2]
 
 Each checkout has its own `.venv` (`make setup`). Every command runs in both, in an empty folder of one name, with empty
-caches; what it writes is compared byte by byte (ONNX files, `kernels.json`, manifests, libraries, C projects, programs),
+caches; what it writes (ONNX files, `kernels.json`, manifests, libraries, C projects, programs) is compared byte by byte,
 and so is what it prints as JSON, without what is measured. The same LLVM makes the same library of equal schedules.
 """
 
@@ -137,7 +137,7 @@ def main() -> int:
     ]
     work += [("rules check", RULES, None)] if arguments.rules else []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        same = list(pool.map(lambda item: compare(*item, checkouts), work))
+        same = list(pool.map(lambda item: compare(item[0], item[1], item[2], checkouts), work))
     print(f"{sum(same)} of {len(same)} are the same")
     return 0 if all(same) else 1
 
