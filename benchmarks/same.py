@@ -2,9 +2,9 @@
 
     python benchmarks/same.py BEFORE AFTER model.onnx folder/ ... [--rules] [--jobs 2]
 
-Each checkout has its own `.venv` (`make setup`). Every command runs in both, in an empty folder of one name, with empty
-caches; what it writes (ONNX files, `kernels.json`, manifests, libraries, C projects, programs) is compared byte by byte,
-and so is what it prints as JSON, without what is measured. The same LLVM makes the same library of equal schedules.
+Each checkout has its own `.venv` (`make setup`). Every command runs in both, in a new folder at one path, with empty
+caches; what it writes (ONNX files, `kernels.json`, manifests, libraries, C projects, programs) is compared byte by
+byte, and so is what it prints as JSON, without what is measured. The same LLVM makes one library of equal schedules.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class Outcome:
     files: dict[str, bytes]
 
 
-def run(checkout: Path, command: Sequence[str], model: Path | None) -> Outcome:
-    """Run a command of a checkout in an empty folder, `MODEL` standing for a copy of the model in it."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "same"
+def run(checkout: Path, command: Sequence[str], model: Path | None, place: Path) -> Outcome:
+    """Run a command of a checkout in a new folder at `place`, `MODEL` standing for a copy of the model in it."""
+    place.mkdir()
+    try:
+        folder = place / "work"
         folder.mkdir()
         given: set[str] = set()
         if model is not None:
@@ -63,18 +64,20 @@ def run(checkout: Path, command: Sequence[str], model: Path | None) -> Outcome:
                 shutil.copy(file, folder / file.name)
                 given.add(file.name)
         arguments = [model.name if model is not None and part == "MODEL" else part for part in command]
-        environment = {**os.environ, "XDG_CACHE_HOME": str(Path(name) / "cache"), "TMPDIR": name}
+        environment = {**os.environ, "XDG_CACHE_HOME": str(place / "cache")}
         done = subprocess.run(
             [checkout / ".venv/bin/eqfuse", *arguments], cwd=folder, env=environment,
             capture_output=True, text=True, timeout=_LIMIT,
         )  # fmt: skip
         files = {
-            path.relative_to(folder).as_posix(): path.read_bytes().replace(name.encode(), b"")
+            path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
             if path.is_file() and path.name not in given
         }
         printed = done.stdout if done.returncode in (0, 5) else done.stdout + _last_line(done.stderr)
-        return Outcome(done.returncode, _without_measurements(printed.replace(name, "")), files)
+        return Outcome(done.returncode, _without_measurements(printed), files)
+    finally:
+        shutil.rmtree(place)
 
 
 def _last_line(text: str) -> str:
@@ -108,7 +111,8 @@ def differences(before: Outcome, after: Outcome) -> Iterator[str]:
 
 def compare(name: str, command: Sequence[str], model: Path | None, checkouts: Sequence[Path]) -> bool:
     """Run a command in both checkouts, and print what differs. True where nothing does."""
-    before, after = (run(checkout, command, model) for checkout in checkouts)
+    with tempfile.TemporaryDirectory() as scratch:  # one path for both, for it is written into what they make
+        before, after = (run(checkout, command, model, Path(scratch) / "place") for checkout in checkouts)
     found = list(differences(before, after))
     label = f"{model.stem if model else 'catalogue'}: {name}"
     print(f"{label}: {'the same' if not found else 'DIFFERS'} (exit code {after.code})", flush=True)
