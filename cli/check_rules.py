@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RuleError
-from ..extract.worth import remark
-from ..rules.checking.acceptance import shown
-from ..rules.checking.check import authored, check_files
-from ..rules.checking.overlap import Overlap, distinct, overlaps
-from ..rules.checking.verdict import KINDS, Verdict
 from ..rules.lint import Problem, lint_files
 from ..rules.places import analysis_files, rule_paths, shipped_files
 from ..rules.records import PROPERTIES, Rule, RuleFile, read_file
 from ..support.countdown import Countdown
+from ..tools.checking.acceptance import shown
+from ..tools.checking.check import authored, check_files
+from ..tools.checking.overlap import Overlap, distinct, overlaps
+from ..tools.checking.verdict import KINDS, Verdict
+from ..tools.checking.worth import remark
 from . import render
 from .options import check_rule_folders
 from .progress import Progress

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..rules.discovery.discover import Discovery, Options, discover, rule_file
-from ..rules.discovery.write import Discovered
 from ..rules.loader import load_rules
 from ..support.files import check_destination, write_text
+from ..tools.discovery.discover import Discovery, Options, discover, rule_file
+from ..tools.discovery.write import Discovered
 from . import render
 from .progress import Progress
 from .terminal import write

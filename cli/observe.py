@@ -9,10 +9,10 @@ from typing import Any
 
 from ..driver.observe import Account, Optimized, Use, Verdict, account, optimized, rewritten, usage, variants
 from ..driver.observe import why_not as verdict_on
-from ..engine.explain.explain import Explanation, Instance
-from ..engine.explain.probe import Attempt
-from ..engine.explain.readable import Line, type_text
 from ..rules.loader import Rule
+from ..tools.explain.explain import Explanation, Instance
+from ..tools.explain.probe import Attempt
+from ..tools.explain.readable import Line, type_text
 from . import render
 from .options import options_of
 from .progress import Progress

@@ -85,9 +85,9 @@ def show_rule(arguments: argparse.Namespace) -> int:
 
 def _as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
     """A sample of the rule's example before and after; None where it has none that fires."""
-    from ..engine.rule_example import before_and_after  # what else this module does needs no checker
-    from ..rules.checking.check import authored, scratch_for
-    from ..rules.checking.sampling import example_hits
+    from ..tools.checking.check import authored, scratch_for
+    from ..tools.checking.drawing.sampling import example_hits
+    from ..tools.checking.rule_example import before_and_after  # what else this module does needs no checker
 
     files = load_rules(arguments.rules, precision="fast").files
     for file, candidate in authored(files):

@@ -14,11 +14,6 @@ import onnx_ir as ir
 
 from ..engine.egraph import EGraph, ENode, Saturation, Selection
 from ..engine.encode import Encoding, opaque_type
-from ..engine.explain.explain import Explanation, Unexplained, explain
-from ..engine.explain.probe import Result
-from ..engine.explain.search import Search, is_unchanged
-from ..engine.explain.session import OutOfTime
-from ..engine.explain.why_not import Diagnosis, diagnose
 from ..engine.folding import FOLD
 from ..engine.model import Model
 from ..engine.plan import origins
@@ -27,6 +22,11 @@ from ..errors import UsageError
 from ..extract.problem import ExtractionError
 from ..extract.select import Pricing, select
 from ..rules.loader import Rule, load_rules
+from ..tools.explain.explain import Explanation, Unexplained, explain
+from ..tools.explain.probe import Result
+from ..tools.explain.search import Search, is_unchanged
+from ..tools.explain.session import OutOfTime
+from ..tools.explain.why_not import Diagnosis, diagnose
 from .clock import Clock, Observer
 from .extract import cost_model_for, extract_model
 from .options import Options

@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.rules.checking import check
 from eqfuse.rules.places import shipped_files
+from eqfuse.tools.checking import check
 
 from .command_line import RECORD, CommandLine
 

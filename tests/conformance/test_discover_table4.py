@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from ..rules.discovery.table4 import TABLE_4, derives, discovered
+from ..tools.discovery.table4 import TABLE_4, derives, discovered
 
 pytestmark = pytest.mark.conformance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules import sexpr
-from eqfuse.rules.checking.conditions import Environment, evaluate, holds
+from eqfuse.tools.checking.drawing.conditions import Environment, evaluate, holds
 
 from .conftest import Analyses
 

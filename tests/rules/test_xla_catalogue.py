@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from eqfuse.rules import sexpr
-from eqfuse.rules.checking.check import authored, check_rule, scratch_for
 from eqfuse.rules.places import rule_paths
 from eqfuse.rules.records import Rule, RuleFile, conditions, read_file
 from eqfuse.rules.sexpr import Form
+from eqfuse.tools.checking.check import authored, check_rule, scratch_for
 
 FOLDER = Path(__file__).with_name("xla")
 CATALOGUE = authored(map(read_file, rule_paths((FOLDER,))))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.rules.checking.unbounded.prove import prove_rule
 from eqfuse.rules.records import Rule
+from eqfuse.tools.checking.unbounded.prove import prove_rule
 
 from .test_xla_catalogue import CATALOGUE, REPLACED, careless
 

@@ -12,13 +12,13 @@ import numpy as np
 from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.egraph import ENode
 from eqfuse.engine.emit import emission
-from eqfuse.rules.checking.generate import Sample, patterns, sample
-from eqfuse.rules.checking.pattern import Pattern, directions, makes
-from eqfuse.rules.checking.sampling import example_facts
-from eqfuse.rules.checking.terms import Leaf, Term
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
 from eqfuse.rules.signatures import operators
+from eqfuse.tools.checking.drawing.generate import Sample, patterns, sample
+from eqfuse.tools.checking.drawing.pattern import Pattern, directions, makes
+from eqfuse.tools.checking.drawing.sampling import example_facts
+from eqfuse.tools.checking.drawing.terms import Leaf, Term
 
 from .builder import Builder, Misfit, Shape
 from .layout import axes_operator

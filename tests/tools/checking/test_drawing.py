@@ -1,0 +1,161 @@
+"""What samples are drawn from, which are kept, and the second oracle that judges them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.rules.semantics.numbers import FIRST_ZERO, NUMBERS
+from eqfuse.rules.sexpr import read
+from eqfuse.tools.checking.drawing.conditions import Environment, Type
+from eqfuse.tools.checking.drawing.coverage import settings, various
+from eqfuse.tools.checking.drawing.elements import draw, index_bounds
+from eqfuse.tools.checking.drawing.generate import Sample, patterns, sample
+from eqfuse.tools.checking.drawing.scratch import Fired
+from eqfuse.tools.checking.drawing.symbols import instances, with_symbols
+from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
+from eqfuse.tools.checking.drawing.types import admits
+from eqfuse.tools.checking.oracles.onnx_model import feeds, term_model
+from eqfuse.tools.checking.oracles.runtime import Refused, infer_types, outputs
+
+
+def _leaf(name: str, shape: tuple[int, ...], dtype: str = "float32") -> Leaf:
+    return Leaf("Var", name, Type(shape, dtype))
+
+
+def _sample(*roots: Term) -> Sample:
+    return Sample(roots, {}, Environment())
+
+
+def _drawn(text: str, count: int = 300) -> list[Sample]:
+    """Samples of a left side, as rule files write it."""
+    random = Random(0)
+    ways = patterns(read(text).forms, random)
+    found = (sample(*random.choice(ways), random, floating=i % 2 == 0) for i in range(count))
+    return [s for s in found if s is not None]
+
+
+def test_limits_hold_every_special_number() -> None:
+    """Both zeros, NaN, both infinities, subnormals, the largest numbers and odd halves."""
+    leaf = _leaf("x", (400,))
+    random = np.random.default_rng(0)
+    drawn = np.concatenate([draw(_sample(Term("Abs", (leaf,))), "limits", {}, random)["x"] for _ in range(12)])
+    ends = np.finfo(np.float32)
+    for number in (np.inf, -np.inf, ends.max, ends.min, ends.smallest_subnormal, 0.5, 1.5, 2.5, -0.5, -1.5):
+        assert np.float32(number) in drawn
+    assert np.isnan(drawn).any()
+    assert {False, True} == set(np.signbit(drawn[drawn == 0]).tolist())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint16"])
+def test_large_integers_are_the_ends_of_their_range(dtype: str) -> None:
+    """Where sums wrap and opposites do not exist."""
+    leaf = _leaf("x", (200,), dtype)
+    drawn = draw(_sample(Term("Abs", (leaf,))), "large", {}, np.random.default_rng(0))["x"]
+    assert {np.iinfo(dtype).min, np.iinfo(dtype).max} <= set(drawn.tolist())
+
+
+def test_indices_count_from_both_ends() -> None:
+    """Of the axis that they are taken from."""
+    term = Term("Gather", (_leaf("x", (3, 5)), _leaf("i", (100,), "int64"), 1))
+    assert index_bounds(_sample(term)) == {"i": (-5, 5)}
+    drawn = draw(_sample(term), "special", {}, np.random.default_rng(0))["i"]
+    assert set(drawn.tolist()) == set(range(-5, 5))
+
+
+def test_samples_reach_every_type_and_rank() -> None:
+    """Of those that the schemas of the operators allow."""
+    met = frozenset[str]().union(*map(settings, _drawn("(Add x y)")))
+    assert {f"rank {r}" for r in range(6)} <= met
+    assert {"element type float64", "element type float16", "element type int8", "element type uint32"} <= met
+    assert {"size 0", "size 1", "size 2"} <= met
+
+
+@pytest.mark.parametrize(
+    ("term", "wanted"),
+    [
+        ("(LeakyRelu x a)", {"LeakyRelu.alpha below -1", "LeakyRelu.alpha 0", "LeakyRelu.alpha above 1"}),
+        ('(Pad x p (Absent) "constant")', {"Pad.pads -1", "Pad.pads 1", "Pad.pads unequal"}),
+        ("(Resize x m c)", {"Resize.mode cubic", "Resize.mode nearest", "Resize.mode linear"}),
+        ("(Gemm a b c d e f g)", {"Gemm.alpha -1", "Gemm.beta 0", "Gemm.transA 1", "Gemm.transB 0"}),
+    ],
+)
+def test_attributes_take_their_whole_range(term: str, wanted: set[str]) -> None:
+    """Negative, zero, and each mode."""
+    assert wanted <= frozenset[str]().union(*map(settings, _drawn(term)))
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=12))
+def test_kept_samples_meet_every_pair_of_settings(of: list[frozenset[str]]) -> None:
+    """With as many as there are nothing is lost, and each one kept early adds something."""
+    kept = various(list(range(len(of))), of, len(of))
+    assert sorted(kept) == list(range(len(of)))
+    pairs = [{(a, b) for a in s for b in s} for s in of]
+    seen: set[tuple[str, str]] = set()
+    news = []
+    for index in kept:
+        news.append(len(pairs[index] - seen) > 0)
+        seen |= pairs[index]
+    assert news == sorted(news, reverse=True)
+
+
+def test_symbolic_sizes_become_others() -> None:
+    """Those that inputs share stay shared, in shapes of a Reshape, too; stored constants keep their sizes."""
+    x = _leaf("x", (5, 4))
+    reshaped = Term("Reshape", (Term("Abs", (x,)), (5, 1, 4)))
+    found = with_symbols(Sample((reshaped,), {}, Environment(), {reshaped.arguments[0]: x.type}), Random(1))
+    assert found is not None
+    (leaf,) = set(leaves(found.roots[0]))
+    assert min(leaf.type.shape) < -1
+    shapes = {
+        next(leaves(one.roots[0])).type.shape for one, _ in instances(found, Fired((), {}), Random(1))
+    }
+    assert (5, 4) in shapes
+    assert len(shapes) > 1
+
+
+def test_slice_of_a_symbolic_dimension_is_no_sample() -> None:
+    """The encoder takes none."""
+    term = Term("Slice", (_leaf("x", (5,)), (0,), (2,), (0,), (1,)))
+    assert with_symbols(_sample(term), Random(0)) is None
+
+
+def test_terms_run_as_onnx() -> None:
+    """With their literals as inputs or attributes, as ONNX has them."""
+    x = _leaf("x", (2, 3))
+    term = Term("ReduceSum", (Term("LeakyRelu", (x, -0.5)), (1,), 0))
+    elements = {"x": np.float32([[1, -2, 3], [-4, 5, -6]])}
+    model = infer_types(term_model([term], {}))
+    np.testing.assert_array_equal(outputs(model, feeds(model, elements))[0], [5, 10])
+
+
+def test_model_that_onnx_forbids_is_refused() -> None:
+    """By its shape inference, before anything runs."""
+    term = Term("Concat", (_leaf("x", (2, 3)), _leaf("y", (2, 4)), 0))
+    with pytest.raises(Refused):
+        infer_types(term_model([term], {}))
+
+
+def test_schemas_say_which_types_an_operator_takes() -> None:
+    """Each operand by itself, and those that share a type together."""
+    floats, integers = Type((2,), "float32"), Type((2,), "int64")
+    assert admits("Gather", {"data": floats, "indices": integers})
+    assert not admits("Gather", {"data": floats, "indices": floats})
+    assert not admits("Add", {"A": floats, "B": integers})
+    assert admits("Pow", {"X": floats, "Y": integers})
+
+
+def test_either_zero_may_be_the_larger() -> None:
+    """Numbers are compared as usual in both arithmetics."""
+    zeros, numbers = np.float32([0.0, -0.0, 2.0]), np.float32([-0.0, 0.0, 3.0])
+    result = FIRST_ZERO.apply("maximum", zeros, numbers)
+    np.testing.assert_array_equal(np.signbit(result), [False, True, False])
+    assert result[2] == 3
+    rows = np.float32([[-0.0, 0.0, -1.0], [-0.0, 1.0, 0.0]])
+    reduced = FIRST_ZERO.reduce("maximum", rows, (1,), False)
+    np.testing.assert_array_equal(reduced, NUMBERS.reduce("maximum", rows, (1,), False))
+    assert np.signbit(reduced[0])

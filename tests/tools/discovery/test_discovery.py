@@ -1,0 +1,158 @@
+"""Discovery from the operators to the rule file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eqfuse.errors import UsageError
+from eqfuse.rules.lint import lint
+from eqfuse.rules.loader import load_rules
+from eqfuse.rules.records import read_file
+from eqfuse.tools.checking.check import check_files
+from eqfuse.tools.discovery.derive import Deriver, Question
+from eqfuse.tools.discovery.discover import MAX_SIZE, Discovery, Options, discover, rule_file
+from eqfuse.tools.discovery.guards import applied
+from eqfuse.tools.discovery.write import Discovered, file_text
+
+from .table4 import TABLE_4, derives, discovered
+
+CATALOGUE = load_rules()
+
+
+def formulas(found: Discovery) -> list[str]:
+    return [one.rule.formula for one in found.rules]
+
+
+def found(*operators: str, size: int, catalogue: bool = False) -> Discovery:
+    return discover(Options(operators, size, CATALOGUE if catalogue else None))
+
+
+def question(one: Discovered) -> Question:
+    draft = one.draft
+    left, right = (applied(side, draft.guards) for side in (draft.left, draft.right))
+    return Question(left, right, draft.guards, "float32" if draft.guards.floating else "int32")
+
+
+@pytest.fixture(scope="module")
+def products() -> Discovery:
+    """Products and absolute values without the catalogue."""
+    return found("Mul", "Abs", size=3)
+
+
+@pytest.fixture(scope="module")
+def beside_the_catalogue() -> Discovery:
+    """The same, where the catalogue is known."""
+    return found("Mul", "Abs", size=3, catalogue=True)
+
+
+def verdicts(folder: Path, discovery: Discovery) -> list[str]:
+    path = folder / "discovered.egg"
+    path.write_text(rule_file(Options(("Mul", "Abs")), discovery), encoding="utf-8")
+    assert lint(path) == []
+    return [verdict.kind for verdict in check_files([read_file(path)], kept=False, workers=1)]
+
+
+def test_the_file_is_accepted_by_the_checker(tmp_path: Path, products: Discovery) -> None:
+    kinds = verdicts(tmp_path, products)
+    assert len(kinds) == sum(not one.left_out for one in products.rules) > 0
+    assert {"refuted", "idle"}.isdisjoint(kinds)
+
+
+@pytest.mark.conformance
+def test_the_file_beside_the_catalogue_is_accepted_by_the_checker(
+    tmp_path: Path, beside_the_catalogue: Discovery
+) -> None:
+    kinds = verdicts(tmp_path, beside_the_catalogue)
+    assert len(kinds) == sum(not one.left_out for one in beside_the_catalogue.rules) > 0
+    assert {"refuted", "idle"}.isdisjoint(kinds)
+
+
+def test_every_rule_was_accepted(products: Discovery) -> None:
+    assert all(one.verdict.accepted for one in products.rules)
+
+
+@pytest.mark.conformance
+def test_what_the_catalogue_derives_is_left_out(products: Discovery, beside_the_catalogue: Discovery) -> None:
+    deriver = Deriver(CATALOGUE.program)
+    assert "|a| * |b| = |a * b|" in formulas(products)
+    assert "|a| * |b| = |a * b|" not in formulas(beside_the_catalogue)
+    questions = list(map(question, beside_the_catalogue.rules))
+    assert deriver.derived("", questions) == [False] * len(questions)
+
+
+def test_rules_that_the_catalogue_has_are_comments(products: Discovery) -> None:
+    known = next(one for one in products.rules if one.rule.formula == "|a| * |b| = |a * b|")
+    assert known.left_out == "The catalogue's product-of-absolutes says the same"
+    assert file_text([known], ()).count("\n(") == 0
+
+
+def test_no_rule_follows_from_those_before_it(products: Discovery) -> None:
+    deriver = Deriver("")
+    for number, one in enumerate(products.rules):
+        earlier = "\n".join(other.rule.text for other in products.rules[:number])
+        assert deriver.derived(earlier, [question(one)]) == [False], one.rule.formula
+
+
+def test_commutativity_beside_the_catalogue_is_no_rule(beside_the_catalogue: Discovery) -> None:
+    assert beside_the_catalogue.commuting == ["Mul"]
+    assert "a * b = b * a" not in formulas(beside_the_catalogue)
+
+
+def test_the_file_says_what_was_looked_for(products: Discovery, beside_the_catalogue: Discovery) -> None:
+    first = "; Rules over Mul, Abs in terms of up to 3 operators, found by `eqfuse rules discover`.\n; "
+    assert rule_file(Options(("Mul", "Abs")), products).startswith(f"{first}Found without the catalogue: ")
+    text = rule_file(Options(("Mul", "Abs"), known=CATALOGUE), beside_the_catalogue)
+    assert text.startswith(f"{first}Commutative, which no rule says but @commutes: Mul.\n\n")
+
+
+def test_associativity_beside_the_catalogue_is_a_comment(beside_the_catalogue: Discovery) -> None:
+    (regrouped,) = (one for one in beside_the_catalogue.rules if one.rule.formula == "(a * b) * c = (a * c) * b")
+    assert regrouped.left_out == "Over everything this would multiply the e-graph"
+
+
+@pytest.mark.conformance
+def test_the_result_is_the_same_every_time() -> None:
+    runs = [found("Mul", "Abs", size=2) for _ in range(2)]
+    assert [one.rule.text for one in runs[0].rules] == [one.rule.text for one in runs[1].rules]
+
+
+def test_rules_of_truth_values() -> None:
+    result = found("And", "Or", size=1)
+    assert {"a and b = b and a", "a and a = a", "a or a = a"} <= set(formulas(result))
+    assert result.refuted == 0
+
+
+@pytest.mark.conformance
+def test_a_law_beside_the_catalogue_takes_no_name_of_a_rule() -> None:
+    beside = found("Max", size=2, catalogue=True)
+    assert beside.commuting == ["Max"]
+    assert "max(max(a, b), a) = max(a, b)" in formulas(beside)
+
+
+def test_operators_without_rules() -> None:
+    assert found("Exp", size=2).rules == []
+
+
+@pytest.mark.parametrize("size", [0, MAX_SIZE + 1])
+def test_a_size_out_of_range(size: int) -> None:
+    with pytest.raises(UsageError, match=f"--size {size}: "):
+        found("Mul", size=size)
+
+
+@pytest.mark.conformance
+def test_rows_of_table_4_that_follow(products: Discovery) -> None:
+    rules = "\n".join(one.rule.text for one in products.rules)
+    assert [number for number, family in TABLE_4.items() if derives(rules, family)] == ["3", "4", "8"]
+
+
+@pytest.mark.conformance
+def test_the_distributive_rows_of_table_4_follow() -> None:
+    rules = discovered(("Mul", "Add"), 3)
+    assert [number for number in ("5", "6") if not derives(rules, TABLE_4[number])] == []
+
+
+@pytest.mark.parametrize("number", TABLE_4)
+def test_no_family_is_derived_without_rules(number: str) -> None:
+    assert not derives("", TABLE_4[number])

@@ -1,0 +1,264 @@
+"""The checker: samples of a rule's left side, a symbolic proof on the smallest, numbers on all.
+
+A rule is refuted by the first sample on which it is wrong. It is proved where every sampled shape is proved for all
+elements; a rule of element-wise operators is proved on scalars, which says the same for every shape. TASO (Jia et al.,
+SOSP 2019, section 4) verifies its operator properties likewise, on all small shapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import cache
+from queue import SimpleQueue
+
+import numpy as np
+
+from ...errors import EqfuseError, RuleError
+from ...rules import sexpr
+from ...rules.loader import prelude
+from ...rules.places import ANALYSIS, DIRECTORY
+from ...rules.records import Rule, RuleFile
+from ...rules.semantics import Unsupported
+from ...rules.vocabulary import key_problem
+from ...support.processor import available_cores
+from ...support.worker_process import WorkerDiedError, WorkerProcess
+from . import cache as verdicts
+from .drawing.coverage import never_met
+from .drawing.elements import named_leaves
+from .drawing.sampling import Hit, example_hits, hits, seed
+from .drawing.scratch import Conflict, Fired, Scratch
+from .drawing.terms import readable
+from .example_match import makes_example
+from .lemmas import ways
+from .oracles.agreement import Oracle
+from .oracles.numeric import Counterexample, test_sample
+from .proving.prove import Proven, prove_samples
+from .unbounded.prove import EVERY_SHAPE, prove_rule
+from .verdict import WANTED, Kind, Verdict
+
+Judge = Callable[[Rule, Sequence[Hit]], str]
+"""A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
+
+
+_SECONDS = 600.0
+"""How long the check of a rule may take: the slowest shipped ones take a few seconds."""
+_PATIENCE = 0.05
+"""Seconds between two attempts to end processes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A rule to check, as a process of its own is asked for it."""
+
+    rule: Rule
+    declarations: str
+    judge: Judge | None
+    samples: int = WANTED
+
+
+def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples: int = WANTED) -> Verdict:
+    """The verdict on one rule, from so many samples of each direction; `scratch` holds the declarations of its file."""
+    if keys := _keys(rule, scratch):
+        return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
+    by_direction = hits(rule, scratch, samples)
+    example = example_hits(rule, scratch)
+    derived = {way: [h for found in hits(way.rule, scratch) for h in found] for way in ways(rule, _own(scratch))}
+    every = [hit for found in (*by_direction, *derived.values()) for hit in found] + example
+    counterexample, tested, untested = _tested(rule, every)
+    uncovered = (*never_met([hit.sample for hit in every], rule.sound), *untested)
+    blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
+    if counterexample is not None:
+        return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
+    foreign = _foreign(every)
+    idle = _idle(by_direction, example, tested or len(foreign)) or next(filter(None, map(key_problem, foreign)), "")
+    unmet = next((way.by[0] for way, found in derived.items() if not found), "")
+    if not idle and unmet:
+        idle = f"no sample made it fire on what {unmet} derives"
+    if not idle and not makes_example(rule, example):
+        idle = "what stands on the right of its example is not what the rule makes"
+    if idle:
+        return replace(blank, reason=idle)
+    if foreign:
+        names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
+        return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
+    verdict = _for_every_shape(rule, _with_proof(blank, prove_samples(every, rule.sound)))
+    return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
+
+
+def _own(scratch: Scratch) -> str:
+    """What a file declares and derives itself."""
+    return scratch.program.removeprefix(prelude())
+
+
+def _keys(rule: Rule, scratch: Scratch) -> list[str]:
+    """Constructors of no operator that a rule speaks of: it unites all that has one key, and no sample has it twice.
+
+    The shipped rules that have some are true by an argument of their own.
+    """
+    if DIRECTORY in rule.path.parents:
+        return []
+    heads = {node.head for node in sexpr.walk(sexpr.read(rule.text).forms[0]) if isinstance(node, sexpr.Form)}
+    return sorted(heads & set(_CONSTRUCTOR.findall(scratch.program)))
+
+
+_CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
+
+
+def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
+    if len(by_direction) == 2 and not all(by_direction):
+        side = "right side, read backwards," if by_direction[0] else "left side"
+        return f"no sample of the {side} made the rule fire: its conditions may contradict each other"
+    if not any(by_direction) and not example:
+        return "no sample of the left side made the rule fire: its conditions may contradict each other"
+    if not tested:
+        return "an operator of the rule has no meaning for any sample"
+    return "" if example else "the rule does not fire on its example"
+
+
+def _foreign(found: Sequence[Hit]) -> list[str]:
+    """The keys of operators of other domains among what a rule made."""
+    classes = (c for hit in found if isinstance(hit.outcome, Fired) for c in hit.outcome.classes.values())
+    return sorted({str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op"})
+
+
+def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
+    """The first counterexample in numbers, how many samples were tested, and what could not be."""
+    random = np.random.default_rng(seed(rule))
+    tested = 0
+    uncovered: dict[str, None] = {}
+    for hit in sorted(found, key=_size):  # the smallest counterexample says most
+        if isinstance(hit.outcome, Conflict):
+            return _conflict(hit), tested, tuple(uncovered)
+        try:
+            result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
+        except Unsupported as error:
+            uncovered.setdefault(f"a left side has no meaning: {error}")
+            continue
+        tested += 1
+        uncovered.update(dict.fromkeys(result.uncovered))
+        if result.counterexample is not None:
+            return result.counterexample, tested, tuple(uncovered)
+    return None, tested, tuple(uncovered)
+
+
+def _size(hit: Hit) -> int:
+    return sum(int(np.prod(leaf.type.shape)) for leaf in named_leaves(hit.sample))
+
+
+def _conflict(hit: Hit) -> Counterexample:
+    message = hit.outcome.message if isinstance(hit.outcome, Conflict) else ""
+    what = next((w for w in ("shape", "dtype") if f"function {w}" in message), "")
+    reason = f"the two sides differ in {what}" if what else f"the e-graph refuses the result: {message}"
+    return Counterexample("; ".join(readable(root) for root in hit.sample.roots), {}, "", "", "", reason)
+
+
+def _with_proof(blank: Verdict, proven: Proven) -> Verdict:
+    if proven.counterexample is not None:
+        wrong = proven.counterexample
+        return replace(blank, kind="refuted", reason=wrong.reason, counterexample=wrong)
+    if not proven.complete:
+        return replace(blank, kind="tested", reason=proven.reason)
+    kind: Kind = "proved-if" if proven.condition else "proved"
+    return replace(blank, kind=kind, scope=proven.scope, condition=proven.condition)
+
+
+def _for_every_shape(rule: Rule, verdict: Verdict) -> Verdict:
+    """The verdict, with the widest scope where the rule is proved for tensors of unknown rank."""
+    if verdict.kind == "refuted" or not prove_rule(rule).proved:
+        return verdict
+    return replace(verdict, kind="proved" if verdict.kind == "tested" else verdict.kind, scope=EVERY_SHAPE, reason="")
+
+
+# --- many rules
+
+
+def scratch_for(*files: RuleFile) -> Scratch:
+    """A scratch e-graph with what files declare and derive."""
+    return _scratch(_declarations(files))
+
+
+def _declarations(files: Sequence[RuleFile]) -> str:
+    declared = (d.text for file in files for d in file.declarations)
+    return "\n".join((*declared, *(rule.text for file in files for rule in file.rules if rule.derives)))
+
+
+@cache
+def _scratch(declarations: str) -> Scratch:
+    return Scratch(declarations)
+
+
+def authored(files: Iterable[RuleFile]) -> list[tuple[RuleFile, Rule]]:
+    """The rules as their authors wrote them: without mirrored variants, and without those that only derive facts."""
+    return [(f, rule) for f in files for rule in f.rules if rule.name == rule.base and not rule.derives]
+
+
+def check_files(
+    files: Sequence[RuleFile],
+    *,
+    chosen: Collection[str] | None = None,
+    judge: Judge | None = None,
+    kept: bool = True,
+    workers: int | None = None,
+    samples: int = WANTED,
+) -> Iterator[Verdict]:
+    """The verdicts on all rules of some files that are used together, or on the `chosen` ones, in order; mirrored
+    variants share their original's.
+
+    Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core, so that a rule
+    that makes egglog crash is named.
+    """
+    files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
+    rules = [rule for _, rule in authored(files) if chosen is None or rule.name in chosen]
+    keys = verdicts.Keys(files, samples)
+    known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}
+    declarations = _declarations(files)
+    jobs = [Job(r, declarations, judge, samples) for r in rules if r.name not in known]
+    fresh = _all(jobs, workers or available_cores())
+    for rule in rules:
+        verdict = known.get(rule.name) or next(fresh)
+        if rule.name not in known:
+            verdicts.store(keys.of(rule), verdict)
+        yield verdict
+
+
+def _all(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
+    if not jobs:
+        return
+    processes = [WorkerProcess(f"{__package__}.check_worker") for _ in range(min(workers, len(jobs)))]
+    idle: SimpleQueue[WorkerProcess] = SimpleQueue()
+    for process in processes:
+        idle.put(process)
+    with ThreadPoolExecutor(len(processes)) as threads:
+        answers = [threads.submit(_asked, job, idle) for job in jobs]
+        try:
+            yield from (answer.result() for answer in answers)
+        finally:
+            for answer in answers:
+                answer.cancel()
+            while wait(answers, _PATIENCE).not_done:  # a thread may just be starting its process
+                for process in processes:
+                    process.end()
+    for process in processes:
+        process.end()
+
+
+def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
+    process = idle.get()
+    try:
+        answer: Verdict | EqfuseError = process.ask(job, _SECONDS)
+    except WorkerDiedError as error:
+        rule = job.rule
+        raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None
+    finally:
+        idle.put(process)
+    if isinstance(answer, EqfuseError):
+        raise answer
+    return answer
+
+
+def verdict_on(job: Job) -> Verdict:
+    """The verdict on the rule."""
+    return check_rule(job.rule, _scratch(job.declarations), job.judge, job.samples)

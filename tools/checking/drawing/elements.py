@@ -1,0 +1,144 @@
+"""Elements for the leaves of a sample, drawn from all that their type can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from ....rules.semantics import Array
+from ....rules.semantics.numbers import element_type
+from .generate import Sample
+from .terms import Argument, Leaf, Term, leaves
+
+Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]
+"""Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
+to 1000, and for integers the ends of their range. Zeros: both, and what rounds to them. Undefined: special numbers
+among NaN, infinities and both zeros. Limits: these, subnormal numbers, and the largest ones."""
+
+_SPECIAL = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0])
+_UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
+_UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
+_ZEROS = np.array([0.0, -0.0, 0.25, -0.25])
+_SHARES = (0.0, 0.1, 0.3, 1.0)
+"""How many elements of a leaf are none of the ordinary ones: where there are many, a sum is never finite."""
+
+
+def draw(
+    sample: Sample, kind: Range, dtypes: dict[str, str], random: np.random.Generator, *, finite_constants: bool = True
+) -> dict[str, Array]:
+    """Elements for every leaf of a sample; `dtypes` renames element types."""
+    bounds = index_bounds(sample)
+    # few different numbers meet in the operands of one operator
+    pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
+    found: dict[str, Array] = {}
+    for leaf in named_leaves(sample):
+        dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
+        bound = bounds.get(leaf.name)
+        if bound is not None:
+            low, high = (0, bound[1]) if kind == "ordinary" else bound
+            found[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
+        else:
+            usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"
+            drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
+            if pool is not None and not usual and drawn.dtype.kind == "f":
+                drawn = random.choice(pool, leaf.type.shape).astype(drawn.dtype)
+            found[leaf.name] = _signed(np.asarray(drawn), leaf)
+    return found
+
+
+def named_leaves(sample: Sample) -> Iterator[Leaf]:
+    """Every input and stored constant of a sample, once."""
+    seen = set()
+    for root in (*sample.roots, *sample.terms.values()):
+        for leaf in leaves(root):
+            if leaf.kind in ("Var", "Weight") and leaf.name not in seen:
+                seen.add(leaf.name)
+                yield leaf
+
+
+def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
+    """The range of leaves that are indices or numbers of bits to shift by: from the first to before the second."""
+    found: dict[str, tuple[int, int]] = {}
+
+    def visit(term: Argument) -> None:
+        if not isinstance(term, Term):
+            return
+        if term.head in ("Gather", "BitShift"):
+            bound = _bound(term, sample)
+            for leaf in leaves(term.arguments[1]):
+                low, high = found.get(leaf.name, bound)
+                found[leaf.name] = max(low, bound[0]), min(high, bound[1])
+        for argument in term.arguments:
+            visit(argument)
+
+    for root in sample.roots:
+        visit(root)
+    return found
+
+
+def _bound(term: Term, sample: Sample) -> tuple[int, int]:
+    data = term.arguments[0]
+    type_ = data.type if isinstance(data, Leaf) else sample.made.get(data)  # type: ignore[arg-type]
+    if type_ is None:
+        return 0, 1
+    if term.head == "BitShift":
+        return 0, 8 * element_type(type_.dtype).itemsize
+    axis = term.arguments[2]
+    size = type_.shape[axis] if isinstance(axis, int) and axis < len(type_.shape) else 0
+    return -size, size
+
+
+def _elements(shape: tuple[int, ...], kind: Range, dtype: str, random: np.random.Generator) -> Array:
+    if dtype == "bool":
+        return random.random(shape) < 0.5
+    target = element_type(dtype)
+    if target.kind in "iu":
+        return _integers(shape, kind, target, random)
+    with np.errstate(all="ignore"):
+        return _floats(shape, kind, target, random).astype(target)
+
+
+def _floats(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
+    if kind in ("undefined", "limits"):
+        odd = _UNDEFINED if kind == "undefined" else _limits(dtype)
+        usual = random.choice(_SPECIAL, shape)
+        return np.where(random.random(shape) < random.choice(_SHARES), random.choice(odd, shape), usual)
+    if kind in ("special", "zeros"):
+        return np.asarray(random.choice(_SPECIAL if kind == "special" else _ZEROS, shape))
+    if kind == "ordinary":
+        return np.asarray(random.uniform(-2, 2, shape))
+    low, high = (-6.0, -3.0) if kind == "tiny" else (0.0, 3.0)
+    return np.asarray(random.choice((-1.0, 1.0), shape) * 10 ** random.uniform(low, high, shape))
+
+
+def _limits(dtype: np.dtype[np.generic]) -> Array:
+    limits_of: Callable[..., Any] = ml_dtypes.finfo if dtype.kind == "V" else np.finfo
+    ends = limits_of(dtype)
+    extremes = [float(e) for e in (ends.smallest_subnormal, ends.tiny, ends.eps, ends.max)]
+    return np.array([*_UNDEFINED, *extremes, *(-e for e in extremes)])
+
+
+def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], random: np.random.Generator) -> Array:
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    if kind in ("large", "limits"):
+        ends = [limits.min, limits.min + 1, limits.max, limits.max - 1, 1, 0, *([-1] if limits.min else [])]
+        return random.choice(np.array(ends, dtype), shape)
+    if kind == "tiny":
+        return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+    low, high = (max(-2, limits.min), 3) if kind in ("special", "zeros") else (max(-9, limits.min), 10)
+    return np.asarray(random.integers(low, high, shape)).astype(dtype)
+
+
+def _signed(array: Array, leaf: Leaf) -> Array:
+    """The elements, kept to the signs that the e-graph was told, and to real numbers where it was told that."""
+    if leaf.finite and array.dtype.kind not in "iub":
+        array = np.where(np.isfinite(array), array, np.ones_like(array))
+    if array.dtype.kind == "b":
+        return np.ones_like(array) if leaf.nonzero else array
+    if leaf.nonneg and array.dtype.kind != "u":
+        array = np.where(array < 0, np.negative(array), array)
+        array = np.where(array < 0, np.zeros_like(array), array)  # the least integer has no opposite
+    return np.where(array == 0, np.ones_like(array), array) if leaf.nonzero else array

@@ -1,0 +1,228 @@
+"""A scratch e-graph: one rule run once on samples of its left side.
+
+The declarations and analyses are loaded once; each run happens between a push and a pop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....rules.egglog_bindings import execute, load
+from ....rules.loader import prelude
+from .conditions import Environment
+from .generate import Sample
+from .pattern import Value
+from .terms import Leaf, Term, facts, leaves, literal_text, text
+
+ROOTS = 16
+"""Room for the roots of one sample."""
+_ROOT = "(constructor root (i64) T :unextractable)"
+_ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
+_TOLD = frozenset({"Resize"})
+"""Operators whose result the encoder gives the shape of, for no analysis does."""
+_FORMS = frozenset({"N", "T", "Ts"})
+"""Sorts of e-classes: of nodes, of tensors, and of the lists that operators of other domains take."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An e-node: literals, and classes as `Class`."""
+
+    head: str
+    arguments: tuple[Value | Class, ...]
+
+
+@dataclass(frozen=True)
+class Class:
+    """An e-class by a number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What the rule made of a sample: the e-nodes of every class that its roots need, the roots first."""
+
+    roots: tuple[Class, ...]
+    classes: dict[Class, tuple[Node, ...]]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The rule made two terms equal that cannot be: egglog's message."""
+
+    message: str
+
+
+Outcome = Fired | Conflict | None
+"""None where the rule did not fire."""
+
+
+class Scratch:
+    """Declarations, analyses, and what else the rules to be run need."""
+
+    def __init__(self, declarations: str = "") -> None:
+        self.program = "\n".join((prelude(), declarations, _ROOT))
+        self._load()
+
+    def _load(self) -> None:
+        self.egraph = load().EGraph()
+        execute(self.egraph, self.program)
+
+    def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
+        """Run rules once, on each sample by itself; after the first conflict on no other, for one says enough."""
+        try:
+            return self._batch(rules, ruleset, samples)
+        except _errors() as error:
+            self._load()
+            if "Unbound" in str(error):
+                raise
+            if len(samples) == 1:
+                return [Conflict(str(error).strip().splitlines()[-1])]
+            outcomes: list[Outcome] = []
+            while len(outcomes) < len(samples) and not (outcomes and isinstance(outcomes[-1], Conflict)):
+                outcomes += self.run(rules, ruleset, [samples[len(outcomes)]])
+            return outcomes + [None] * (len(samples) - len(outcomes))
+
+    def _batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
+        execute(self.egraph, "(push 1)")
+        execute(self.egraph, rules)
+        for command in _commands(samples):
+            self.egraph.run_program(*self.egraph.parse_program(command))
+        execute(self.egraph, _ANALYSE)
+        before = _Reader(self.egraph)
+        sizes = [_size(before, number, len(s.roots)) for number, s in enumerate(samples)]
+        execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
+        after = _Reader(self.egraph)
+        outcomes: list[Outcome] = []
+        for number, sample in enumerate(samples):
+            fired = after.cone(number, len(sample.roots))
+            outcomes.append(fired if _extent(fired) != sizes[number] else None)
+        execute(self.egraph, "(pop 1)")
+        return outcomes
+
+    def derives(self, rules: str, schedule: str, left: Term | Leaf, right: Term | Leaf) -> bool:
+        """Whether rules prove two terms equal."""
+        execute(self.egraph, "(push 1)")
+        try:
+            execute(self.egraph, rules)
+            for command in _commands([Sample((left, right), {}, Environment())]):
+                self.egraph.run_program(*self.egraph.parse_program(command))
+            execute(self.egraph, f"(run-schedule {schedule})")
+            fired = _Reader(self.egraph).cone(0, 2)
+        except _errors():
+            self._load()
+            return False
+        execute(self.egraph, "(pop 1)")
+        return fired.roots[0] == fired.roots[1]
+
+
+def _errors() -> tuple[type[BaseException], ...]:
+    """What egglog raises: an error of its own, or a panic that is no Exception."""
+    return (load().EggSmolError, load_panic())
+
+
+def load_panic() -> type[BaseException]:
+    """The exception of a panic in compiled code: it derives from BaseException and has no importable name."""
+    global _PANIC
+    if _PANIC is None:
+        try:
+            load().EGraph().value_to_i64(None)
+        except Exception:
+            _PANIC = Exception
+        except BaseException as panic:
+            _PANIC = type(panic)
+    return _PANIC or Exception
+
+
+_PANIC: type[BaseException] | None = None
+
+
+def _commands(samples: Sequence[Sample]) -> Iterable[str]:
+    for number, sample in enumerate(samples):
+        prefix = f"{number}."
+        every = dict.fromkeys(leaf for root in sample.roots for leaf in leaves(root))
+        yield "\n".join(fact for leaf in every for fact in facts(leaf, prefix))
+        for term, type_ in sample.made.items():
+            if term.head in _TOLD:
+                yield f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})"
+        for index, root in enumerate(sample.roots):
+            yield f"(union (root {number * ROOTS + index}) {text(root, prefix)})"
+
+
+def _extent(fired: Fired) -> tuple[int, int, int]:
+    return len(set(fired.roots)), len(fired.classes), sum(map(len, fired.classes.values()))
+
+
+def _size(reader: _Reader, number: int, roots: int) -> tuple[int, int, int]:
+    return _extent(reader.cone(number, roots))
+
+
+def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class]) -> dict[Class, tuple[Node, ...]]:
+    """What roots need, without what needs leaves of another sample: a constant may be equal to terms of several."""
+    while foreign := {number for number, nodes in classes.items() if not nodes}:
+        classes = {
+            number: tuple(node for node in nodes if foreign.isdisjoint(node.arguments))
+            for number, nodes in classes.items()
+            if number not in foreign
+        }
+    needed: dict[Class, tuple[Node, ...]] = {}
+    todo = list(roots)
+    while todo:
+        number = todo.pop()
+        if number not in needed and number in classes:
+            needed[number] = classes[number]
+            todo += [argument for node in classes[number] for argument in node.arguments if isinstance(argument, Class)]
+    return needed
+
+
+class _Reader:
+    """The constructors' tables of an e-graph, by class."""
+
+    def __init__(self, egraph: Any) -> None:
+        self.egraph = egraph
+        frozen = egraph.freeze().functions
+        self.roots = {egraph.value_to_i64(row.inputs[0]): row.output for row in frozen["root"].rows}
+        self.tables = {
+            name: function for name, function in frozen.items() if function.output_sort in _FORMS and name[:1].isupper()
+        }
+        self.rows: dict[Any, list[tuple[str, Any]]] = {}
+        for name, function in self.tables.items():
+            for row in function.rows:
+                self.rows.setdefault(row.output, []).append((name, row.inputs))
+        self.numbers: dict[Any, Class] = {}
+
+    def _class(self, value: Any) -> Class:
+        return self.numbers.setdefault(value, Class(len(self.numbers)))
+
+    def cone(self, number: int, roots: int) -> Fired:
+        """Everything the roots of one sample need."""
+        found = [self.roots[number * ROOTS + i] for i in range(roots)]
+        todo, seen = list(found), set(found)
+        classes: dict[Class, tuple[Node, ...]] = {}
+        while todo:
+            value = todo.pop()
+            nodes = []
+            for name, inputs in self.rows.get(value, ()):
+                sorts = self.tables[name].input_sorts
+                if name in ("Var", "Weight") and not self.egraph.value_to_string(inputs[0]).startswith(f"{number}."):
+                    continue  # another sample's, that some constant is equal to
+                nodes.append(Node(name, tuple(self._argument(s, v) for s, v in zip(sorts, inputs, strict=True))))
+                for sort, child in zip(sorts, inputs, strict=True):
+                    if sort in _FORMS and child not in seen:
+                        seen.add(child)
+                        todo.append(child)
+            classes[self._class(value)] = tuple(nodes)
+        wanted = tuple(map(self._class, found))
+        return Fired(wanted, _of_one_sample(classes, wanted))
+
+    def _argument(self, sort: str, value: Any) -> Value | Class:
+        if sort in _FORMS:
+            return self._class(value)
+        if sort == "Ints":
+            return tuple(map(self.egraph.value_to_i64, self.egraph.value_to_vec(value)))
+        reader = {"i64": self.egraph.value_to_i64, "f64": self.egraph.value_to_f64}
+        literal: Value = reader.get(sort, self.egraph.value_to_string)(value)
+        return literal

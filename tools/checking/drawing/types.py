@@ -1,0 +1,58 @@
+"""The element types that ONNX's schemas allow for the operands of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from onnx import defs
+
+from ....rules.semantics.numbers import element_type
+from ....rules.signatures import Operand, operators
+from .conditions import Type
+
+OPSET = 24
+TYPES = (
+    "float32", "float64", "float16", "int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+"""The types that the meanings of the operators know and numpy computes in; numpy has bfloat16 by an extension only."""
+_NAMES = {"float": "float32", "double": "float64"}
+
+
+@cache
+def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """By operand the name of its type, which operands of one type share, and what that can be."""
+    schema = defs.get_schema(head, OPSET)
+    allowed = {c.type_param_str: frozenset(map(_name, c.allowed_type_strs)) for c in schema.type_constraints}
+    found = {}
+    for position, argument in enumerate(operators()[head].arguments):
+        if isinstance(argument, Operand):
+            formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+            found[argument.name] = formal.type_str, allowed.get(formal.type_str, frozenset({_name(formal.type_str)}))
+    return found
+
+
+def _name(text: str) -> str:
+    inside = text.removeprefix("tensor(").removesuffix(")")
+    return _NAMES.get(inside, inside)
+
+
+def admits(head: str, operands: Mapping[str, Type]) -> bool:
+    """Whether ONNX defines the operator for operands of these types, and for what constants are known to be."""
+    if head == "BitShift" and (operands["Y"].value or 0) >= 8 * element_type(operands["X"].dtype).itemsize:
+        return False
+    shared: dict[str, str] = {}
+    for name, type_ in operands.items():
+        parameter, allowed = _operands(head)[name]
+        if type_.dtype not in allowed or shared.setdefault(parameter, type_.dtype) != type_.dtype:
+            return False
+    return True
+
+
+@cache
+def admitted(head: str) -> frozenset[str]:
+    """What the type of the operator's result can be, where that is the type of an operand; empty where it is not."""
+    if head not in operators():
+        return frozenset()
+    result = defs.get_schema(head, OPSET).outputs[0].type_str
+    return next((allowed for parameter, allowed in _operands(head).values() if parameter == result), frozenset())

@@ -1,0 +1,216 @@
+"""A rule tested on numbers: both sides on many draws of elements, in several precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ....rules.semantics import NUMBERS, Arithmetic, Array, Unsupported
+from ....rules.semantics.numbers import FIRST_ZERO
+from ..drawing.elements import Range, draw
+from ..drawing.generate import Sample
+from ..drawing.scratch import Fired
+from ..drawing.terms import leaves, readable
+from .agreement import Disagreement, Oracle
+from .evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
+
+_ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
+"""Of literals, too: they have the precision of float64 whatever they meet."""
+_FACTORS = {"float16": 64.0, "float32": 4096.0, "float64": 4096.0, "longdouble": 256.0}
+"""How many roundings of the largest intermediate number two sides may lie apart. Extended precision tells whether they
+are equal; in the others a side may be the more accurate one, as a normalisation that adds no constant first."""
+_FEW = 24
+"""A leaf with fewer elements than this is drawn again, so that each special value has its turn."""
+_REPETITIONS = 6
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Elements for which a rule is wrong: the sample, its leaves, and what the two sides are at one position."""
+
+    sample: str
+    elements: Mapping[str, Any]
+    where: str
+    left: str
+    right: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What came of a sample: the first counterexample that counts, and what could not be tested."""
+
+    counterexample: Counterexample | None = None
+    uncovered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """One evaluation: how elements are drawn, which float type is renamed to which, and that type."""
+
+    kind: Range
+    dtypes: dict[str, str] = field(default_factory=dict)
+    precision: str = ""
+    arithmetic: Arithmetic = NUMBERS
+
+
+def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> Tested:
+    """Compare all ways to compute what the rule touched.
+
+    ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements. ``real``: for finite elements
+    equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
+    precision finite where the left side stays far from overflow; for NaN and infinities equal wherever the left side
+    is finite, so that a guard against them still holds; constants of the model are finite. ``approx``: within rounding
+    where everything is finite.
+
+    A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
+    `oracle` gives the left side the same value. Which of two zeros is the larger one implementations do not agree on:
+    both ways are tried. Raises Unsupported where the left side never has a meaning.
+    """
+    tested = False
+    failed: Unsupported | None = None
+    uncovered: dict[str, None] = {}
+    underflows: list[str] = []
+    for each in _draws(sample, sound):
+        elements = draw(sample, each.kind, each.dtypes, random, finite_constants=sound != "exact")
+        underflows.clear()
+        with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
+            evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
+            try:
+                found = _compare_all(evaluation, sound, each, underflows)
+            except MeaninglessError as error:
+                return Tested(_meaningless(evaluation, str(error)))
+            except Unsupported as error:
+                failed = error
+                continue
+        if not tested and (refusal := oracle.refusal(evaluation)):
+            return Tested(_meaningless(evaluation, refusal))
+        tested = True
+        if found is None:
+            continue
+        try:
+            at = oracle.confirmed(evaluation, found.pair, found.places, sound)
+        except Disagreement as disagreement:
+            uncovered.setdefault(str(disagreement))
+            continue
+        return Tested(_counterexample(evaluation, found, at, "; one oracle" if oracle.alone else ""))
+    if not tested and failed is not None:
+        raise failed
+    return Tested(uncovered=(*uncovered, *oracle.reasons))
+
+
+def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
+    kinds: tuple[Range, ...] = ("ordinary", "special", "tiny", "large")
+    for kind, (dtypes, precision) in product(kinds, _precisions(sample, sound)):
+        yield _Draw(kind, dtypes, precision)
+    if sound == "approx" or (sound == "real" and sample.is_empty):
+        return
+    sizes = [int(np.prod(leaf.type.shape)) for root in sample.roots for leaf in leaves(root)]
+    times = _REPETITIONS if min(sizes, default=1) < _FEW else 1
+    for _ in range(times):
+        if sound == "exact":
+            yield from (_Draw(kind) for kind in ("zeros", "undefined", "limits"))
+            yield _Draw("zeros", arithmetic=FIRST_ZERO)
+        else:
+            dtypes, precision = _precisions(sample, sound)[-1]
+            yield _Draw("undefined", dtypes, precision)
+
+
+def _precisions(sample: Sample, sound: str) -> list[tuple[dict[str, str], str]]:
+    """The types that stand in for the float type of a sample, the widest last; no type of ONNX is wider than float64,
+    so that nothing needs to be exact beyond it."""
+    met = {leaf.type.dtype for root in sample.roots for leaf in leaves(root) if leaf.kind != "Absent"}
+    met |= {type_.dtype for type_ in sample.made.values()}
+    main = next((d for d in ("float32", "float64", "float16") if d in met), "")
+    if not main:
+        return [({}, "float64")]
+    wider = {"float32": ("float64", "longdouble"), "float64": ("longdouble",), "float16": ("longdouble",)}[main]
+    names = (main, *(w for w in wider if sound != "exact" or w != "longdouble"))
+    return [({main: name} if name != main else {}, name) for name in names]
+
+
+@dataclass(frozen=True)
+class _Finding:
+    pair: Comparison
+    places: list[tuple[int, ...]]
+    reason: str
+
+
+def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> _Finding | None:
+    """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ."""
+    pairs = list(evaluation.comparisons())
+    scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
+    calm = evaluation.is_calm if sound == "approx" else evaluation.left_is_calm
+    if drawn.kind == "large" and drawn.precision == "longdouble":  # even extended precision overflows, as in exp(x * x)
+        calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
+    for pair in pairs:
+        if pair.left.shape != pair.right.shape:
+            return _Finding(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
+        if pair.left.dtype != pair.right.dtype:
+            return _Finding(pair, [()], f"element types {pair.left.dtype} and {pair.right.dtype}")
+        wrong = _wrong(pair.left, pair.right, sound, drawn, scale, calm)
+        if wrong.any():
+            return _Finding(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
+    return None
+
+
+def _scale(*groups: object) -> float:
+    largest = 1e-30
+    for group in groups:
+        for array in group:  # type: ignore[attr-defined]
+            if is_float(array) and array.size:
+                finite = np.abs(array[np.isfinite(array)])
+                largest = max(largest, float(finite.max())) if finite.size else largest
+    return largest
+
+
+def identical(left: Array, right: Array) -> Array:
+    """Where two arrays are the same bit by bit; which NaN it is does not matter."""
+    same = left == right
+    if is_float(left):
+        same &= np.signbit(left) == np.signbit(right)
+        same |= np.isnan(left) & np.isnan(right)
+    return np.asarray(same)
+
+
+def _wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, calm: bool) -> Array:
+    if sound == "exact" or not is_float(left):
+        return np.asarray(~identical(left, right))
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    finite = np.isfinite(left) & np.isfinite(right)
+    near = np.abs(left - right) <= _FACTORS[drawn.precision] * _ROUNDING[drawn.precision] * scale
+    if drawn.kind == "undefined":
+        return np.asarray(np.isfinite(left) & ~same & ~(finite & near))
+    if not calm:
+        return np.zeros(left.shape, bool)
+    if sound == "approx":
+        return np.asarray(~same & ~near)
+    # where both sides are undefined, which infinity stands for that does not matter
+    return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
+
+
+def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ...], remark: str) -> Counterexample:
+    pair = finding.pair
+    alike = pair.left.shape == pair.right.shape
+    return Counterexample(
+        *_shown(evaluation),
+        f"[{', '.join(map(str, at))}]",
+        str(pair.left[at]) if alike else "",
+        str(pair.right[at]) if alike else "",
+        f"{finding.reason} ({described(pair.node, evaluation.sample)}, {pair.left.dtype}{remark})",
+    )
+
+
+def _shown(evaluation: Evaluation) -> tuple[str, dict[str, Array]]:
+    sample = evaluation.sample
+    used = {leaf.name for root in sample.roots for leaf in leaves(root) if leaf.kind in ("Var", "Weight")}
+    term = "; ".join(readable(root) for root in sample.roots)
+    return term, {n: a for n, a in evaluation.elements.items() if n in used}
+
+
+def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
+    return Counterexample(*_shown(evaluation), "", "", "", f"the right side has no meaning where the left has: {error}")

@@ -1,0 +1,43 @@
+"""What the checker says of a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .oracles.numeric import Counterexample
+
+WANTED = 24
+"""Samples to keep for each direction of a rule, unless another number is asked for."""
+Kind = Literal["proved", "proved-if", "tested", "assumed", "refuted", "idle"]
+KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted", "idle")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``proved``: equal for all elements; ``proved-if``: under `condition`, which the rule's own left side makes sure
+    of; ``tested``: equal on all numbers tried; ``assumed``: it fires, but makes an operator of another domain, of which
+    only its author knows what it computes; ``refuted``: not equal, see `counterexample`; ``idle``: no sample made the
+    rule fire, or not its example, so that little or nothing is known.
+
+    `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
+    element-wise operators that do not broadcast, or how many sampled ones. `samples` is how many samples
+    of the left side fired and were tested in numbers, `example` whether the rule fired on its own example, `uncovered`
+    which types, ranks, attributes and elements no sample reached. `remark` is about a rule that is true.
+    """
+
+    rule: str
+    kind: Kind
+    scope: str = ""
+    condition: str = ""
+    samples: int = 0
+    example: bool = True
+    reason: str = ""
+    remark: str = ""
+    uncovered: tuple[str, ...] = ()
+    counterexample: Counterexample | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the rule may be used."""
+        return self.kind not in ("refuted", "idle")

@@ -1,0 +1,158 @@
+"""Pairs of terms that are equal on random tensors, oriented: the right side is not worse.
+
+Fingerprints are the characteristic vectors of Ruler (Nandi et al., OOPSLA 2021, section 4), and larger terms are built
+of one term of each class, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...rules.sexpr import Form, Node
+from ..checking.overlap import COMMUTATIVE
+from .language import ONE, Domain, canonical, grown, heads, names_of, parsed, subterms
+from .values import Setting, fingerprint, setting
+
+
+@dataclass(frozen=True, order=True)
+class Cost:
+    """What a term takes: elements computed, distinct operators, loads of leaves."""
+
+    flops: int
+    operators: int
+    loads: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two equal terms, the variables in the order of their first use on the left. `level` is how many operators the
+    enumeration had come to; `both`: neither side is worse, so that the rule goes in both directions."""
+
+    left: Node
+    right: Node
+    level: int
+    both: bool
+
+    @property
+    def order(self) -> tuple[int, bool, int, int, int, bool, str]:
+        """Commutativity comes first, then small pairs of one operator, the general before its instances; among those
+        with equally many variables the ones that leave them in their order, as associativity does."""
+        size = len(heads(self.left)) + len(heads(self.right))
+        kinds = len({*heads(self.left), *heads(self.right)})
+        turned = names_of(self.left) != names_of(self.right)
+        general = not mirrored(self.left, self.right)
+        return self.level, general, kinds, size, -len(names_of(self.left)), turned, str(self.left)
+
+
+def mirrored(left: Node, right: Node) -> bool:
+    """Whether the right side is the left one with its two operands swapped."""
+    return (
+        isinstance(left, Form)
+        and isinstance(right, Form)
+        and left.head in COMMUTATIVE
+        and (left.items[0], *left.items[:0:-1]) == right.items
+    )
+
+
+@dataclass
+class _Classes:
+    """Terms by what they are on random tensors: `equal` on all draws, `alike` where everything is positive."""
+
+    equal: dict[bytes, list[Node]] = field(default_factory=dict)
+    alike: dict[bytes, list[Node]] = field(default_factory=dict)
+
+
+class Enumeration:
+    """The terms of one domain, level by level. Larger terms are built of the first ones of each class only: what
+    holds of the others follows."""
+
+    def __init__(self, domain: Domain, random: Iterable[Setting], positive: Setting) -> None:
+        self.domain, self.random, self.positive = domain, tuple(random), positive
+        self.classes = _Classes()
+        self.first: dict[int, list[Node]] = {}
+        self.seen: set[tuple[Node, Node]] = set()
+        self.count = 0
+
+    def level(self, size: int) -> list[Pair]:
+        """The new pairs that terms of `size` operators make, in the order in which they are to be judged."""
+        terms = self.domain.leaves if size == 0 else grown(self.domain, self.first, size)
+        changed: dict[bytes, None] = {}
+        before = {key: len(members) for key, members in self.classes.equal.items()}
+        for term in terms:
+            if size > 1 and _turned(term):
+                continue
+            key = self._key(term)
+            if key is not None:
+                self.count += 1
+                self.classes.equal.setdefault(key, []).append(term)
+                changed[key] = None
+        self.first[size] = []
+        pairs: list[Pair] = []
+        for key in changed:
+            pairs += self._class(key, before.get(key, 0), size)
+        return sorted(pairs, key=lambda pair: pair.order)
+
+    def _class(self, key: bytes, known: int, size: int) -> Iterator[Pair]:
+        members = self.classes.equal[key]
+        members[known:] = sorted(members[known:], key=lambda t: (self.cost(t), str(t)))
+        best = members[0]
+        for other in members[max(1, known) :]:
+            yield from self._pair(other, best, size)
+        if known == 0:
+            self.first[size].append(best)
+            value = self.positive.value(best) if self.domain.signed else None
+            alike = self.classes.alike.setdefault(fingerprint(value) if value is not None else key, [])
+            for other in alike[:1]:
+                yield from self._pair(best, other, size)
+            alike.append(best)
+
+    def _key(self, term: Node) -> bytes | None:
+        if not names_of(term) and term != parsed(ONE):
+            return None
+        values = [where.value(term) for where in (*self.random, self.positive)]
+        return b"".join(fingerprint(v) for v in values if v is not None) if all(v is not None for v in values) else None
+
+    def _pair(self, one: Node, other: Node, level: int) -> Iterator[Pair]:
+        left, right = (one, other) if self.cost(one) >= self.cost(other) else (other, one)
+        if not isinstance(left, Form) or not set(names_of(left)) >= set(names_of(right)):
+            return
+        both = self.cost(left) == self.cost(right) and set(names_of(left)) == set(names_of(right))
+        left, right = canonical(left, right)
+        if self.domain.needed.isdisjoint((*heads(left), *heads(right))) or (left, right) in self.seen:
+            return
+        self.seen |= {(left, right), canonical(right, left)}
+        yield Pair(left, right, level, both and not mirrored(left, right))
+
+    def cost(self, term: Node) -> Cost:
+        """What the term takes where every leaf has one shape; what it uses twice is computed once."""
+        distinct = {t for t in subterms(term) if isinstance(t, Form) and t.head != "Full"}
+        return Cost(sum(map(self._work, distinct)), len(distinct), sum(name in _LEAVES for name in _atoms(term)))
+
+    def _work(self, term: Form) -> int:
+        value = self.positive.value(term.items[1] if term.head.startswith("Reduce") else term)
+        return value.size if value is not None else 0
+
+
+_LEAVES = frozenset("abc")
+
+
+def _atoms(term: Node) -> Sequence[str]:
+    return [str(t) for t in subterms(term) if not isinstance(t, Form)]
+
+
+def _turned(term: Node) -> bool:
+    """Whether the term is the mirror image of one that is enumerated, too."""
+    if not isinstance(term, Form) or term.head not in COMMUTATIVE:
+        return False
+    return str(term.items[2]) < str(term.items[1])
+
+
+def enumeration(domain: Domain, seed: int) -> Enumeration:
+    """The enumeration of a domain; `seed` determines the random tensors."""
+    random = np.random.default_rng(seed)
+    wide = "float64" if domain.dtype == "float32" else domain.dtype
+    settings = [setting(random, "mixed", wide), setting(random, "zeros", wide)]
+    return Enumeration(domain, settings, setting(random, "positive", wide))

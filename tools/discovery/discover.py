@@ -1,0 +1,199 @@
+"""Discovery: enumerate, derive away what is known, check the rest, and go on with what was found.
+
+After Ruler (Nandi et al., "Rewrite rule inference using equality saturation", OOPSLA 2021, section 3), with the best
+pair alone made a rule before the others are asked again, and with the rule checker in the place of its validation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...errors import UsageError
+from ...rules.loader import RuleSet
+from ...rules.places import shipped_files
+from ..checking.check import check_rule
+from ..checking.drawing.scratch import Scratch
+from ..checking.overlap import overlaps
+from ..checking.verdict import Verdict
+from .candidates import Pair, enumeration
+from .derive import CHUNK, Deriver, Question
+from .guards import Guards, Predictor, applied, stronger
+from .language import Domain, domains, heads, names_of, reduces
+from .write import Discovered, Draft, file_text, law, stem
+
+Report = Callable[[str], None]
+MAX_SIZE = 4
+"""Terms of more operators are too many: each one more makes some ten to thirty times as many."""
+_ATTEMPTS = 4
+"""How often a pair is tried under stronger conditions."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """`operators` by name, `size` the number of operators in the largest term. `known`: rules whose consequences are
+    not to be found again; None for none."""
+
+    operators: tuple[str, ...]
+    size: int = 3
+    known: RuleSet | None = None
+    seed: int = 0
+
+
+@dataclass
+class Discovery:
+    """What came out, and of how many terms and pairs: `derived` ones follow from rules, `refuted` ones are wrong.
+    `commuting`: operators that were found to commute, where a catalogue is there to be mirrored instead."""
+
+    rules: list[Discovered] = field(default_factory=list)
+    commuting: list[str] = field(default_factory=list)
+    terms: int = 0
+    pairs: int = 0
+    derived: int = 0
+    refuted: int = 0
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    pair: Pair
+    guards: Guards
+    question: Question
+
+
+def discover(options: Options, report: Report = lambda text: None) -> Discovery:
+    """Find rules over some operators.
+
+    Raises UsageError for an operator that cannot be enumerated and for a size beyond `MAX_SIZE`.
+    """
+    if not 1 <= options.size <= MAX_SIZE:
+        raise UsageError(f"--size {options.size}: terms have 1 to {MAX_SIZE} operators")
+    search = _Search(options, report)
+    for domain in domains(options.operators):
+        search.domain(domain)
+    return replace(search.result, rules=_with_shipped(search.result.rules))
+
+
+def rule_file(options: Options, found: Discovery) -> str:
+    """The text of the rule file."""
+    size = f"terms of up to {options.size} operator{'' if options.size == 1 else 's'}"
+    head = [f"Rules over {', '.join(options.operators)} in {size}, found by `eqfuse rules discover`."]
+    if options.known is None:
+        head.append("Found without the catalogue: laws over everything are among them, which multiply an e-graph.")
+    if found.commuting:
+        head.append(f"Commutative, which no rule says but @commutes: {', '.join(found.commuting)}.")
+    return file_text(found.rules, head)
+
+
+class _Search:
+    def __init__(self, options: Options, report: Report) -> None:
+        self.options, self.report = options, report
+        self.result = Discovery()
+        self.scratch = Scratch()
+        self.deriver = Deriver(options.known.program if options.known else "")
+        self.deriving: list[str] = []
+        self.numbers: Counter[str] = Counter()
+        self.taken = {r.name for r in options.known.rules} if options.known else set()
+
+    def domain(self, domain: Domain) -> None:
+        terms = enumeration(domain, self.options.seed)
+        predictor = Predictor(domain.dtype, self.options.seed + 1)
+        terms.level(0)
+        for size in range(1, self.options.size + 1):
+            self.report(f"{domain.dtype}, terms of {size}")
+            pairs = terms.level(size)
+            self.result.pairs += len(pairs)
+            candidates = [c for pair in pairs if (c := _candidate(pair, predictor)) is not None]
+            self.result.refuted += len(pairs) - len(candidates)
+            self._level(candidates, predictor)
+        self.result.terms += terms.count
+
+    def _level(self, waiting: list[_Candidate], predictor: Predictor) -> None:
+        """Judge what does not follow from the rules, in order; of the next ones only, lest all are asked each time."""
+        ready: list[_Candidate] = []
+        while waiting or ready:
+            if not ready:
+                ready, waiting = self._open(waiting[:CHUNK]), waiting[CHUNK:]
+                continue
+            self.report(f"{len(self.result.rules)} rules, {len(ready) + len(waiting)} pairs to judge")
+            candidate, *ready = ready
+            if self._judged(candidate, predictor):
+                ready = self._open(ready)
+
+    def _open(self, waiting: Sequence[_Candidate]) -> list[_Candidate]:
+        """Those that do not follow from the rules so far."""
+        known = self.deriver.derived("\n".join(self.deriving), [c.question for c in waiting])
+        self.result.derived += sum(known)
+        return [c for c, follows in zip(waiting, known, strict=True) if not follows]
+
+    def _judged(self, candidate: _Candidate, predictor: Predictor) -> bool:
+        """Whether the checker accepts the pair, under its conditions or stronger ones that do not make it follow."""
+        pair, both = candidate.pair, candidate.pair.both
+        for _ in range(_ATTEMPTS):
+            guards = candidate.guards
+            exact = predictor.exact(pair.left, pair.right, guards)
+            draft, verdict = self._checked(Draft(self._name(pair), pair.left, pair.right, guards, both, exact))
+            if verdict.accepted:
+                self._accept(draft, verdict)
+                return True
+            if verdict.kind == "idle" and both:
+                both = False
+                continue
+            further = stronger(guards, verdict.reason, names_of(pair.left), reduces(pair.left))
+            if verdict.kind == "idle" or further is None:
+                break
+            candidate = _under(pair, further, predictor)
+            if not self._open([candidate]):
+                return False
+        self.result.refuted += 1
+        return False
+
+    def _checked(self, draft: Draft) -> tuple[Draft, Verdict]:
+        verdict = check_rule(draft.rule(), self.scratch)
+        if draft.exact and verdict.kind == "refuted":
+            return self._checked(replace(draft, exact=False))
+        return draft, verdict
+
+    def _accept(self, draft: Draft, verdict: Verdict) -> None:
+        stated = law(draft.left, draft.right) if self.options.known else ""
+        if stated == "commutative":  # a rule for every product would be too much beside the catalogue
+            self.deriving.append(replace(draft, name=f"{heads(draft.left)[0]}-commutes").command())
+            self.result.commuting.append(heads(draft.left)[0])
+            return
+        self.deriving.append(draft.command())
+        named = replace(draft, commutes=frozenset(self.result.commuting))
+        self.numbers[stem(draft.left)] += 1
+        self.taken.add(draft.name)
+        left_out = "Over everything this would multiply the e-graph" if stated else ""
+        self.result.rules.append(Discovered(named, named.rule(), verdict, left_out))
+
+    def _name(self, pair: Pair) -> str:
+        base = stem(pair.left)
+        number = self.numbers[base] + 1
+        while f"{base}-{number}" in self.taken:
+            number += 1
+        return f"{base}-{number}"
+
+
+def _candidate(pair: Pair, predictor: Predictor) -> _Candidate | None:
+    guards = predictor.guards(pair.left, pair.right)
+    return None if guards is None else _under(pair, guards, predictor)
+
+
+def _under(pair: Pair, guards: Guards, predictor: Predictor) -> _Candidate:
+    dtype = predictor.dtype
+    if dtype == "float32" and not guards.floating and predictor.integers(pair.left):
+        dtype = "int32"  # rules for floating point must not be of help
+    return _Candidate(pair, guards, Question(applied(pair.left, guards), applied(pair.right, guards), guards, dtype))
+
+
+def _with_shipped(found: Sequence[Discovered]) -> list[Discovered]:
+    """Leave out what a rule of the catalogue says under the same conditions: beside it this would do nothing."""
+    shipped = [r for file in shipped_files() for r in file.rules if r.name == r.base and not r.derives]
+    names = {rule.name for rule in shipped}
+    same = {
+        o.rule.name: f"The catalogue's {o.other.name} says the same"
+        for o in overlaps([*shipped, *(one.rule for one in found)])
+        if o.same and o.conditions and o.rule.name not in names and o.other.name in names
+    }
+    return [replace(one, left_out=one.left_out or same.get(one.rule.name, "")) for one in found]

@@ -1,0 +1,181 @@
+"""The terms that discovery looks at: which operators, over which leaves, and in which order they are enumerated.
+
+A term is an expression as a rule writes it: variables ``a``, ``b``, ``c``, the number one, and operators. Attributes
+are pattern variables (``axes`` and ``k`` of a reduction) or their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from itertools import product
+
+from ...errors import UsageError
+from ...rules import sexpr
+from ...rules.commute import variables
+from ...rules.sexpr import Atom, Form, Node
+from ...rules.signatures import Attribute, Operator, operators
+from ..checking.drawing.conditions import Type
+from ..checking.drawing.terms import literal_text
+from ..checking.drawing.types import admits
+
+VARIABLES = ("a", "b", "c")
+_ATTRIBUTES = {"axes": "axes", "keepdims": "k", "direction": '"LEFT"'}
+"""How attributes without a default, and those that a rule should leave open, are written."""
+_RING = frozenset({"Mul", "Div", "Reciprocal"})
+"""Where one of these is, the number one is a leaf."""
+
+
+def parsed(text: str) -> Node:
+    """A term from its text, without the places in it: terms that look the same are equal."""
+    return _without_places(sexpr.read(text).forms[0]) if text.startswith("(") else Atom(text)
+
+
+def _without_places(node: Node) -> Node:
+    return Atom(node.text) if isinstance(node, Atom) else Form(tuple(map(_without_places, node.items)))
+
+
+ONE = '(Full (vec-empty) 1.0 t)'
+UNIFORM = '(Full (vec-empty) v t)'
+"""A constant of one number: what a tensor is shifted by."""
+SHIFT = frozenset({"BitShift"})
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Terms over leaves of one element type. `needed`: only rules that contain one of these operators are looked for,
+    for the others are found in another domain."""
+
+    dtype: str
+    operators: tuple[str, ...]
+    needed: frozenset[str]
+
+    @property
+    def signed(self) -> bool:
+        """Whether an equation may hold for positive numbers alone."""
+        return self.dtype == "float32"
+
+    @property
+    def leaves(self) -> tuple[Node, ...]:
+        """The terms without an operator."""
+        one = (parsed(ONE),) if not _RING.isdisjoint(self.operators) and self.dtype != "bool" else ()
+        return (*map(Atom, VARIABLES), *one)
+
+
+def domains(names: Sequence[str]) -> list[Domain]:
+    """The element types to look at, each with the operators that are defined on it.
+
+    Raises UsageError for an operator that does not exist or has arguments that discovery cannot choose.
+    """
+    chosen = list(dict.fromkeys(names))
+    if not chosen:
+        raise UsageError("--ops: name operators, such as Mul,Add")
+    for name in chosen:
+        _require_usable(name)
+    found: list[Domain] = []
+    for dtype in ("float32", "uint32", "bool"):
+        defined = tuple(n for n in chosen if _defined(n, dtype))
+        seen = {n for d in found for n in d.operators}
+        needed = frozenset(defined) - seen
+        if needed:
+            found.append(Domain(dtype, defined, needed))
+    return found
+
+
+def _require_usable(name: str) -> None:
+    operator = operators().get(name)
+    if operator is None:
+        known = {usable.lower(): usable for usable in operators() if _usable(operators()[usable])}
+        near = get_close_matches(name.lower(), list(known), 1)
+        hint = f"; did you mean {known[near[0]]}?" if near else ""
+        raise UsageError(f"--ops: there is no operator {name!r}{hint}")
+    if not _usable(operator):
+        raise UsageError(f"--ops: {name} cannot be enumerated, only element-wise arithmetic, logic and reductions can")
+
+
+def _usable(operator: Operator) -> bool:
+    """Whether it is element-wise or a reduction, and its attributes can be chosen without looking at its operands."""
+    if operator.name in _JUMPING:
+        return False
+    unknown = any(a.default is None and a.name not in _ATTRIBUTES for a in operator.attributes)
+    optional = any(o.optional for o in operator.operands)
+    return operator.sort == "T" and operator.category in _CATEGORIES and not unknown and not optional
+
+
+_JUMPING = frozenset({"IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
+"""What sets these off, such as two equal numbers, hardly occurs at random: wrong equations would pass every test."""
+_CATEGORIES = ("elementwise.unary", "elementwise.binary", "reduction")
+
+
+def _defined(name: str, dtype: str) -> bool:
+    if name in SHIFT and not dtype.startswith("uint"):
+        return False
+    return admits(name, {o.name: Type((2, 2), dtype) for o in operators()[name].operands})
+
+
+@cache
+def arity(name: str) -> int:
+    """How many tensors the operator takes from the enumeration."""
+    return 1 if name in SHIFT else len(operators()[name].operands)
+
+
+def apply(name: str, operands: Sequence[Node]) -> Form:
+    """An operator on terms, with its attributes as rules write them."""
+    given: Iterator[Node] = iter((*operands, parsed(UNIFORM)))
+    arguments = operators()[name].arguments
+    return Form((Atom(name), *(_attribute(a) if isinstance(a, Attribute) else next(given) for a in arguments)))
+
+
+def _attribute(attribute: Attribute) -> Node:
+    if attribute.name in _ATTRIBUTES:
+        return Atom(_ATTRIBUTES[attribute.name])
+    return Atom(literal_text(attribute.default if attribute.default is not None else ""))
+
+
+def grown(domain: Domain, smaller: Mapping[int, Sequence[Node]], size: int) -> Iterator[Form]:
+    """Every term of `size` operators whose operands are among the `smaller` ones, given by size."""
+    for name in domain.operators:
+        count = arity(name)
+        for sizes in product(range(size), repeat=count):
+            if sum(sizes) == size - 1:
+                yield from (apply(name, operands) for operands in product(*(smaller[s] for s in sizes)))
+
+
+def names_of(node: Node) -> tuple[str, ...]:
+    """The tensor variables in the order of their first use."""
+    return tuple(dict.fromkeys(v.text for v in variables(node) if v.text in VARIABLES))
+
+
+def heads(node: Node) -> list[str]:
+    """The operators of a term, outer before inner, with repetitions."""
+    return [n.head for n in sexpr.walk(node) if isinstance(n, Form) and n.head in operators()]
+
+
+def subterms(node: Node) -> Iterator[Node]:
+    """The term and every term in it, with repetitions."""
+    yield node
+    if isinstance(node, Form) and node.head in operators():
+        for argument, item in zip(operators()[node.head].arguments, node.items[1:], strict=True):
+            if not isinstance(argument, Attribute):
+                yield from subterms(item)
+
+
+def replaced(node: Node, names: Mapping[str, Node]) -> Node:
+    """The expression with other expressions for some of its variables."""
+    if isinstance(node, Atom):
+        return names.get(node.text, node)
+    return Form((node.items[0], *(replaced(item, names) for item in node.items[1:])))
+
+
+def canonical(left: Node, right: Node) -> tuple[Node, Node]:
+    """Both sides with the variables named in the order of their first use."""
+    used = dict.fromkeys((*names_of(left), *names_of(right)))
+    names: dict[str, Node] = {old: Atom(new) for old, new in zip(used, VARIABLES, strict=False)}
+    return replaced(left, names), replaced(right, names)
+
+
+def reduces(node: Node) -> bool:
+    """Whether there is a reduction in the term."""
+    return any(operators()[head].category == "reduction" for head in heads(node))

@@ -1,0 +1,208 @@
+"""What lies between a value and what its original and its optimised form have in common.
+
+Both forms are followed from the value towards the inputs until they meet: a class that both use is a boundary. What
+lies below a boundary is the same for both, so that it need not be explained; a boundary becomes a variable, with as
+much of its own definition (`depth`) as rules may need to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...engine.egraph import EGraph, ENode, Selection
+from ...engine.encode import Encoding, multiple_outputs
+
+_LEAVES = frozenset({"Var", "Weight", "Full", "Absent"})
+
+
+@dataclass(frozen=True)
+class Form:
+    """A value in both forms: `original` is its term, `owner` its class, `boundary` are the classes where both meet.
+
+    `chosen`: the e-node of each class between the value and the boundary in the optimised form.
+    """
+
+    original: int
+    owner: int
+    boundary: frozenset[int]
+    chosen: Mapping[int, ENode]
+
+
+@dataclass(frozen=True)
+class Cone:
+    """The original form as an encoding of its own.
+
+    `owners`: the class of each of its terms in the e-graph of the whole model; `originals`: the term of the model that
+    each comes from; `root` is the term of the value.
+    """
+
+    encoding: Encoding
+    owners: tuple[int, ...]
+    originals: tuple[int, ...]
+    root: int
+
+
+def form(term: int, encoding: Encoding, egraph: EGraph, selection: Selection) -> Form:
+    """Find where the two forms of a term meet. Requires that the selection has its class."""
+    owner = egraph.terms[term]
+    # a value that turned out to be constant shares nothing with the original; what else the result has will do then
+    below = _reachable(owner, selection) or selection.choice.keys() - {owner}
+    boundary: set[int] = set()
+    pending, seen = list(encoding.terms[term].children), {term}
+    while pending:
+        child = pending.pop()
+        if child in seen:
+            continue
+        seen.add(child)
+        if _may_be_boundary(child, encoding, egraph) and egraph.terms[child] in below:
+            boundary.add(egraph.terms[child])
+        else:
+            pending += encoding.terms[child].children
+    return Form(term, owner, frozenset(boundary), _chosen(owner, boundary, selection))
+
+
+def _reachable(owner: int, selection: Selection) -> set[int]:
+    """The classes below a class in the optimised form."""
+    found: set[int] = set()
+    pending = list(selection.choice[owner].children)
+    while pending:
+        child = pending.pop()
+        if child not in found:
+            found.add(child)
+            pending += selection.choice[child].children
+    return found
+
+
+def _may_be_boundary(term: int, encoding: Encoding, egraph: EGraph) -> bool:
+    op = encoding.terms[term].op
+    return not multiple_outputs(op) and op != "Absent"
+
+
+def _chosen(owner: int, boundary: set[int], selection: Selection) -> dict[int, ENode]:
+    found: dict[int, ENode] = {}
+    pending = [owner]
+    while pending:
+        current = pending.pop()
+        if current not in found and current not in boundary:
+            found[current] = selection.choice[current]
+            pending += found[current].children
+    return found
+
+
+def cone(form: Form, encoding: Encoding, egraph: EGraph, depth: int | None, *, neighbours: bool = False) -> Cone:
+    """The original form down to `depth` operators below the boundary (None: down to the inputs).
+
+    With `neighbours` the other users of what it holds belong to it as well: some rules look at siblings.
+    """
+    builder = _Builder(form, encoding, egraph, depth)
+    builder.collect([form.original], level=0)
+    if neighbours:
+        builder.collect(list(builder.neighbours()), level=1)
+    return builder.build()
+
+
+@dataclass
+class _Builder:
+    form: Form
+    encoding: Encoding
+    egraph: EGraph
+    depth: int | None
+    levels: dict[int, int] = field(default_factory=dict)
+    """Terms of the cone, with the number of operators between them and the boundary above them."""
+    numbers: dict[int, int] = field(default_factory=dict)
+    nodes: dict[ENode, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.first: dict[int, int] = {}
+        for term, owner in self.egraph.terms.items():
+            if not multiple_outputs(self.encoding.terms[term].op):
+                self.first[owner] = min(term, self.first.get(owner, term))
+
+    def representative(self, term: int) -> int:
+        """The one term that stands for all of its class where that is a boundary or below one."""
+        return self.first.get(self.egraph.terms[term], term)
+
+    def collect(self, terms: Iterable[int], level: int) -> None:
+        """Take in terms and what they are made of; level 0 is the value itself and what lies above the boundary."""
+        pending = [(term, level) for term in terms]
+        while pending:
+            term, level = pending.pop()
+            if self.levels.get(term, level + 1) <= level:
+                continue
+            self.levels[term] = level
+            if not self._is_fringe(term, level):
+                pending += ((c, self._level(c, level)) for c in self._operands(term, level))
+
+    def _level(self, child: int, level: int) -> int:
+        return level + 1 if level or self.egraph.terms[child] in self.form.boundary else 0
+
+    def _operands(self, term: int, level: int) -> list[int]:
+        return [self._operand(c, level) for c in self.encoding.terms[term].children]
+
+    def _operand(self, child: int, level: int) -> int:
+        below = level > 0 or self.egraph.terms[child] in self.form.boundary
+        apart = self._has_parts(child) or self.levels.get(child) == 0
+        return self.representative(child) if below and not apart else child
+
+    def _has_parts(self, term: int) -> bool:
+        return multiple_outputs(self.encoding.terms[term].op)
+
+    def _is_fringe(self, term: int, level: int) -> bool:
+        """Whether the term becomes a variable or a constant without a definition."""
+        node = self.encoding.terms[term]
+        cut = self.depth is not None and level > self.depth
+        return cut and node.op not in _LEAVES and not self._has_parts(term)
+
+    def neighbours(self) -> Iterator[int]:
+        """Terms of the model that use a boundary, or what lies above it, and are not in the cone."""
+        held = {t for t, level in self.levels.items() if level <= 1 and self.encoding.terms[t].op != "Absent"}
+        for term, node in enumerate(self.encoding.terms):
+            if term not in self.levels and any(self._operand(c, 1) in held for c in node.children):
+                yield term
+
+    def build(self) -> Cone:
+        for term in sorted(self.levels):
+            self.numbers[term] = self.nodes.setdefault(self._node(term), len(self.nodes))
+        back: dict[int, int] = {}
+        for term, number in self.numbers.items():
+            back.setdefault(number, term)
+        originals = tuple(back[i] for i in range(len(back)))
+        owners = tuple(self.egraph.terms[t] for t in originals)
+        return Cone(self._encoding(originals, owners), owners, originals, self.numbers[self.form.original])
+
+    def _node(self, term: int) -> ENode:
+        level, node = self.levels[term], self.encoding.terms[term]
+        if self._is_fringe(term, level):
+            return self._leaf(term)
+        return replace(node, children=tuple(self.numbers[c] for c in self._operands(term, level)))
+
+    def _leaf(self, term: int) -> ENode:
+        owner = self.egraph.classes[self.egraph.terms[term]]
+        name = f"class {self.egraph.terms[term]}"
+        if not owner.constant:
+            return ENode("Var", (name,), ())
+        if owner.uniform is not None and owner.type is not None and owner.type.shape is not None:
+            sizes = tuple(self.encoding.symbols[d] if isinstance(d, str) else d for d in owner.type.shape)
+            return ENode("Full", (sizes, owner.uniform, owner.type.dtype), ())
+        return ENode("Weight", (name,), ())
+
+    def _encoding(self, originals: tuple[int, ...], owners: tuple[int, ...]) -> Encoding:
+        terms = tuple(self.nodes)
+        types = {
+            index: self.encoding.types.get(term) or self.egraph.classes[owner].type
+            for index, (term, owner) in enumerate(zip(originals, owners, strict=True))
+            if not multiple_outputs(terms[index].op)
+        }
+        return Encoding(
+            terms=terms,
+            types={index: type_ for index, type_ in types.items() if type_ is not None},
+            uniform={},
+            nonneg=frozenset(i for i, t in enumerate(originals) if t in self.encoding.nonneg),
+            nonzero=frozenset(i for i, t in enumerate(originals) if t in self.encoding.nonzero),
+            finite=frozenset(i for i, t in enumerate(originals) if t in self.encoding.finite),
+            values={},
+            nodes={},
+            roots=(self.numbers[self.form.original],),
+            symbols=self.encoding.symbols,
+        )

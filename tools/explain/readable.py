@@ -1,0 +1,157 @@
+"""Ground terms as text: values by their names, what is new spelled out, what is long under a number of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...costmodels.types import TensorType
+from ...engine.egraph import ENode, Literal
+from ...engine.encode import opaque_type
+from ...rules.signatures import Operand, operators
+from .congruence import Congruence
+from .ground import Constants, flattened
+from .patterns import Call, Template
+
+
+@dataclass(frozen=True)
+class Line:
+    """`name` = `text`; the type may be unknown, `constant` is what does not depend on the graph's inputs."""
+
+    name: str
+    text: str
+    type: TensorType | None
+    constant: bool
+
+
+@dataclass
+class Writer:
+    """Writes terms. `names`, `types` and `symbols` (of symbolic sizes) are those of the model.
+
+    `defined` are the terms that were given a number, in order, `mentioned` those that were written by name.
+    """
+
+    terms: Congruence
+    names: Mapping[int, str]
+    types: Mapping[int, TensorType]
+    symbols: Mapping[int, str]
+    defined: dict[int, Line] = field(default_factory=dict)
+    mentioned: dict[int, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._constants = Constants(self.terms)
+
+    def value(self, term: int) -> str:
+        """A term by its name or number, or spelled out where it is short."""
+        for part in self._unnamed(term):
+            if self._is_long(part):
+                self._define(part)
+        return self._written(term)
+
+    def _written(self, term: int) -> str:
+        if term in self.names:
+            self.mentioned.setdefault(term)
+            return self.names[term]
+        if term in self.defined:
+            return self.defined[term].name
+        return self.spelled(term)
+
+    def _define(self, term: int) -> None:
+        line = Line(f"%{len(self.defined) + 1}", self.spelled(term), self.types.get(term), self.is_constant(term))
+        self.defined[term] = line
+
+    def _unnamed(self, term: int) -> list[int]:
+        """The term and what it consists of, without what has a name or number; operands first."""
+        found: set[int] = set()
+        pending = [term]
+        while pending:
+            part = pending.pop()
+            if part not in found and part not in self.names and part not in self.defined:
+                found.add(part)
+                pending += flattened(self.terms, part).children
+        return sorted(found)
+
+    def spelled(self, term: int) -> str:
+        """A term with its outermost operator, even where it has a name."""
+        node = flattened(self.terms, term)
+        return self._call(node, [self._written(c) for c in node.children])
+
+    def instance(self, template: Template, term: int) -> str:
+        """A term as far as a rule spells it out; what the rule's variables stand for is written as a value."""
+        if not isinstance(template, Call):
+            return self.value(term)
+        node = self.terms.terms[term]
+        if template.op == "Op":
+            return self.spelled(term)
+        inner = (a for a, is_term in zip(template.arguments, _is_term(node), strict=True) if is_term)
+        operands = [self.instance(a, c) for a, c in zip(inner, node.children, strict=True)]
+        return self._call(node, operands)
+
+    def is_constant(self, term: int) -> bool:
+        """Whether a term is made of stored constants alone."""
+        return self._constants.has(term)
+
+    def _is_long(self, term: int) -> bool:
+        """Whether an operand is itself an operator over something, without a name."""
+        node = flattened(self.terms, term)
+        inner = [c for c in node.children if c not in self.names and c not in self.defined]
+        return node.op != "Out" and any(self.terms.terms[c].op not in _LEAVES for c in inner)
+
+    def _call(self, node: ENode, operands: list[str]) -> str:
+        if node.op == "Out":
+            return f"{operands[0]}[{node.attributes[0]}]"
+        if node.op == "Full":
+            return self._full(node)
+        if node.op in ("Var", "Weight"):
+            return str(node.attributes[0])
+        if node.op == "Absent":
+            return "-"
+        while operands and operands[-1] == "-":
+            operands.pop()
+        name = opaque_type(node) if node.op == "Op" else node.op
+        attributes = () if node.op == "Op" else self._attributes(node)
+        return f"{name}({', '.join((*operands, *attributes))})"
+
+    def _full(self, node: ENode) -> str:
+        shape, number, dtype = node.attributes
+        kind = "" if dtype == "float32" else f"{dtype} "
+        size = f"[{', '.join(map(self.size, shape))}]" if shape else ""  # type: ignore[arg-type]
+        return f"{kind}{number:g}{size}"
+
+    def _attributes(self, node: ENode) -> Iterator[str]:
+        known = operators()[node.op].attributes if node.op in operators() else ()
+        if not known:
+            yield from map(self.literal, node.attributes)
+        for attribute, value in zip(known, node.attributes, strict=False):
+            if value != attribute.default:
+                yield f"{attribute.name}={self.literal(value)}"
+
+    def literal(self, value: Literal) -> str:
+        """An attribute's value."""
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(self.size, value))}]"
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    def size(self, number: int) -> str:
+        """A dimension, or another integer of a list."""
+        return self.symbols.get(number, str(number))
+
+
+_LEAVES = frozenset({"Var", "Weight", "Full", "Absent", "Nil"})
+
+
+def _is_term(node: ENode) -> Iterator[bool]:
+    """For each argument of the node's constructor whether it is an operand."""
+    if node.op in operators():
+        yield from (isinstance(a, Operand) for a in operators()[node.op].arguments)
+    elif node.op == "Out":
+        yield from (True, False)
+    else:
+        yield from [True] * len(node.children) + [False] * len(node.attributes)
+
+
+def type_text(type_: TensorType | None) -> str:
+    """An element type and shape: ``float32[1, 64, n]``."""
+    if type_ is None:
+        return ""
+    return type_.dtype + ("" if type_.shape is None else f"[{', '.join(map(str, type_.shape))}]")
