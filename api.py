@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from .driver.compilation import Compiled
-    from .lowering.loaded import LoadedModel
+    from .lowering.bundle.loaded import LoadedModel
 
 
 def optimize(
@@ -73,7 +73,7 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
 
     Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.
     """
-    from .lowering.runner import load as load_bundle
+    from .lowering.bundle.runner import load as load_bundle
 
     return load_bundle(path, threads)
 

@@ -28,14 +28,14 @@ from typing import Any
 import eqfuse
 from eqfuse.cli import render
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import Model, read
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import Model, read
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.emulated_model import opened
-from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.bundle.emulated_model import opened
+from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
 
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable
 
-from eqfuse.extract.partition.clustering import cluster
+from eqfuse.extract.partition.baselines.clustering import cluster
 from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
 
 

@@ -60,10 +60,10 @@ from eqfuse.benchmarks.tuning_results import (
 from eqfuse.benchmarks.tuning_search import VARIANTS, Budget, Job
 from eqfuse.benchmarks.tuning_tables import ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.model import read
+from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
 
 ARM_TARGET = "arm-cortex-a76"
 COUNTED_BEFORE = {"mobilenet_v2_56": 28_900_000}

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..driver.options import cost_model_of
 from ..driver.saturate import samples_of
-from ..engine.inference import Knowledge, infer
-from ..engine.model import Model, read
-from ..engine.shapes import override_shapes
-from ..engine.summary import GraphSummary, summarize
+from ..engine.onnx.inference import Knowledge, infer
+from ..engine.onnx.model import Model, read
+from ..engine.onnx.shapes import override_shapes
+from ..engine.onnx.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError, VerificationError
 from ..extract.partition.local_functions import inlined
 from . import render

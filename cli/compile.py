@@ -18,7 +18,7 @@ from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compilation import Compiled
-    from ..lowering.manifest import Manifest
+    from ..lowering.bundle.manifest import Manifest
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
@@ -151,7 +151,7 @@ def _processor(manifest: Manifest) -> list[tuple[str, ...]]:
 
 def _accelerator(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[str, ...]]:
     from ..lowering.dsa.section import section_of
-    from .bench_dsa import summary_rows
+    from .bench.bench_dsa import summary_rows
 
     section = section_of(manifest.dsa, str(arguments.output))
     return [("target", manifest.platform.name), *summary_rows(section)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..engine.messages import RuleSelection
-from ..engine.worker import Worker
+from ..engine.egraph.messages import RuleSelection
+from ..engine.egraph.worker import Worker
 from ..errors import UsageError
 from ..support.files import check_destination
 from .progress import Progress

@@ -94,7 +94,7 @@ def _run(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "bench", "measure how long a compiled model takes", ("bench", "bench"))
+    parser = command(commands, "bench", "measure how long a compiled model takes", ("bench.bench", "bench"))
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument(
         "--against",
@@ -156,7 +156,7 @@ def _diff(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "bisect", "find the rule that makes verification fail", ("bisect", "bisect"))
+    parser = command(commands, "bisect", "find the rule that makes verification fail", ("rules.bisect", "bisect"))
     model(parser)
     optimization(parser)
     tolerances(parser)
@@ -165,23 +165,23 @@ def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
 def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     rules = commands.add_parser("rules", help="list, check and observe rewrite rules", description="Rewrite rules.")
     actions = rules.add_subparsers(title="actions", required=True, metavar="ACTION")
-    listing = command(actions, "list", "list the rules", ("rules", "list_rules"))
+    listing = command(actions, "list", "list the rules", ("rules.rules", "list_rules"))
     listing.add_argument("--tag", help="only rules with this property, topic or name")
     listing.add_argument("--property", choices=PROPERTIES, help="only rules with this property")
     listing.add_argument("--topic", help="only the rules of one file, by its name")
     listing.add_argument("--sound", choices=SOUNDNESS, help="only rules that are true in this sense")
     rule_files(listing)
-    show = command(actions, "show", "show one rule with its record", ("rules", "show_rule"))
+    show = command(actions, "show", "show one rule with its record", ("rules.rules", "show_rule"))
     show.add_argument("name", help="the rule's name")
     rule_files(show)
-    check = command(actions, "check", "lint, prove and test rules", ("check_rules", "check_rules"))
+    check = command(actions, "check", "lint, prove and test rules", ("rules.check_rules", "check_rules"))
     check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
     check.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
     check.add_argument(
         "--samples", type=positive(int), default=24, metavar="N",
         help="test N samples of each side that is rewritten (default 24)",
     )  # fmt: skip
-    find = command(actions, "discover", "find rules over some operators", ("discover", "discover_rules"))
+    find = command(actions, "discover", "find rules over some operators", ("rules.discover", "discover_rules"))
     find.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
     find.add_argument("--size", type=positive(int), default=3, help="operators in the largest term (default 3)")
     find.add_argument(
@@ -195,14 +195,14 @@ def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
-    explain = command(actions, "explain", "show by which rules a value got its form", ("observe", "explain"))
+    explain = command(actions, "explain", "show by which rules a value got its form", ("rules.observe", "explain"))
     model(explain)
     explain.add_argument("--output", metavar="VALUE", help="a value of the original (without: list the rewritten ones)")
-    why = command(actions, "why-not", "show why a rule does not match or is not used", ("observe", "why_not"))
+    why = command(actions, "why-not", "show why a rule does not match or is not used", ("rules.observe", "why_not"))
     why.add_argument("name", help="the rule's name")
     model(why)
     why.add_argument("--node", required=True, metavar="N", help="the name of a node, or of one of its outputs")
-    stats = command(actions, "stats", "count what each rule does to some models", ("observe", "stats"))
+    stats = command(actions, "stats", "count what each rule does to some models", ("rules.observe", "stats"))
     stats.add_argument("models", nargs="+", type=Path, help="ONNX files")
     stats.add_argument("--unused", action="store_true", help="list the rules that never match")
     for parser in (explain, why, stats):

@@ -11,7 +11,9 @@ from typing import Any, Literal
 from ..costmodels.dsa_device import DsaDevice
 from ..errors import UsageError, VerificationError
 from ..extract.partition.graph import OperatorGraph
-from ..lowering import bundle
+from ..lowering.bundle import bundle
+from ..lowering.bundle.interface import Port, outputs_of
+from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
 from ..lowering.dsa.compiler import (
     AcceleratorNetwork,
     Choices,
@@ -21,15 +23,13 @@ from ..lowering.dsa.compiler import (
     compile_network,
 )
 from ..lowering.dsa.constants import constant_contents, network_of
-from ..lowering.dsa.program import Compute
-from ..lowering.dsa.report_page import report_page
-from ..lowering.dsa.scheduler import OrderName
+from ..lowering.dsa.program.program import Compute
+from ..lowering.dsa.report.report_page import report_page
+from ..lowering.dsa.schedule.scheduler import OrderName
+from ..lowering.dsa.schedule.variants import FULL, VARIANTS
 from ..lowering.dsa.section import Section, Wire
 from ..lowering.dsa.stored_program import REPORT, store_kernels, store_program
-from ..lowering.dsa.variants import FULL, VARIANTS
 from ..lowering.errors import LoweringError
-from ..lowering.interface import Port, outputs_of
-from ..lowering.manifest import PROGRAM, Manifest, Platform
 from ..lowering.target import accelerator_of, check_linker
 from ..lowering.weights import Weights
 from ..support.options import OptionError, PositiveInteger, check_options
@@ -137,9 +137,9 @@ class Accelerator:
         """What verification says, in one line that says how much was verified."""
         from ..engine.verification import require_comparison, verdict_required
         from ..engine.verification.source import model_file
-        from ..lowering.check import apart
-        from ..lowering.dsa.simulated_model import IsolatedSimulation
-        from ..lowering.dsa.verification import Demand, Original, samples_to_verify, verify_program
+        from ..lowering.bundle.check import apart
+        from ..lowering.dsa.simulate.simulated_model import IsolatedSimulation
+        from ..lowering.dsa.simulate.verification import Demand, Original, samples_to_verify, verify_program
 
         options, loaded = compilation.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
         label, path = compilation.model.label, compilation.model.path

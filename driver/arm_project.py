@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import VerificationError
 from ..lowering.arm.toolchain import Tool, missing
-from ..lowering.manifest import Manifest
+from ..lowering.bundle.manifest import Manifest
 from ..support.scratch import scratch_folder
 from .compilation import Compilation
 from .options import Options
 from .processor import Processor, verify_against_original
 
 if TYPE_CHECKING:
-    from ..lowering.kernels import Prepared
+    from ..lowering.kernels.kernels import Prepared
 
 
 class ArmProject(Processor):
@@ -34,7 +34,7 @@ class ArmProject(Processor):
         write_c_project(prepared, folder)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
-        from ..lowering.emulated_model import EmulatedModel
+        from ..lowering.bundle.emulated_model import EmulatedModel
 
         if _missing_tools():
             return f"none: {_missing_tools()}"

@@ -8,18 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..engine.model import Model
-from ..engine.shapes import override_shapes
-from ..engine.summary import knowledge_of_result
+from ..engine.onnx.model import Model
+from ..engine.onnx.shapes import override_shapes
+from ..engine.onnx.summary import knowledge_of_result
 from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.of_model import operator_graph
-from ..lowering import bundle, cache
-from ..lowering.copied_maps import with_copied_maps
-from ..lowering.epilogues import with_epilogues
-from ..lowering.interface import Port, inputs_of, read_samples
-from ..lowering.manifest import Manifest, Provenance
+from ..lowering.bundle import bundle, cache
+from ..lowering.bundle.interface import Port, inputs_of, read_samples
+from ..lowering.bundle.manifest import Manifest, Provenance
+from ..lowering.kernels.copied_maps import with_copied_maps
+from ..lowering.kernels.epilogues import with_epilogues
 from ..rules.places import rule_paths
 from .clock import Clock
 from .optimize import Result, optimize_model

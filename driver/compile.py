@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..engine.model import read
-from ..lowering import bundle, cache
+from ..engine.onnx.model import read
+from ..lowering.bundle import bundle, cache
 from ..lowering.target import check_linker, check_target, is_accelerator, target_of
 from ..lowering.tvm_runtime import check_threads
 from ..support.options import OptionError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..costmodels.model import CostModel
-from ..engine.decode import decode
-from ..engine.egraph import Selection
-from ..engine.model import Model
+from ..engine.egraph.decode import decode
+from ..engine.egraph.egraph import Selection
+from ..engine.onnx.model import Model
 from ..extract.partition.of_model import operator_graph
 from ..extract.partition.profile_cost import ProfileCost
 from ..extract.select import Pricing

@@ -12,12 +12,12 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from ..engine.egraph import EGraph, ENode, Saturation, Selection
-from ..engine.encode import Encoding, opaque_type
-from ..engine.folding import FOLD
-from ..engine.model import Model
-from ..engine.plan import origins
-from ..engine.worker import Worker
+from ..engine.egraph.egraph import EGraph, ENode, Saturation, Selection
+from ..engine.egraph.encode import Encoding, opaque_type
+from ..engine.egraph.folding import FOLD
+from ..engine.egraph.plan import origins
+from ..engine.egraph.worker import Worker
+from ..engine.onnx.model import Model
 from ..errors import UsageError
 from ..extract.problem import ExtractionError
 from ..extract.select import Pricing, select
@@ -25,7 +25,7 @@ from ..rules.loader import Rule, load_rules
 from ..tools.explain.explain import Explanation, Unexplained, explain
 from ..tools.explain.probe import Result
 from ..tools.explain.search import Search, is_unchanged
-from ..tools.explain.session import OutOfTime
+from ..tools.explain.session.session import OutOfTime
 from ..tools.explain.why_not import Diagnosis, diagnose
 from .clock import Clock, Observer
 from .extract import cost_model_for, extract_model

@@ -11,13 +11,13 @@ import onnx_ir as ir
 
 from ..costmodels.device import load_device
 from ..engine.canary import own_rules_suspected
-from ..engine.decode import drop_annotations
-from ..engine.egraph import Saturation, Selection
-from ..engine.inference import Knowledge
-from ..engine.model import Model, write
-from ..engine.provenance import forget_partition, stamp
-from ..engine.summary import GraphSummary, knowledge_of_result, summarize
-from ..engine.worker import Worker
+from ..engine.egraph.decode import drop_annotations
+from ..engine.egraph.egraph import Saturation, Selection
+from ..engine.egraph.worker import Worker
+from ..engine.onnx.inference import Knowledge
+from ..engine.onnx.model import Model, write
+from ..engine.onnx.provenance import forget_partition, stamp
+from ..engine.onnx.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
 from ..extract.select import Pricing
 from ..support.files import check_destination, write_text

@@ -12,8 +12,8 @@ from ..costmodels.device import Device, default_device, load_device
 from ..costmodels.model import CostModel, cost_model
 from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import CostName, Extraction, PartitionMethod
-from ..engine.messages import RuleSelection
-from ..engine.saturate import Budget
+from ..engine.egraph.messages import RuleSelection
+from ..engine.egraph.saturate import Budget
 from ..extract.partition.profile_cost import ProfileCost
 from ..rules.places import rule_paths
 from ..rules.vocabulary import Precision

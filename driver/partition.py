@@ -15,25 +15,25 @@ from ..costmodels.device import Device, load_device
 from ..costmodels.model import CostModel, RooflineCost
 from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import PartitionMethod
-from ..engine.egraph import Selection
-from ..engine.inference import infer
-from ..engine.model import Model
-from ..engine.summary import knowledge_of_result
+from ..engine.egraph.egraph import Selection
+from ..engine.onnx.inference import infer
+from ..engine.onnx.model import Model
+from ..engine.onnx.summary import knowledge_of_result
 from ..extract.joint import Extracted, JointPrices, joint
 from ..extract.partition.annotate import read_partition
+from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
-from ..extract.partition.certificate import certificate_of
-from ..extract.partition.certify import Proof, certify
-from ..extract.partition.fuse_ops import fuse_ops
+from ..extract.partition.certificate.certificate import certificate_of
+from ..extract.partition.certificate.certify import Proof, certify
 from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.index_map_fusion import index_mapped, saved_bytes
 from ..extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
 from ..extract.partition.kernels import KernelModel, Members
-from ..extract.partition.layout_assignment import LayoutPlan, assign_layouts
+from ..extract.partition.layouts.layout_assignment import LayoutPlan, assign_layouts
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.of_model import operator_graph
 from ..extract.partition.partition import Partition, PartitionError, partition_of
-from ..extract.partition.search import partition_by
+from ..extract.partition.search.search import partition_by
 from ..extract.select import Pricing
 from ..support.deadlines import seconds_left
 from .clock import Clock

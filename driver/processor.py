@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import VerificationError
-from ..lowering import bundle, isolation
+from ..lowering.bundle import bundle, isolation
+from ..lowering.bundle.interface import outputs_of
+from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform
 from ..lowering.errors import CrashError, WrongKernelsError
-from ..lowering.fallback import FOLDER, store
-from ..lowering.interface import outputs_of
-from ..lowering.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform
+from ..lowering.kernels.fallback import FOLDER, store
 from ..lowering.target import Target, check_runs_here
 from ..lowering.tvm_runtime import runtime
 from ..lowering.weights import Weights
@@ -25,9 +25,9 @@ from .options import Options
 
 if TYPE_CHECKING:
     from ..engine.verification import Verification
-    from ..lowering.check import Runnable
-    from ..lowering.decisions import Decisions
-    from ..lowering.kernels import Prepared
+    from ..lowering.bundle.check import Runnable
+    from ..lowering.kernels.decisions import Decisions
+    from ..lowering.kernels.kernels import Prepared
     from ..lowering.tuning.settings import Settings
 
 RUN_SECONDS = 600.0
@@ -63,7 +63,7 @@ class Processor:
 
     def check_search(self, tuning: Settings) -> None:
         """Raise EqfuseError for what a search for schedules lacks."""
-        from ..lowering.tuning.equipment import check
+        from ..lowering.tuning.runners.equipment import check
 
         check_runs_here(self.target)
         check(self.target, tuning)
@@ -104,7 +104,7 @@ class Processor:
         self, compilation: Compilation, result: Result, folder: Path, plain: Mapping[str, str], cut: Cut | None
     ) -> Prepared:
         """The kernels, linked, and what they need besides."""
-        from ..lowering.kernels import intensive_kernels, prepare
+        from ..lowering.kernels.kernels import intensive_kernels, prepare
 
         clock = compilation.clock
         graph, kernels = kernels_of(result)
@@ -130,7 +130,7 @@ class Processor:
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
         """What verification says, in one line. Raises VerificationError where the bundle differs from the original."""
-        from ..lowering.isolated_model import IsolatedModel
+        from ..lowering.bundle.isolated_model import IsolatedModel
 
         label = compilation.model.label
         try:
@@ -149,7 +149,7 @@ class Processor:
 
     def _explained(self, message: str, prepared: Prepared, folder: Path, crashed_in: str) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
-        from ..lowering.blame import suspects
+        from ..lowering.kernels.blame import suspects
 
         blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
         found = {suspect.symbol: str(suspect) for suspect in blamed}
@@ -192,7 +192,7 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
     `bold`: inputs beside those that operators are meant for are drawn, too.
     """
     from ..engine.verification import require_comparison, verdict_required
-    from ..lowering.check import Tolerated, verify_compiled
+    from ..lowering.bundle.check import Tolerated, verify_compiled
 
     options, model = compilation.options, compilation.model
     original = model.ir if options.input_shapes or model.path is None else model.path

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..engine.canary import check_constants, culprits_named
-from ..engine.custom import named_operators
-from ..engine.egraph import EGraph, Selection
-from ..engine.encode import Encoding, encode
-from ..engine.inference import Knowledge, infer, refused_type
-from ..engine.model import Model, check_destination, external_name, read, reads
-from ..engine.opset import raise_opset
-from ..engine.plan import Origins, origins
-from ..engine.saturate import UnsoundRuleError, saturate
-from ..engine.shapes import override_shapes
-from ..engine.worker import Worker
+from ..engine.egraph.custom import named_operators
+from ..engine.egraph.egraph import EGraph, Selection
+from ..engine.egraph.encode import Encoding, encode
+from ..engine.egraph.plan import Origins, origins
+from ..engine.egraph.saturate import UnsoundRuleError, saturate
+from ..engine.egraph.worker import Worker
+from ..engine.onnx.inference import Knowledge, infer, refused_type
+from ..engine.onnx.model import Model, check_destination, external_name, read, reads
+from ..engine.onnx.opset import raise_opset
+from ..engine.onnx.shapes import override_shapes
 from ..errors import ModelError, UsageError
 from ..extract.select import Pricing, select
 from ..support.deadlines import seconds_left

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ..costmodels.measurement import ProfileError
 from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError, VerificationError
-from ..lowering import bundle
-from ..lowering.emulated_model import opened
-from ..lowering.interface import Port, random_inputs
-from ..lowering.isolated_model import IsolatedModel, times
-from ..lowering.kernel_functions import Fitting, KernelFunctions
+from ..lowering.bundle import bundle
+from ..lowering.bundle.emulated_model import opened
+from ..lowering.bundle.interface import Port, random_inputs
+from ..lowering.bundle.isolated_model import IsolatedModel, times
+from ..lowering.bundle.turns import ratios
+from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
 from ..lowering.tuning.cost_model import can_learn
 from ..lowering.tuning.settings import Settings, Summary
-from ..lowering.turns import ratios
 from ..lowering.weights import Weights
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
@@ -90,8 +90,8 @@ class _Search:
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel."""
-        from ..lowering.tuning.equipment import laboratory
         from ..lowering.tuning.measurements import measurements
+        from ..lowering.tuning.runners.equipment import laboratory
         from ..lowering.tuning.tasks import TaskTable
         from ..lowering.tuning.tuner import Tuner
 
@@ -133,7 +133,7 @@ class _Search:
         if target.is_library:
             return _speed_up_here(untuned, candidate, self.compilation.ports, target.threads)
         if settings.tracker is not None and settings.device_key is not None:
-            from ..lowering.tuning.whole_model import speed_up
+            from ..lowering.tuning.runners.whole_model import speed_up
 
             return speed_up(settings.tracker, settings.device_key, target, untuned, candidate)
         before, after = (_cycles(folder) for folder in (untuned, candidate))

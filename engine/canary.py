@@ -24,13 +24,13 @@ from ..rules.signatures import Operand, operators
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
 from .constants import Array
-from .egraph import EGraph, ENode
-from .encode import Encoding
-from .inference import Knowledge
-from .messages import RuleSelection
-from .model import Model, elements
-from .saturate import Budget, UnsoundRuleError, saturate
-from .worker import Worker
+from .egraph.egraph import EGraph, ENode
+from .egraph.encode import Encoding
+from .egraph.messages import RuleSelection
+from .egraph.saturate import Budget, UnsoundRuleError, saturate
+from .egraph.worker import Worker
+from .onnx.inference import Knowledge
+from .onnx.model import Model, elements
 
 Value = Array | tuple[Array, ...] | None
 Site = tuple[int, int]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from .delicate import without_delicate_nodes
+from .onnx.delicate import without_delicate_nodes
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})

@@ -20,7 +20,7 @@ from ..support.deadlines import is_over, seconds_left
 from .partition.graph import OperatorGraph
 from .partition.kernels import KernelModel
 from .partition.partition import Partition, unfused
-from .partition.search import Search, refined, search
+from .partition.search.search import Search, refined, search
 
 _ROUNDS = 6
 _ENOUGH = 1e-4

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from ..costmodels.model import CostModel
 from ..costmodels.types import TensorType
 from ..engine.choices import Extraction
-from ..engine.collector import paused
-from ..engine.egraph import EClass, EGraph, ENode, Selection
-from ..engine.emit import emission
-from ..engine.encode import Encoding, opaque_type
-from ..engine.folding import FOLD, is_foldable_class
-from ..engine.plan import Origins
+from ..engine.egraph.collector import paused
+from ..engine.egraph.egraph import EClass, EGraph, ENode, Selection
+from ..engine.egraph.emit import emission
+from ..engine.egraph.encode import Encoding, opaque_type
+from ..engine.egraph.folding import FOLD, is_foldable_class
+from ..engine.egraph.plan import Origins
 from ..rules.signatures import operators
 from ..support.deadlines import seconds_left
 from .problem import Candidate, Problem

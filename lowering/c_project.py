@@ -10,12 +10,12 @@ from .arm.plan import Buffer, Plan
 from .arm.plan import Call as BufferCall
 from .arm.plan import View as BufferView
 from .arm.project import write_project
+from .bundle.interface import Port, inputs_of, static_type
 from .errors import LoweringError
-from .fallback import Fallback, is_constant
-from .interface import Port, inputs_of, static_type
-from .kernel_functions import Array, Call
-from .kernels import Prepared
-from .steps import View
+from .kernels.fallback import Fallback, is_constant
+from .kernels.kernel_functions import Array, Call
+from .kernels.kernels import Prepared
+from .kernels.steps import View
 
 
 def write_c_project(prepared: Prepared, folder: Path) -> None:

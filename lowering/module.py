@@ -14,13 +14,13 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from .bundle.interface import inputs_of, static_type
 from .errors import LoweringError
-from .fallback import FUNCTION, Fallback, is_constant
-from .interface import inputs_of, static_type
-from .kernel_functions import Call
-from .kernel_table import write_kernel_table
-from .kernels import Prepared
-from .steps import View
+from .kernels.fallback import FUNCTION, Fallback, is_constant
+from .kernels.kernel_functions import Call
+from .kernels.kernel_table import write_kernel_table
+from .kernels.kernels import Prepared
+from .kernels.steps import View
 from .target import Target
 
 

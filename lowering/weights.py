@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ..engine.evaluation import evaluate
-from ..engine.model import Model, elements
-from ..engine.nodes import has_body, outer_values
+from ..engine.onnx.model import Model, elements
+from ..engine.onnx.nodes import has_body, outer_values
 from .errors import LoweringError
 
 Array = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ import pytest
 from eqfuse.driver.compilation import Built, Compilation
 from eqfuse.driver.optimize import Result
 from eqfuse.driver.processor import Cut, Processor
+from eqfuse.lowering.bundle.manifest import Manifest
 from eqfuse.lowering.errors import WrongKernelsError
-from eqfuse.lowering.manifest import Manifest
 from eqfuse.lowering.target import target_of
 
 CUT = Cut(((0,),), {})

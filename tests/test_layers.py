@@ -1,5 +1,5 @@
-"""Each layer imports only from those to its right:
-`cli > driver > tools, lowering > extract > engine > costmodels, rules > support`; no modules import each other in a circle."""
+"""Each layer imports only from those to its right, and no modules import each other in a circle:
+`cli > driver > tools, lowering > extract > engine > costmodels, rules > support`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 import eqfuse
 
 PACKAGE = "eqfuse"
-LAYERS = (("cli",), ("driver",), ("tools", "lowering"), ("extract",), ("engine",), ("costmodels", "rules"), ("support",))
+LAYERS = (
+    ("cli",), ("driver",), ("tools", "lowering"), ("extract",), ("engine",), ("costmodels", "rules"), ("support",),
+)  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 SHARED = frozenset({"errors", "_version"})
 """Root modules that every layer may import."""

@@ -19,14 +19,14 @@ from onnx import TensorProto, helper, numpy_helper
 import eqfuse
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
-from eqfuse.engine.decode import decode
-from eqfuse.engine.encode import encode
-from eqfuse.engine.inference import infer
-from eqfuse.engine.messages import RuleSelection
-from eqfuse.engine.model import read, write
-from eqfuse.engine.plan import origins
-from eqfuse.engine.saturate import Budget, UnsoundRuleError, saturate
-from eqfuse.engine.worker import Worker
+from eqfuse.engine.egraph.decode import decode
+from eqfuse.engine.egraph.encode import encode
+from eqfuse.engine.egraph.messages import RuleSelection
+from eqfuse.engine.egraph.plan import origins
+from eqfuse.engine.egraph.saturate import Budget, UnsoundRuleError, saturate
+from eqfuse.engine.egraph.worker import Worker
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read, write
 from eqfuse.errors import ModelError, RuleError, UsageError, VerificationError
 from eqfuse.extract.select import Pricing, select
 

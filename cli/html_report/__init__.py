@@ -14,7 +14,7 @@ from pathlib import Path
 from ..._version import __version__
 from ...driver.optimize import Result
 from ...driver.options import Options
-from ...engine.model import external_name, reads
+from ...engine.onnx.model import external_name, reads
 from ...errors import UsageError
 from ...support.files import write_text
 from ...support.text import escape_html

@@ -10,9 +10,9 @@ from typing import Any
 
 from ...costmodels.fused import ANCHORS
 from ...costmodels.types import TensorType
+from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.graph import Operator, OperatorGraph
 from ...extract.partition.kernels import Members
-from ...extract.partition.mapping_types import MappingType, mapping_types
 from ...extract.partition.partition import Partition
 from .compound import Arrangement, Compound
 from .layered import Edge, Point

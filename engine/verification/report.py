@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..provenance import Provenance
+from ..onnx.provenance import Provenance
 from .effect import Effect, Errors
 
 Status = Literal["passed", "failed", "not verifiable", "unverified"]

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
-from ..delicate import without_delicate_nodes
+from ..onnx.delicate import without_delicate_nodes
 from .skim import has_data
 
 RANDOM_OPERATORS = frozenset(

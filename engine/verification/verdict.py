@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import EqfuseError, UsageError, VerificationError
 from ...support.worker_process import serve
-from ..provenance import Provenance, provenance
+from ..onnx.provenance import Provenance, provenance
 from .baseline import BOLD, Baseline, Request, establish
 from .compare import Tolerance
 from .divergence import beyond, common_values, first_divergence, other_bits

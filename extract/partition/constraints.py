@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from ...costmodels.device import Device
 from ...costmodels.flops import depth
+from .baselines.mapping_types import MappingType
 from .graph import OperatorGraph
-from .mapping_types import MappingType
 
 
 def fits(graph: OperatorGraph, types: Sequence[MappingType | None], operators: Sequence[int], device: Device) -> bool:

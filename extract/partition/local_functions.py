@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from ...engine.model import ONNX_DOMAINS, Model, first_line
-from ...engine.nodes import has_body, outer_values
-from ...engine.provenance import GROUP_KEY
+from ...engine.onnx.model import ONNX_DOMAINS, Model, first_line
+from ...engine.onnx.nodes import has_body, outer_values
+from ...engine.onnx.provenance import GROUP_KEY
 from ...errors import ModelError
 from ..cycles import strongly_connected
 from .annotate import annotate, partitioned_nodes

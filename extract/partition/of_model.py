@@ -7,11 +7,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from ...engine.canonical import canonical
-from ...engine.inference import Knowledge
-from ...engine.model import Model
-from ...engine.nodes import has_body, is_standard, outer_values
-from ...engine.summary import layer_nodes
+from ...engine.egraph.canonical import canonical
+from ...engine.onnx.inference import Knowledge
+from ...engine.onnx.model import Model
+from ...engine.onnx.nodes import has_body, is_standard, outer_values
+from ...engine.onnx.summary import layer_nodes
 from ...rules.signatures import operators
 from .graph import Operator, OperatorGraph, Value
 

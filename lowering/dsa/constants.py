@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .boxes import Box
-from .constant_slices import ConstantSlice
-from .generated import Generated
-from .network import Network
-from .program import Buffer, Program, Role
-from .promotion import Blob, packed
-from .simulate_function import whole_operand
+from .codegen.generated import Generated
+from .codegen.promotion import Blob, packed
+from .network.boxes import Box
+from .network.constant_slices import ConstantSlice
+from .network.network import Network
+from .program.program import Buffer, Program, Role
+from .simulate.simulate_function import whole_operand
 
 Array = np.ndarray[Any, Any]
 Weights = Callable[[str], Array]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice
 from ..errors import BundleError
-from .clusters import Allocation
+from .schedule.clusters import Allocation
 
 
 @dataclass(frozen=True)

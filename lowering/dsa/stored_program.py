@@ -23,15 +23,15 @@ import numpy as np
 
 from ...extract.partition.graph import OperatorGraph
 from ..errors import BundleError
+from .codegen.generated import KernelUse, stored_kernels
 from .compiler import AcceleratorNetwork, DsaProgram
 from .constants import constants_image, constants_of
-from .generated import KernelUse, stored_kernels
-from .graph_json import graph_data, graph_of
-from .program import Program
-from .program_json import dump_json, load_json
-from .program_text import dump_text
-from .simulate_function import Kernel
-from .trace import trace_json
+from .network.graph_json import graph_data, graph_of
+from .program.program import Program
+from .program.program_json import dump_json, load_json
+from .program.program_text import dump_text
+from .report.trace import trace_json
+from .simulate.simulate_function import Kernel
 
 Array = np.ndarray[Any, Any]
 PROGRAM, TEXT, CONSTANTS, NETWORK = "program.json", "program.txt", "constants.bin", "network.json"
@@ -58,7 +58,7 @@ def store_program(folder: Path, made: DsaProgram, network: AcceleratorNetwork, c
 
 def store_kernels(folder: Path, observer: Observer) -> None:
     """Compile the tile kernels of a stored program, so that running it does not have to."""
-    from .tile_compile import build_kernels
+    from .tiles.tile_compile import build_kernels
 
     built = build_kernels(read_graphs(folder), folder / TILES, observer)
     functions = {name: [list(inputs), list(outputs)] for name, (inputs, outputs) in built.functions.items()}
@@ -68,7 +68,7 @@ def store_kernels(folder: Path, observer: Observer) -> None:
 def made_for() -> dict[str, Any]:
     """What has to be the same where compiled kernels are loaded."""
     from ...support.processor import processor_features
-    from ..bundle import versions
+    from ..bundle.bundle import versions
 
     needed = {name: found for name, found in versions().items() if name.startswith("apache-tvm")}
     return {"architecture": platform.machine(), "features": sorted(processor_features()), **needed}
@@ -123,7 +123,7 @@ def _read_uses(folder: Path) -> dict[str, KernelUse]:
 
 
 def _tile_kernels(folder: Path, opset: int, observer: Observer) -> dict[str, Kernel]:
-    from .tile_compile import TileLibrary, compiled_kernels, loaded_kernels
+    from .tiles.tile_compile import TileLibrary, compiled_kernels, loaded_kernels
 
     graphs = read_graphs(folder)
     data = _read(folder / LIBRARY) if (folder / LIBRARY).is_file() else {}

@@ -10,12 +10,12 @@ from tvm import s_tir, tirx
 from ...costmodels.device import Device
 from .channels import channels
 from .contraction import CONSTANTS, contraction
-from .convolution_pair import convolution_pair
 from .fallback import fallback
-from .joins import joins
+from .intensive.convolution_pair import convolution_pair
+from .intensive.joins import joins
+from .intensive.product_chain import product_chain
 from .packing import Repack, Scheduled
 from .pointwise import pointwise
-from .product_chain import product_chain
 from .rows import rows
 from .transposition import transposition
 from .window import window

@@ -16,15 +16,15 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
-from ..decisions import decide, decide_number
+from ..kernels.decisions import decide, decide_number
 from .contraction import is_constant
 from .packing import Repack, Scheduled
 from .pointwise import vectorise_last
 from .preparation import anchor_and_epilogue
-from .register_tile import reduce_in_registers, share
 from .stages import FUNCTION, Stage, is_unit_stride, parameter_index, stages
 from .tails import overlap_tails
-from .tiles import FLOAT_BYTES, LATENCY, Tile, largest_divisor, register_tiles
+from .tiling.register_tile import reduce_in_registers, share
+from .tiling.tiles import FLOAT_BYTES, LATENCY, Tile, largest_divisor, register_tiles
 
 MOST_ROWS = 6
 MOST_VECTORS = 2

@@ -24,19 +24,19 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..decisions import Named, decide, decide_number
+from ..kernels.decisions import Named, decide, decide_number
 from .groups import with_groups
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels
 from .pointwise import is_selective, schedule_before, vectorise_last
 from .prefetch import Weights, cycles_with_weights, fetch_ahead
 from .preparation import prepare
-from .register_tile import Plan, counterpart, cut_tile, finish_tile, share
 from .stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages
 from .tails import PACKED, overlap_tails
-from .tiles import FLOAT_BYTES, register_tiles, tile_cycles
-from .winograd import winograd
-from .winograd_match import find_convolution
+from .tiling.register_tile import Plan, counterpart, cut_tile, finish_tile, share
+from .tiling.tiles import FLOAT_BYTES, register_tiles, tile_cycles
+from .winograd.winograd import winograd
+from .winograd.winograd_match import find_convolution
 
 CONSTANTS = "eqfuse.constants"
 """Attribute of a function: the indices of the parameters that are constants (topi sets TVM's own attribute at will)."""

@@ -14,12 +14,12 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
-from ..decisions import decide_number
+from ..kernels.decisions import decide_number
 from .packing import Scheduled
 from .preparation import PARALLEL_ELEMENTS, can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, is_unit_stride, may_inline, stages, walk
 from .tails import overlap_tails
-from .tiles import largest_divisor
+from .tiling.tiles import largest_divisor
 
 BLOCK_ALONG, BLOCK_COLUMNS = 32, 64
 """Of a block of a transposition, at most: two lines of memory of each of so many columns fit the first cache."""

@@ -20,11 +20,11 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import CACHE_LINE, Device
-from ..decisions import decide_number
+from ..kernels.decisions import decide_number
 from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, walk
 from .tails import PACKED
-from .tiles import FLOAT_BYTES
+from .tiling.tiles import FLOAT_BYTES
 
 FEWEST_BYTES = 1 << 16
 """Weights that are smaller stay near by themselves."""

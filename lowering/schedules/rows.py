@@ -14,14 +14,14 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..decisions import decide_number
+from ..kernels.decisions import decide_number
 from .packing import Scheduled
 from .pointwise import schedule_pointwise
 from .preparation import is_cheap
 from .reducers import register_reducers
 from .stages import FUNCTION, Stage, consumers, is_parameter, may_inline, stage, stages
 from .tails import MASKED_EXTENT, MASKED_TILE, overlap_tails
-from .tiles import largest_divisor
+from .tiling.tiles import largest_divisor
 
 PARTIAL_VECTORS = 4
 """Independent partial results of a reduction: the latency of an addition over its throughput, halved."""

@@ -24,7 +24,7 @@ from ...costmodels.device import CACHE_LINE, Device
 from .packing import Scheduled
 from .pointwise import inline_all, is_shared
 from .stages import FUNCTION, Stage, stages
-from .tiles import FLOAT_BYTES
+from .tiling.tiles import FLOAT_BYTES
 
 FEWEST_LANES = 4
 _INDEX = "int32"

@@ -17,13 +17,13 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..decisions import decide
+from ..kernels.decisions import decide
 from .packing import Scheduled
 from .preparation import anchor_and_epilogue, pad_in_place
-from .register_tile import reduce_in_registers, share
 from .stages import Access, Stage, is_unit_stride, stage, stages, walk
 from .tails import overlap_tails
-from .tiles import LATENCY, Tile, register_tiles
+from .tiling.register_tile import reduce_in_registers, share
+from .tiling.tiles import LATENCY, Tile, register_tiles
 
 
 def window(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ...costmodels.measurement import Measurement, canonical_json
 from ...extract.partition.canonical_key import subgraph_key, subgraph_text
-from .local_runner import LOCAL
+from .runners.local_runner import LOCAL
 from .tasks import Members, TaskTable
 from .trials import Laboratory
 

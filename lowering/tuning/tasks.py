@@ -12,11 +12,11 @@ import tvm
 
 from ...costmodels.flops import flops
 from ...costmodels.types import TensorType
-from ..kernel_functions import Call, Fitting, task_key
-from ..kernel_table import roofline
+from ..kernels.kernel_functions import Call, Fitting, task_key
+from ..kernels.kernel_table import roofline
+from ..kernels.steps import Kernel, steps
 from ..schedules import CONSTANTS
 from ..schedules.stages import stages
-from ..steps import Kernel, steps
 from .task import Task
 
 Members = tuple[int, ...]

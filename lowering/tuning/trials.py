@@ -12,17 +12,17 @@ from statistics import median
 
 from ...costmodels.measurement import canonical_json
 from ...costmodels.types import TensorType
-from ..bundle import versions
-from ..cache import own_digest
-from ..decisions import Decisions, Site
-from ..kernel_messages import Answer, Request
+from ..bundle.bundle import versions
+from ..bundle.cache import own_digest
+from ..bundle.turns import Middle
+from ..kernels.decisions import Decisions, Site
+from ..kernels.kernel_messages import Answer, Request
 from ..target import Target
-from ..turns import Middle
-from .builders import Builder
 from .cost_model import features_of
-from .local_runner import LOCAL
-from .measuring import MOST_BETWEEN, KernelObject, Runner, Timing
 from .records import Record, RecordDatabase
+from .runners.builders import Builder
+from .runners.local_runner import LOCAL
+from .runners.measuring import MOST_BETWEEN, KernelObject, Runner, Timing
 from .space import decisions_of
 from .task import Task
 

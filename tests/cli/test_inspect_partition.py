@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read, write
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read, write
 from eqfuse.extract.partition.annotate import annotate
-from eqfuse.extract.partition.certificate import certificate_of
+from eqfuse.extract.partition.certificate.certificate import certificate_of
 from eqfuse.extract.partition.local_functions import as_functions
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.partition import Partition, partition_of

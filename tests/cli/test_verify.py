@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.provenance import stamp
+from eqfuse.engine.onnx.provenance import stamp
 
 from .command_line import CommandLine
 

@@ -23,20 +23,20 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 TESTS = (
-    "tests/engine/test_ceil_pools.py",
-    "tests/engine/test_emit.py",
-    "tests/engine/test_local_inference.py",
+    "tests/engine/onnx/test_ceil_pools.py",
+    "tests/engine/egraph/test_emit.py",
+    "tests/engine/onnx/test_local_inference.py",
     "tests/engine/verification/test_oracle.py",
     "tests/engine/verification/test_verify.py",
     "tests/extract/test_solvers.py",
-    "tests/extract/partition/test_layout_assignment.py",
+    "tests/extract/partition/layouts/test_layout_assignment.py",
     "tests/extract/partition/test_local_functions.py",
     "tests/rules/checking/test_proof_bits.py",
     "tests/lowering/tuning/test_cost_model.py",
     "tests/lowering/tuning/test_builders.py",
     "tests/cli/test_optimize.py",
-    "tests/cli/test_rules.py",
-    "tests/cli/test_compile.py",
+    "tests/cli/rules/test_rules.py",
+    "tests/cli/compiling/test_compile.py",
 )
 """Tests of what differs between versions, in each package that meets another: files, shapes, runtimes, solvers, TVM."""
 OUT_OF_REACH = ("Failed to fetch", "error sending request", "network was disabled")

@@ -17,10 +17,10 @@ from eqfuse.costmodels.types import TensorType
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.canary import Conflict, conflict
-from eqfuse.engine.egraph import EClass, EGraph, ENode, Saturation
-from eqfuse.engine.inference import Knowledge
-from eqfuse.engine.model import read
-from eqfuse.engine.saturate import UnsoundRuleError
+from eqfuse.engine.egraph.egraph import EClass, EGraph, ENode, Saturation
+from eqfuse.engine.egraph.saturate import UnsoundRuleError
+from eqfuse.engine.onnx.inference import Knowledge
+from eqfuse.engine.onnx.model import read
 from eqfuse.support.deadlines import OutOfTime
 
 RECORD = """\

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.engine.facts import tokens, vector
-from eqfuse.engine.saturate import ITERATION
+from eqfuse.engine.egraph.facts import tokens, vector
+from eqfuse.engine.egraph.saturate import ITERATION
 from eqfuse.rules.egglog_bindings import execute, load
 from eqfuse.rules.loader import load_rules, prelude
 

@@ -14,9 +14,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from eqfuse.api import optimize
 from eqfuse.engine.evaluation import evaluate
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
-from eqfuse.engine.nodes import blamed
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.nodes import blamed
 from eqfuse.errors import ModelError, UsageError
 
 LEAST = np.iinfo(np.int64).min

@@ -6,11 +6,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.engine.canonical import Call, canonical
-from eqfuse.engine.egraph import ENode
-from eqfuse.engine.emit import emission
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
+from eqfuse.engine.egraph.canonical import Call, canonical
+from eqfuse.engine.egraph.egraph import ENode
+from eqfuse.engine.egraph.emit import emission
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
 
 
 def call(shape: tuple[int, ...], **attributes: int) -> Call | None:

@@ -50,6 +50,6 @@ def _compiled(folder: Path, proto: onnx.ModelProto) -> Path:
 def shared_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to do, as many threads as there are share it."""
     schedules = "eqfuse.lowering.schedules"
-    monkeypatch.setattr(import_module(f"{schedules}.register_tile"), "PARALLEL_CYCLES", 0)
+    monkeypatch.setattr(import_module(f"{schedules}.tiling.register_tile"), "PARALLEL_CYCLES", 0)
     for module in ("rows", "pointwise", "preparation"):
         monkeypatch.setattr(import_module(f"{schedules}.{module}"), "PARALLEL_ELEMENTS", 0)

@@ -10,15 +10,15 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.arm.plan import Plan
 from eqfuse.lowering.arm.toolchain import Tool, missing
-from eqfuse.lowering.bundle import read_manifest
+from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.c_project import write_c_project
 from eqfuse.lowering.errors import BundleError, LoweringError
-from eqfuse.lowering.kernels import prepare
+from eqfuse.lowering.kernels.kernels import prepare
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 

@@ -10,16 +10,16 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering import kernels as kernels_module
 from eqfuse.lowering.errors import LoweringError
-from eqfuse.lowering.kernel_messages import Answer
-from eqfuse.lowering.kernels import Prepared, prepare
+from eqfuse.lowering.kernels import kernels as kernels_module
+from eqfuse.lowering.kernels.kernel_messages import Answer
+from eqfuse.lowering.kernels.kernels import Prepared, prepare
+from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.module import link
-from eqfuse.lowering.steps import Kernel, View, steps
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from eqfuse.engine.canary import conflict
-from eqfuse.engine.messages import RuleSelection
+from eqfuse.engine.egraph.messages import RuleSelection
 
 from .random_graphs.builder import Graph
 from .random_graphs.class_values import Evaluation, saturated

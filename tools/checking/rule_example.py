@@ -10,8 +10,8 @@ import numpy as np
 from onnx import helper, printer
 
 from ...costmodels.types import TensorType
-from ...engine.egraph import ENode
-from ...engine.emit import Emission, emission
+from ...engine.egraph.egraph import ENode
+from ...engine.egraph.emit import Emission, emission
 from ...rules import semantics
 from ...rules.semantics import Array
 from .drawing.elements import draw

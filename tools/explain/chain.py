@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from .congruence import Congruence, Use
 from .minimise import minimal
 from .patterns import Pattern, Template
-from .trial import Proof
+from .session.trial import Proof
 
 _MINIMISED = 300
 """Equations up to which leaving out single ones is worth the time."""

@@ -13,14 +13,14 @@ from ...rules.signatures import operators
 from .catalogue import Catalogue, catalogue
 from .chain import Step, chain
 from .cone import Cone, Form, cone, form
-from .ground import Owners, flattened
 from .naming import shortened
 from .patterns import Hole, Template
 from .readable import Line, Writer
 from .replay import support
 from .search import Search
-from .session import OutOfTime, Session
-from .trial import Proof, prove
+from .session.ground import Owners, flattened
+from .session.session import OutOfTime, Session
+from .session.trial import Proof, prove
 
 _ATTEMPTS: tuple[tuple[int | None, bool], ...] = ((1, False), (3, True), (None, True))
 """How far below the boundary to look, and whether at siblings: what is found with little is found fast."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...engine.egraph import EGraph, ENode, Literal
-from ...engine.encode import multiple_outputs
-from ...engine.facts import write_facts
-from ...engine.saturate import CLOSING, ITERATION
+from ...engine.egraph.egraph import EGraph, ENode, Literal
+from ...engine.egraph.encode import multiple_outputs
+from ...engine.egraph.facts import write_facts
+from ...engine.egraph.saturate import CLOSING, ITERATION
 from ...errors import UsageError
 from ...rules.loader import Rule
 from .catalogue import analyses
 from .conditions import Anchored, anchored
 from .messages import Cell, class_number
 from .patterns import Call, Hole, Recorder, Template, patterns, recorder
-from .placing import Classes, classes, placed
 from .search import Search
-from .session import Session
-from .signatures import TERM_SORTS, Signatures, signatures
+from .session.placing import Classes, classes, placed
+from .session.session import Session
+from .session.signatures import TERM_SORTS, Signatures, signatures
 from .words import Words
 
 

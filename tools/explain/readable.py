@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...costmodels.types import TensorType
-from ...engine.egraph import ENode, Literal
-from ...engine.encode import opaque_type
+from ...engine.egraph.egraph import ENode, Literal
+from ...engine.egraph.encode import opaque_type
 from ...rules.signatures import Operand, operators
 from .congruence import Congruence
-from .ground import Constants, flattened
 from .patterns import Call, Template
+from .session.ground import Constants, flattened
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.egraph import Literal
-from ...engine.facts import Labels, vector, write_facts
+from ...engine.egraph.egraph import Literal
+from ...engine.egraph.facts import Labels, vector, write_facts
 from ...rules.loader import Rule
 from ...rules.sexpr import Atom, Form, read
 from .catalogue import Catalogue
 from .chain import Step
 from .cone import Cone
 from .minimise import minimal
-from .session import Session
-from .signatures import TERM_SORTS
-from .trial import Proof
+from .session.session import Session
+from .session.signatures import TERM_SORTS
+from .session.trial import Proof
 
 _SUPPORT = "replay.support"
 _ROUNDS = 8

@@ -9,7 +9,7 @@ from ...rules.loader import Rule
 from .patterns import Unclear
 from .probe import Attempt, Probe, Result
 from .search import Search
-from .session import OutOfTime, Session
+from .session.session import OutOfTime, Session
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from ...engine.egraph import ENode
-from ...engine.encode import Encoding, opaque_type
+from ...engine.egraph.egraph import ENode
+from ...engine.egraph.encode import Encoding, opaque_type
 from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node, read, walk
 from .conditions import COMPUTED, Anchored, Condition
 from .messages import Cell, class_number
 from .patterns import ROOT
-from .placing import Classes, Row
-from .signatures import TERM_SORTS, Signatures
+from .session.placing import Classes, Row
+from .session.signatures import TERM_SORTS, Signatures
 
 _KINDS = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
 

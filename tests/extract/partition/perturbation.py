@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqfuse.costmodels.operation import Attributes
+from eqfuse.extract.partition.baselines.mapping_types import MappingType
 from eqfuse.extract.partition.graph import OperatorGraph
-from eqfuse.extract.partition.mapping_types import MappingType
 from eqfuse.rules.semantics import Array, evaluate
 from eqfuse.rules.signatures import Operand, operators
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import Model, read, write
-from eqfuse.engine.provenance import GROUP_KEY, METHOD_KEY, forget_partition
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import Model, read, write
+from eqfuse.engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
 from eqfuse.extract.partition.annotate import annotate, read_partition
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of

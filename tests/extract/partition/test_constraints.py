@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from eqfuse.costmodels.device import DEFAULT, DIRECTORY, VECTOR_REGISTERS, Cache, Device, DeviceError, load_device
+from eqfuse.extract.partition.baselines.mapping_types import mapping_types
 from eqfuse.extract.partition.constraints import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.graph import OperatorGraph
-from eqfuse.extract.partition.mapping_types import mapping_types
 
 from .graphs import Builder, chain
 

@@ -16,7 +16,7 @@ from eqfuse.extract.joint import Extracted, joint, observations
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.partition import METHODS, partition_of, unfused
-from eqfuse.extract.partition.search import coarser, partition_by, refined, search
+from eqfuse.extract.partition.search.search import coarser, partition_by, refined, search
 
 from .graphs import operator_graphs
 

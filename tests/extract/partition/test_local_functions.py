@@ -20,17 +20,17 @@ from onnx import inliner
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.engine.choices import PartitionMethod
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import Model, read, write
-from eqfuse.engine.provenance import GROUP_KEY
-from eqfuse.engine.summary import layer_nodes
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import Model, read, write
+from eqfuse.engine.onnx.provenance import GROUP_KEY
+from eqfuse.engine.onnx.summary import layer_nodes
 from eqfuse.errors import ModelError
 from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
-from eqfuse.extract.partition.search import partition_by
+from eqfuse.extract.partition.search.search import partition_by
 
 MANY_KINDS = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>

@@ -9,9 +9,9 @@ import numpy as np
 from tvm import IRModule, ir, relax, te, tirx, transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from eqfuse.extract.partition.forward_graph import Edge, ForwardGraph
+from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph
+from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind
 from eqfuse.extract.partition.graph import Operator, OperatorGraph
-from eqfuse.extract.partition.pattern_kinds import PatternKind
 
 Groups = set[frozenset[int]]
 _CALL_TIR = ir.Op.get("relax.call_tir")

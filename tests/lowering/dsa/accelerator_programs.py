@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, DsaDevice
-from eqfuse.lowering.dsa.program import (
+from eqfuse.lowering.dsa.program.program import (
     DDR,
     Buffer,
     Compute,
@@ -28,7 +28,7 @@ from eqfuse.lowering.dsa.program import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.simulate_function import Kernel
+from eqfuse.lowering.dsa.simulate.simulate_function import Kernel
 
 UNITS = (
     ComputeUnit("MME", "matrix", "core", 4, 8),

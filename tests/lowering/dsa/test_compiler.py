@@ -11,7 +11,7 @@ import pytest
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.extract.partition.graph import Operator
-from eqfuse.lowering.dsa.clusters import Allocation
+from eqfuse.lowering.dsa.codegen.generated import stored_kernels
 from eqfuse.lowering.dsa.compiler import (
     AcceleratorNetwork,
     Choices,
@@ -23,14 +23,14 @@ from eqfuse.lowering.dsa.compiler import (
 )
 from eqfuse.lowering.dsa.constants import constant_contents, constants_image, constants_of, network_of, stored
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.generated import stored_kernels
-from eqfuse.lowering.dsa.graph_json import graph_data, graph_of
-from eqfuse.lowering.dsa.program import DDR, Buffer, Compute, Operand, Program, ProgramError, Region, Role
-from eqfuse.lowering.dsa.simulate_function import Kernel, simulate_function
-from eqfuse.lowering.dsa.storage import stored_array
-from eqfuse.lowering.dsa.tile_compile import compiled_kernels
-from eqfuse.lowering.dsa.validate import validate
-from eqfuse.lowering.dsa.variants import FULL, VARIANTS, Variant
+from eqfuse.lowering.dsa.network.graph_json import graph_data, graph_of
+from eqfuse.lowering.dsa.network.storage import stored_array
+from eqfuse.lowering.dsa.program.program import DDR, Buffer, Compute, Operand, Program, ProgramError, Region, Role
+from eqfuse.lowering.dsa.program.validate import validate
+from eqfuse.lowering.dsa.schedule.clusters import Allocation
+from eqfuse.lowering.dsa.schedule.variants import FULL, VARIANTS, Variant
+from eqfuse.lowering.dsa.simulate.simulate_function import Kernel, simulate_function
+from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
 
 from .graphs import Builder
 from .small_networks import by_sample, cnn, scheduled_parts, transformer

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eqfuse.lowering.dsa.cost import Cost
-from eqfuse.lowering.dsa.program import (
+from eqfuse.lowering.dsa.program.program import (
     DDR,
     Buffer,
     IndexedTransfer,
@@ -21,16 +20,17 @@ from eqfuse.lowering.dsa.program import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.program_json import dump_json, load_json
-from eqfuse.lowering.dsa.program_text import dump_text
-from eqfuse.lowering.dsa.simulate_function import simulate_function
-from eqfuse.lowering.dsa.simulate_time import simulate_time
-from eqfuse.lowering.dsa.time_report import compulsory_bytes, report
-from eqfuse.lowering.dsa.trace import trace_events
-from eqfuse.lowering.dsa.validate import problems, validate
+from eqfuse.lowering.dsa.program.program_json import dump_json, load_json
+from eqfuse.lowering.dsa.program.program_text import dump_text
+from eqfuse.lowering.dsa.program.validate import problems, validate
+from eqfuse.lowering.dsa.report.time_report import compulsory_bytes, report
+from eqfuse.lowering.dsa.report.trace import trace_events
+from eqfuse.lowering.dsa.simulate.cost import Cost
+from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
+from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
 
 from .accelerator_programs import DEVICE, Builder, changed, core_dma, unit
-from .test_validate import one_problem
+from .program.test_validate import one_problem
 
 GB = global_buffer(0)
 LB = local_buffer(0, 0)

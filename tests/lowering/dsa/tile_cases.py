@@ -13,15 +13,15 @@ import onnxruntime
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
-from eqfuse.engine.typing import tensor_type
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.typing import tensor_type
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.dsa.boxes import Box, hull, shape_of, whole
-from eqfuse.lowering.dsa.local_graph import Tile
-from eqfuse.lowering.dsa.network import Network
-from eqfuse.lowering.dsa.tile_model import RuntimeTile
+from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole
+from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.tiles.local_graph import Tile
+from eqfuse.lowering.dsa.tiles.tile_model import RuntimeTile
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)

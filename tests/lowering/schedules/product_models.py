@@ -14,12 +14,12 @@ from onnx import helper, numpy_helper
 from tvm import s_tir
 
 from eqfuse.costmodels.device import Device
-from eqfuse.engine.inference import infer
-from eqfuse.engine.model import read
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.kernel_function import KernelFunction, kernel_function
+from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
 from eqfuse.lowering.schedules import Scheduled, constants
-from eqfuse.lowering.schedules.product_chain import product_chain
+from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from ..small_models import model, weights
 from .functions import HOST, TARGET

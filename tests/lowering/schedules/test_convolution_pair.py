@@ -10,9 +10,9 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from eqfuse.lowering.channels_last import channels_last, from_last, to_last
+from eqfuse.lowering.kernels.channels_last import channels_last, from_last, to_last
 from eqfuse.lowering.schedules import Scheduled, constants
-from eqfuse.lowering.schedules.convolution_pair import convolution_pair
+from eqfuse.lowering.schedules.intensive.convolution_pair import convolution_pair
 
 from .functions import ARM, HOST, SERVER, TARGET
 from .multiply_adds import multiply_adds

@@ -7,7 +7,7 @@ import pytest
 from tvm import te
 
 from eqfuse.lowering.schedules import constants
-from eqfuse.lowering.schedules.product_chain import product_chain
+from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from .functions import ARM, HOST, matmul
 from .multiply_adds import multiply_adds

@@ -179,7 +179,7 @@ def test_repack_cuts_and_orders() -> None:
 
 
 def test_register_tiles_do_not_spill() -> None:
-    from eqfuse.lowering.schedules.tiles import register_tiles
+    from eqfuse.lowering.schedules.tiling.tiles import register_tiles
 
     tiles = list(register_tiles(64, 256, HOST, window=False))
     assert max(t.rows * t.vectors + t.vectors + 1 for t in tiles) <= HOST.vector_registers

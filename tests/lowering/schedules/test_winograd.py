@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device
-from eqfuse.lowering import decisions
-from eqfuse.lowering.channels_last import channels_last
-from eqfuse.lowering.decisions import Trace, following
+from eqfuse.lowering.kernels import decisions
+from eqfuse.lowering.kernels.channels_last import channels_last
+from eqfuse.lowering.kernels.decisions import Trace, following
 from eqfuse.lowering.schedules import Scheduled, constants
 from eqfuse.lowering.schedules.contraction import contraction
-from eqfuse.lowering.schedules.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
+from eqfuse.lowering.schedules.winograd.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
 
 from .functions import ARM, HOST, SERVER, run
 

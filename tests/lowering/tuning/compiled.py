@@ -8,10 +8,10 @@ from pathlib import Path
 from tvm import ir, te
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.lowering.kernel_messages import Request
-from eqfuse.lowering.kernel_pool import KernelPool
+from eqfuse.lowering.kernels.kernel_messages import Request
+from eqfuse.lowering.kernels.kernel_pool import KernelPool
 from eqfuse.lowering.target import Target, target_of
-from eqfuse.lowering.tuning.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 C_KERNEL = "int __tvm_ffi_{symbol}(void *self, const void *arguments, int count, void *result) {{ {body} return 0; }}"
 CRASH = "*(volatile int *)0 = 1;"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.tuning.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 from .compiled import adding
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.lowering.tuning.builders import Builder, ClusterBuilder, PoolBuilder
 from eqfuse.lowering.tuning.errors import TuningError
-from eqfuse.lowering.tuning.local_runner import LocalRunner
-from eqfuse.lowering.tuning.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.builders import Builder, ClusterBuilder, PoolBuilder
+from eqfuse.lowering.tuning.runners.local_runner import LocalRunner
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 from .compiled import request
 
@@ -131,7 +131,7 @@ def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    monkeypatch.setattr("eqfuse.lowering.tuning.builders._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("eqfuse.lowering.tuning.runners.builders._CONNECT_SECONDS", 0.5)
     with pytest.raises(TuningError, match=rf"{address}: no Dask scheduler answers .*dask scheduler"):
         ClusterBuilder(address)
 

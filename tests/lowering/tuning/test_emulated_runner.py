@@ -13,8 +13,8 @@ from eqfuse.costmodels.types import TensorType
 from eqfuse.lowering.arm.plan import PlanError
 from eqfuse.lowering.arm.toolchain import Tool, ToolError, missing
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.emulated_runner import EmulatedRunner, plan_of
-from eqfuse.lowering.tuning.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.emulated_runner import EmulatedRunner, plan_of
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
 
 from .compiled import adding
 

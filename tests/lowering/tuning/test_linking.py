@@ -10,7 +10,7 @@ import pytest
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.linking import Linker
+from eqfuse.lowering.tuning.runners.linking import Linker
 
 from .compiled import adding
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.lowering.tuning.local_runner import LocalRunner
-from eqfuse.lowering.tuning.measure_worker import stay
-from eqfuse.lowering.tuning.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.local_runner import LocalRunner
+from eqfuse.lowering.tuning.runners.measure_worker import stay
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.sampling import PAIRS
 
 from .compiled import CRASH, HANG, in_c

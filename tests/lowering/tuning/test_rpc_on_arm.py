@@ -18,9 +18,9 @@ from onnx import helper
 import eqfuse
 from eqfuse.lowering.arm.toolchain import Tool, find, missing
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.measuring import KernelObject
 from eqfuse.lowering.tuning.records import RecordDatabase
-from eqfuse.lowering.tuning.rpc_runner import RpcRunner
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
 
 from ..small_models import model, saved, weights
 from .compiled import CRASH, HANG, adding, in_c

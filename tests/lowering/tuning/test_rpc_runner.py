@@ -20,10 +20,10 @@ import pytest
 from eqfuse.errors import EqfuseError, UsageError
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.tuning.errors import TuningError
-from eqfuse.lowering.tuning.measuring import KernelObject
-from eqfuse.lowering.tuning.rpc_runner import RpcRunner
+from eqfuse.lowering.tuning.runners.measuring import KernelObject
+from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
+from eqfuse.lowering.tuning.runners.tracker import Tracker
 from eqfuse.lowering.tuning.sampling import PAIRS
-from eqfuse.lowering.tuning.tracker import Tracker
 
 from .compiled import CRASH, HANG, in_c
 
@@ -167,7 +167,7 @@ def test_nothing_is_lost_with_a_server(farm: Farm, small: KernelObject, tmp_path
 def test_when_the_last_server_is_gone_it_is_said(
     farm: Farm, small: KernelObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.lowering.tuning.rpc_runner._PATIENCE", 0.5)
+    monkeypatch.setattr("eqfuse.lowering.tuning.runners.rpc_runner._PATIENCE", 0.5)
     last = farm.add_server("mortal")
     with opened(farm, key="mortal") as runner:
         killer = threading.Timer(1.0, ends, [last])

@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from eqfuse.lowering.tuning import tracker
 from eqfuse.lowering.tuning.errors import TuningError
-from eqfuse.lowering.tuning.tracker import Tracker
+from eqfuse.lowering.tuning.runners import tracker
+from eqfuse.lowering.tuning.runners.tracker import Tracker
 
 base = pytest.importorskip("tvm.rpc.base")
 MAGIC = struct.pack("<i", base.RPC_TRACKER_MAGIC)

@@ -17,15 +17,15 @@ from onnx_ir import serde
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
-from eqfuse.engine.decode import decode
-from eqfuse.engine.egraph import EGraph, ENode
-from eqfuse.engine.encode import Encoding, encode
-from eqfuse.engine.inference import Knowledge, infer
-from eqfuse.engine.messages import RuleSelection
-from eqfuse.engine.model import Model, read
-from eqfuse.engine.plan import origins
-from eqfuse.engine.saturate import Budget, saturate
-from eqfuse.engine.worker import Worker
+from eqfuse.engine.egraph.decode import decode
+from eqfuse.engine.egraph.egraph import EGraph, ENode
+from eqfuse.engine.egraph.encode import Encoding, encode
+from eqfuse.engine.egraph.messages import RuleSelection
+from eqfuse.engine.egraph.plan import origins
+from eqfuse.engine.egraph.saturate import Budget, saturate
+from eqfuse.engine.egraph.worker import Worker
+from eqfuse.engine.onnx.inference import Knowledge, infer
+from eqfuse.engine.onnx.model import Model, read
 from eqfuse.extract.select import Pricing, select
 from eqfuse.rules.semantics import Unsupported, evaluate, full
 from eqfuse.rules.signatures import Operand, operators

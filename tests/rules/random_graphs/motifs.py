@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.engine.egraph import ENode
-from eqfuse.engine.emit import emission
+from eqfuse.engine.egraph.egraph import ENode
+from eqfuse.engine.egraph.emit import emission
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
 from eqfuse.rules.signatures import operators

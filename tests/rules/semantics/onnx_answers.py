@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from eqfuse.costmodels.types import TensorType
-from eqfuse.engine.egraph import ENode
-from eqfuse.engine.emit import Emission, emission
+from eqfuse.engine.egraph.egraph import ENode
+from eqfuse.engine.egraph.emit import Emission, emission
 from eqfuse.rules.semantics import Array, Attribute, evaluate
 from eqfuse.rules.signatures import Operand, operators
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from eqfuse.errors import EqfuseError
-from eqfuse.tools.explain.session import OutOfTime, Refused, Session
+from eqfuse.tools.explain.session.session import OutOfTime, Refused, Session
 
 FACTS = '(Add (Var "x") (Var "y"))\n'
 

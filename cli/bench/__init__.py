@@ -1,0 +1,1 @@
+"""``eqfuse bench``, for bundles of each kind."""

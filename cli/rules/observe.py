@@ -1,0 +1,270 @@
+"""``eqfuse rules explain``, ``why-not`` and ``stats``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ...driver.observe import Account, Optimized, Use, Verdict, account, optimized, rewritten, usage, variants
+from ...driver.observe import why_not as verdict_on
+from ...rules.loader import Rule
+from ...tools.explain.explain import Explanation, Instance
+from ...tools.explain.probe import Attempt
+from ...tools.explain.readable import Line, type_text
+from .. import render
+from ..options import options_of
+from ..progress import Progress
+from ..terminal import write
+
+BUDGET_HIT = 5
+
+
+def _observed(arguments: argparse.Namespace, progress: Progress) -> Optimized:
+    return optimized(arguments.model, options_of(arguments, verify=False), progress)
+
+
+def _place(rule: Rule) -> str:
+    return f"{rule.path}:{rule.line}"
+
+
+# --- explain
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """The steps from the original to the optimised form of a value; without a value, those that have another form."""
+    with Progress(arguments) as progress:
+        run = _observed(arguments, progress)
+        if arguments.output is not None:
+            progress("explain", arguments.output)
+            told = account(run, arguments.output)
+    if arguments.output is None:
+        return _list_rewritten(arguments, run)
+    if arguments.json:
+        render.print_json(_account_as_dict(told))
+    elif not arguments.quiet:
+        _print_account(told)
+    return 0
+
+
+def _list_rewritten(arguments: argparse.Namespace, run: Optimized) -> int:
+    values = rewritten(run)
+    if arguments.json:
+        render.print_json([asdict(value) for value in values])
+    elif not arguments.quiet:
+        title = f"{len(values)} values of {arguments.model} have another form; --output VALUE explains one"
+        render.table(title, ("value", "made by", "now by"), [(v.name, v.before, v.after) for v in values], left=3)
+    return 0
+
+
+def _print_account(told: Account) -> None:
+    if told.explanation is None:
+        write(f"{told.value} {told.reason}")
+        if told.rewritten:
+            write(f"rewritten on the way to it: {', '.join(told.rewritten)}")
+        return
+    explanation = told.explanation
+    count = len(explanation.steps)
+    write(f"{told.value}: {count} step{'' if count == 1 else 's'}, checked by replay")
+    for title, lines in (("before", explanation.before), ("after", explanation.after)):
+        write(f"\n{title}")
+        _print_lines(lines, "  ")
+    write("\nsteps")
+    for number, step in enumerate(explanation.steps, 1):
+        _print_step(number, step)
+    for rule in explanation.rests_on:
+        write(f"\nconditions of these steps rest on {rule.base}: {rule.formula}   {_place(rule)}")
+    _print_names(explanation)
+
+
+def _print_step(number: int, step: Instance) -> None:
+    turned = "" if step.forward else "   (read from right to left)"
+    write(f"  {number}. {step.rule.base}: {step.rule.formula}{turned}   {_place(step.rule)}")
+    write(f"        {step.before}")
+    write(f"     => {step.after}")
+    _print_lines(step.where, "        where ")
+
+
+def _print_lines(lines: Iterable[Line], indent: str) -> None:
+    for line in lines:
+        write(f"{indent}{line.name} = {line.text}   {_kind(line)}".rstrip())
+
+
+def _kind(line: Line) -> str:
+    return f"constant {type_text(line.type)}".rstrip() if line.constant else type_text(line.type)
+
+
+def _print_names(explanation: Explanation) -> None:
+    """What the steps start from, by its full name; what the original form defines has been said."""
+    defined = {line.name for line in explanation.before}
+    rows = [(n.short, n.full, type_text(n.type)) for n in explanation.names if n.short not in defined]
+    if rows:
+        write()
+        render.table("over", ("", "in full", "type"), list(rows), left=3)
+
+
+def _account_as_dict(told: Account) -> dict[str, Any]:
+    explanation = told.explanation
+    content: dict[str, Any] = {"value": told.value, "status": "explained" if explanation else told.reason}
+    if explanation is None:
+        return {**content, "rewritten": told.rewritten}
+    return {
+        **content,
+        "before": [_line_as_dict(line) for line in explanation.before],
+        "after": [_line_as_dict(line) for line in explanation.after],
+        "steps": [_step_as_dict(step) for step in explanation.steps],
+        "rests_on": [_rule_as_dict(rule) for rule in explanation.rests_on],
+        "names": [{"short": n.short, "name": n.full, "type": type_text(n.type)} for n in explanation.names],
+    }
+
+
+def _line_as_dict(line: Line) -> dict[str, Any]:
+    return {"name": line.name, "text": line.text, "type": type_text(line.type), "constant": line.constant}
+
+
+def _step_as_dict(step: Instance) -> dict[str, Any]:
+    direction = "left to right" if step.forward else "right to left"
+    where = [_line_as_dict(line) for line in step.where]
+    return {
+        **_rule_as_dict(step.rule),
+        "direction": direction,
+        "before": step.before,
+        "after": step.after,
+        "where": where,
+    }
+
+
+def _rule_as_dict(rule: Rule) -> dict[str, Any]:
+    return {"rule": rule.base, "variant": rule.name, "formula": rule.formula, "file": _place(rule)}
+
+
+# --- why-not
+
+
+def why_not(arguments: argparse.Namespace) -> int:
+    """How far a rule gets at a node, and what the extraction made of it; exit code 5 where time ran out."""
+    candidates = variants(arguments.name, options_of(arguments, verify=False))
+    with Progress(arguments) as progress:
+        run = _observed(arguments, progress)
+        progress("why-not", f"{arguments.name} at {arguments.node}")
+        verdict = verdict_on(run, candidates, arguments.node)
+    rule = candidates[0]
+    if arguments.json:
+        render.print_json(_verdict_as_dict(rule, arguments.node, verdict))
+    elif not arguments.quiet:
+        _print_verdict(rule, arguments.node, verdict)
+    return BUDGET_HIT if verdict.diagnosis.after is None else 0
+
+
+def _print_verdict(rule: Rule, node: str, verdict: Verdict) -> None:
+    before, after = verdict.diagnosis.before, verdict.diagnosis.after
+    write(f"{rule.base} at {node}: {rule.formula}   {_place(rule)}")
+    told = _attempt(rule, before)
+    later = _attempt(rule, after) if after else "not known, the time limit came first"
+    if told == later:
+        write(f"  in the model, and with all rules applied: {told}")
+    else:
+        write(f"  in the model: {told}")
+        write(f"  with all rules applied: {later}")
+    if verdict.outcome:
+        write(f"  extraction: {_outcome(verdict)}")
+
+
+def _attempt(rule: Rule, attempt: Attempt) -> str:
+    variant = "" if attempt.pattern == rule.base else f" (as {attempt.pattern})"
+    if attempt.matches:
+        values = ", ".join(f"{name} = {value}" for name, value in attempt.values.items())
+        return f"matches{variant}{', with ' if values else ''}{values}"
+    return f"no match{variant}, {attempt.met} of {attempt.conditions} conditions hold; {attempt.failure}"
+
+
+_OUTCOMES = {
+    "chosen": "chosen, the result has what the rule makes",
+    "refined": "chosen, the result has what the rule makes with parts of it in another form",
+    "unused": "the result does not compute this value any more",
+}
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.outcome != "rejected":
+        return _OUTCOMES[verdict.outcome]
+    if verdict.extra is None:
+        return f"not chosen, the result has {verdict.instead} there; no graph can be written with what the rule makes"
+    cost = render.seconds(verdict.extra) if verdict.unit == "s" else render.figure(verdict.extra, verdict.unit)
+    price = f"would cost {cost} more" if verdict.extra else "costs the same"
+    return f"not chosen, the result has {verdict.instead} there; what the rule makes {price}"
+
+
+def _verdict_as_dict(rule: Rule, node: str, verdict: Verdict) -> dict[str, Any]:
+    after = verdict.diagnosis.after
+    return {
+        **_rule_as_dict(rule),
+        "node": node,
+        "before": _attempt_as_dict(verdict.diagnosis.before),
+        "after": _attempt_as_dict(after) if after else None,
+        "outcome": verdict.outcome or None,
+        "instead": verdict.instead or None,
+        "extra_cost": verdict.extra,
+        "unit": verdict.unit or None,
+    }
+
+
+def _attempt_as_dict(attempt: Attempt) -> dict[str, Any]:
+    return {"matches": attempt.matches, **asdict(attempt)}
+
+
+# --- stats
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """What each rule did to some models, and what those of a topic or property did together."""
+    with Progress(arguments) as progress:
+        uses = usage(arguments.models, options_of(arguments, verify=False), progress)
+    if arguments.json:
+        render.print_json({"models": arguments.models, "rules": [_use_as_dict(use) for use in uses]})
+    elif not arguments.quiet:
+        _print_stats(uses, len(arguments.models), unused=arguments.unused)
+    return 0
+
+
+def _print_stats(uses: Sequence[Use], models: int, *, unused: bool) -> None:
+    fired = sorted((u for u in uses if u.matches), key=lambda u: (-u.matches, u.rule.name))
+    columns = ("rule", "topic", "models", "matches", "time")
+    rows = [(u.rule.name, u.rule.topic, str(u.models), str(u.matches), _time(u.seconds)) for u in fired]
+    render.table(f"rules that matched in {models} model{'' if models == 1 else 's'}", columns, list(rows), left=2)
+    _print_totals("topic", uses, lambda use: (use.rule.topic,))
+    _print_totals("property", uses, lambda use: use.rule.properties)
+    idle = [u for u in uses if not u.matches]
+    if unused and idle:
+        names = [(u.rule.name, u.rule.topic, _time(u.seconds)) for u in sorted(idle, key=lambda u: -u.seconds)]
+        render.table("rules that never matched", ("rule", "topic", "time"), list(names), left=2)
+    hint = "" if unused else "; --unused lists them"
+    write(f"{len(idle)} of {len(uses)} rules never matched ({_time(sum(u.seconds for u in idle))}){hint}")
+
+
+def _print_totals(title: str, uses: Sequence[Use], groups: Callable[[Use], Iterable[str]]) -> None:
+    rows = []
+    for name in sorted({group for use in uses for group in groups(use)}):
+        members = [use for use in uses if name in groups(use)]
+        fired = sum(1 for use in members if use.matches)
+        matches, seconds = sum(u.matches for u in members), sum(u.seconds for u in members)
+        rows.append((name, str(len(members)), str(fired), str(matches), _time(seconds)))
+    render.table(f"by {title}", (title, "rules", "matched", "matches", "time"), list(rows))
+
+
+def _time(seconds: float) -> str:
+    return render.seconds(seconds) if seconds else "< 1 ms"
+
+
+def _use_as_dict(use: Use) -> dict[str, Any]:
+    rule = use.rule
+    return {
+        "rule": rule.name,
+        "topic": rule.topic,
+        "properties": rule.properties,
+        "file": _place(rule),
+        "matches": use.matches,
+        "models": use.models,
+        "seconds": use.seconds,
+    }

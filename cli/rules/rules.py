@@ -1,0 +1,102 @@
+"""``eqfuse rules list`` and ``show``."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+from textwrap import indent
+from typing import Any
+
+from ...errors import UsageError
+from ...rules.loader import Rule, load_rules
+from .. import render
+from ..options import check_rule_folders
+from ..terminal import write
+
+
+def list_rules(arguments: argparse.Namespace) -> int:
+    """All rules, or those that every filter lets through."""
+    check_rule_folders(arguments.rules)
+    only = (arguments.tag,) if arguments.tag else ()
+    loaded = load_rules(arguments.rules, precision="fast", only=only).rules
+    rules = [r for r in loaded if r.name == r.base and not r.derives and _passes(r, arguments)]
+    if arguments.json:
+        render.print_json([_record(r) for r in rules])
+    elif not arguments.quiet:
+        _print_list(rules)
+    return 0
+
+
+def _passes(rule: Rule, arguments: argparse.Namespace) -> bool:
+    return (
+        (not arguments.property or arguments.property in rule.properties)
+        and (not arguments.topic or rule.topic == arguments.topic)
+        and (not arguments.sound or rule.sound == arguments.sound)
+    )
+
+
+def _print_list(rules: Sequence[Rule]) -> None:
+    rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
+    render.table(_count(len(rules), "rule"), ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
+    counts = Counter(p for r in rules for p in r.properties)
+    write(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+
+
+def _record(rule: Rule) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "topic": rule.topic,
+        "ruleset": rule.ruleset,
+        "formula": rule.formula,
+        "properties": rule.properties,
+        "sound": rule.sound,
+        "requires": rule.requires,
+        "source": rule.source,
+        "example": rule.example,
+        "file": f"{rule.path}:{rule.line}:{rule.column}",
+        "text": rule.text,
+    }
+
+
+def show_rule(arguments: argparse.Namespace) -> int:
+    """One rule with its record."""
+    check_rule_folders(arguments.rules)
+    rules = load_rules(arguments.rules, precision="fast").by_name
+    if arguments.name not in rules:
+        near = get_close_matches(arguments.name, list(rules), 1)
+        hint = f"; did you mean {near[0]}?" if near else "; `eqfuse rules list` names them all"
+        raise UsageError(f"no rule is called {arguments.name!r}{hint}")
+    rule = rules[arguments.name]
+    record = _record(rule)
+    example = _as_onnx(arguments, rule)
+    if arguments.json:
+        render.print_json({**record, "onnx": dict(zip(("before", "after"), example, strict=True)) if example else None})
+        return 0
+    text = record.pop("text")
+    for name, value in record.items():
+        write(f"{name:11} {', '.join(value) if isinstance(value, tuple) else value}")
+    write(f"\n{text}")
+    for title, side in zip(("before", "after"), example or (), strict=False):
+        write(f"\n{title}, as ONNX\n{indent(side, '  ')}")
+    return 0
+
+
+def _as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
+    """A sample of the rule's example before and after; None where it has none that fires."""
+    from ...tools.checking.check import authored, scratch_for
+    from ...tools.checking.drawing.sampling import example_hits
+    from ...tools.checking.rule_example import before_and_after  # what else this module does needs no checker
+
+    files = load_rules(arguments.rules, precision="fast").files
+    for file, candidate in authored(files):
+        if candidate.base == rule.base:
+            hits = sorted(example_hits(candidate, scratch_for(file)), key=lambda hit: hit.sample.is_empty)
+            sides = (before_and_after(hit) for hit in hits)
+            return next((found for found in sides if found is not None), None)
+    return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

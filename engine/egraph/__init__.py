@@ -1,0 +1,1 @@
+"""Models as terms, saturation in a process of its own, and terms as models again."""

@@ -1,0 +1,374 @@
+"""ONNX nodes as calls of e-graph constructors, in one canonical form whatever the opset.
+
+Whatever does not fit (`canonical` returns None) is opaque: the encoder keeps such a node as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ...costmodels.types import Dimension, TensorType
+from ...rules.signatures import Attribute, Operand, Operator, operators
+from ..onnx.inference import Knowledge
+from ..onnx.nodes import is_standard
+from ..onnx.typing import dtype_name
+
+Literal = int | float | str | tuple[Dimension, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A constructor with its arguments: operands by value name (None: absent), literals in canonical form.
+
+    Dimensions inside a literal may still be symbols; the encoder numbers them.
+    """
+
+    operator: Operator
+    operands: tuple[str | None, ...]
+    attributes: tuple[Literal, ...]
+
+
+class NotEncodable(Exception):
+    """The node has something that the constructor cannot hold; the message says what."""
+
+
+@dataclass
+class Site:
+    """One node with what is known around it; canonical forms read it and take its attributes away."""
+
+    node: ir.Node
+    knowledge: Knowledge
+    opset: int
+    raw: dict[str, Any]
+
+    def type_of(self, value: ir.Value | None) -> TensorType:
+        """The type of a value; NotEncodable where it is unknown."""
+        type_ = self.knowledge.types.get(value.name or "") if value is not None else None
+        if type_ is None:
+            raise NotEncodable("an operand of unknown type")
+        return type_
+
+    def shape(self, index: int = 0) -> tuple[Dimension, ...]:
+        """The shape of an input, with symbols."""
+        shape = self.type_of(self.input(index)).shape
+        if shape is None:
+            raise NotEncodable("an operand of unknown rank")
+        return shape
+
+    def output_shape(self) -> tuple[Dimension, ...]:
+        """The shape of the first output, every dimension a size or a declared symbol."""
+        shape = self.type_of(self.node.outputs[0]).shape
+        if shape is None or any(isinstance(d, str) and d not in self.knowledge.symbols for d in shape):
+            raise NotEncodable("an unknown output shape")
+        return shape
+
+    def input(self, index: int) -> ir.Value | None:
+        """The input at a position; None where it is absent."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def constant(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The value of a constant input; None where it is absent, NotEncodable where it is computed."""
+        value = self.input(index)
+        if value is None:
+            return None
+        array = self.knowledge.constants.get(value.name or "")
+        if array is None:
+            raise NotEncodable(f"input {index} is not constant")
+        return array
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """An axis counted from 0."""
+        rank = len(self.shape()) if rank is None else rank
+        if not -rank <= axis < max(rank, 1):
+            raise NotEncodable(f"axis {axis} outside rank {rank}")
+        return axis % rank if rank else 0
+
+
+def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
+    """The node as a call, or None where it is opaque."""
+    operator = operators().get(node.op_type)
+    if operator is None or not is_standard(node) or not _fits(node, operator):
+        return None
+    site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()})
+    try:
+        literals = _literals(site, operator)
+    except NotEncodable:
+        return None
+    if site.raw or any(literals[a.name] is None for a in operator.attributes):
+        return None
+    return Call(operator, _operands(site, operator), tuple(literals[a.name] for a in operator.attributes))
+
+
+_FURTHER_INPUTS = frozenset({"Concat", "Pad", "Resize"})
+"""Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""
+
+
+def _fits(node: ir.Node, operator: Operator) -> bool:
+    given = [o for o in node.outputs if o.name]
+    if not given or (operator.sort == "T" and (len(given) > 1 or not node.outputs[0].name)):
+        return False
+    inputs = sum(_is_input(a) for a in operator.arguments)
+    return len(node.inputs) <= inputs or operator.name in _FURTHER_INPUTS
+
+
+def _literals(site: Site, operator: Operator) -> dict[str, Any]:
+    literals = {a.name: _literal(site, a) for a in operator.attributes}
+    form = FORMS.get(operator.name)
+    return form(site, literals) if form else literals
+
+
+def _literal(site: Site, attribute: Attribute) -> Literal | None:
+    if attribute.input_since is not None and site.opset >= attribute.input_since:
+        array = site.constant(attribute.position)
+        return None if array is None else tuple(int(v) for v in np.atleast_1d(array).ravel())
+    value = site.raw.pop(attribute.name, attribute.default)
+    if value is None:
+        return None
+    if attribute.kind == "f64":
+        return float(np.float32(value))
+    return tuple(value) if attribute.kind == "Ints" else value
+
+
+def _operands(site: Site, operator: Operator) -> tuple[str | None, ...]:
+    names = []
+    for position, argument in enumerate(a for a in operator.arguments if _is_input(a)):
+        if isinstance(argument, Operand):
+            value = site.input(position)
+            names.append(value.name if value is not None else None)
+    return tuple(names)
+
+
+def _is_input(argument: Operand | Attribute) -> bool:
+    return isinstance(argument, Operand) or argument.input_since is not None
+
+
+def expand_axes(axes: tuple[int, ...], values: tuple[int, ...], rank: int, default: int) -> tuple[int, ...]:
+    """Values given for some axes, spread over all of them."""
+    spread = dict(zip((a % rank for a in axes), values, strict=True))
+    return tuple(spread.get(a, default) for a in range(rank))
+
+
+# --- the form of each operator whose attributes can be written in several ways
+
+Literals = dict[str, Any]
+Form = Callable[[Site, Literals], Literals]
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise NotEncodable(what)
+
+
+def _axis(site: Site, literals: Literals) -> Literals:
+    return literals | {"axis": site.axis(literals["axis"])}
+
+
+def _coerced_softmax(site: Site, literals: Literals) -> Literals:
+    """Before opset 13 Softmax flattened all axes from `axis` on: today's, where one of them is longer than 1."""
+    explicit = "axis" in site.node.attributes
+    axis = site.axis(literals["axis"] if explicit or site.opset >= 13 else 1)
+    if site.opset < 13:
+        long = [a for a, extent in enumerate(site.shape()) if a >= axis and extent != 1]
+        _require(len(long) <= 1, "a Softmax over flattened axes")
+        axis = long[0] if long else axis
+    return literals | {"axis": axis}
+
+
+def _flatten(site: Site, literals: Literals) -> Literals:
+    axis, rank = literals["axis"], len(site.shape())
+    return literals | {"axis": axis + rank if axis < 0 else axis}
+
+
+def _same_pads(sizes: tuple[Any, ...], literals: Literals, lower: bool) -> tuple[int, ...]:
+    begins, ends = [], []
+    for size, kernel, stride, dilation in zip(
+        sizes, literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
+    ):
+        _require(isinstance(size, int), "auto_pad over a symbolic dimension")
+        total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+        begins.append(total - total // 2 if lower else total // 2)
+        ends.append(total - begins[-1])
+    return (*begins, *ends)
+
+
+def _window(site: Site, literals: Literals) -> Literals:
+    spatial = len(literals["kernel_shape"])
+    for name in ("strides", "dilations"):
+        literals[name] = literals[name] or (1,) * spatial
+    auto = site.raw.pop("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        literals["pads"] = _same_pads(site.shape()[2:], literals, auto == "SAME_LOWER")
+    literals["pads"] = literals["pads"] or (0,) * (2 * spatial)
+    return literals
+
+
+def _convolution(site: Site, literals: Literals) -> Literals:
+    kernel = site.shape(1)[2:]
+    literals["kernel_shape"] = literals["kernel_shape"] or kernel
+    _require(literals["kernel_shape"] == kernel, "a kernel_shape that its weights do not have")
+    return _window(site, literals)
+
+
+def _transposed_convolution(site: Site, literals: Literals) -> Literals:
+    _require(site.raw.pop("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in site.raw, "an output_shape")
+    literals = _convolution(site, literals)
+    literals["output_padding"] = literals["output_padding"] or (0,) * len(literals["kernel_shape"])
+    return literals
+
+
+def _batch_normalization(site: Site, literals: Literals) -> Literals:
+    site.raw.pop("momentum", None)  # of training only
+    _require(site.raw.pop("training_mode", 0) == 0, "training")
+    return literals
+
+
+def _group_normalization(site: Site, literals: Literals) -> Literals:
+    _require(site.opset >= 21, "scale and bias per group")  # per channel since opset 21
+    return literals
+
+
+def _reduction(site: Site, literals: Literals) -> Literals:
+    rank = len(site.shape())
+    axes = literals["axes"]
+    keep_all = site.raw.pop("noop_with_empty_axes", 0)
+    _require(bool(axes) or not keep_all, "a reduction over no axis")
+    axes = tuple(sorted({site.axis(a) for a in axes})) if axes else tuple(range(rank))
+    return literals | {"axes": axes}
+
+
+def _cumulative(site: Site, literals: Literals) -> Literals:
+    return literals | {"axis": tuple(site.axis(a) for a in literals["axis"])}
+
+
+def _target_shape(site: Site, literals: Literals) -> Literals:
+    site.raw.pop("allowzero", None)
+    return literals | {"shape": site.output_shape()}
+
+
+def _squeeze(site: Site, literals: Literals) -> Literals:
+    shape = site.shape()
+    axes = literals["axes"]
+    if axes is None:
+        _require(all(isinstance(d, int) for d in shape), "a Squeeze of unknown axes")
+        axes = tuple(a for a, d in enumerate(shape) if d == 1)
+    _require(bool(axes) or literals["axes"] is None, "a Squeeze of no axes, which some runtimes take for all")
+    return literals | {"axes": tuple(sorted(site.axis(a) for a in axes))}
+
+
+def _unsqueeze(site: Site, literals: Literals) -> Literals:
+    rank = len(site.shape()) + len(literals["axes"])
+    return literals | {"axes": tuple(sorted(site.axis(a, rank) for a in literals["axes"]))}
+
+
+def _transpose(site: Site, literals: Literals) -> Literals:
+    axes = range(len(site.shape()))
+    perm = literals["perm"] if "perm" in site.node.attributes else tuple(reversed(axes))
+    _require(sorted(perm) == list(axes), "a perm that is no permutation")
+    return literals | {"perm": perm}
+
+
+def _slice(site: Site, literals: Literals) -> Literals:
+    shape = site.shape()
+    starts, ends = literals["starts"], literals["ends"]
+    _require(starts is not None and ends is not None, "a Slice of opset 9, with attributes")
+    axes = tuple(site.axis(a) for a in literals["axes"] or range(len(starts)))
+    steps = literals["steps"] or (1,) * len(starts)
+    _require(all(s > 0 for s in steps) and len(set(axes)) == len(axes), "a reversed or repeated slice")
+    bounds = []
+    for start, end, axis, step in sorted(zip(starts, ends, axes, steps, strict=True), key=lambda s: s[2]):
+        size = shape[axis]
+        if not isinstance(size, int):
+            raise NotEncodable("a slice of a symbolic dimension")
+        first, last, _ = slice(start, end, step).indices(size)
+        bounds.append((first, max(first, last), axis, step))
+    columns = zip(*bounds, strict=True) if bounds else ((), (), (), ())
+    return dict(zip(("starts", "ends", "axes", "steps"), (tuple(c) for c in columns), strict=True))
+
+
+def _pad(site: Site, literals: Literals) -> Literals:
+    rank = len(site.shape())
+    axes = site.constant(3)
+    pads = literals["pads"]
+    _require(pads is not None, "a Pad of opset 10, with attributes")
+    if axes is not None:
+        some = tuple(int(a) for a in np.atleast_1d(axes))
+        half = len(some)
+        pads = (*expand_axes(some, pads[:half], rank, 0), *expand_axes(some, pads[half:], rank, 0))
+    _require(len(pads) == 2 * rank, "pads that do not fit the rank")
+    return literals | {"pads": pads}
+
+
+def _split(site: Site, literals: Literals) -> Literals:
+    axis = site.axis(literals["axis"])
+    site.raw.pop("num_outputs", None)
+    sizes = []
+    for output in site.node.outputs:
+        shape = site.type_of(output).shape
+        _require(shape is not None and isinstance(shape[axis], int), "a split of unknown sizes")
+        sizes.append(shape[axis] if shape else 0)
+    return literals | {"axis": axis, "split": tuple(sizes)}
+
+
+def _resize(site: Site, literals: Literals) -> Literals:
+    """Everything but the mode goes into one string: rules look at the mode, and at single settings by substring."""
+    _require(site.opset >= 11, "the Resize of opset 10")
+    config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
+    site.raw.clear()
+    for position, name in ((1, "roi"), (2, "scales"), (3, "sizes")):
+        array = site.constant(position)
+        if array is not None and array.size:
+            config[name] = array.tolist()
+    return {"mode": literals["mode"] or "nearest", "config": json.dumps(config, sort_keys=True)}
+
+
+def _cast(site: Site, literals: Literals) -> Literals:
+    _require(site.raw.pop("saturate", 1) == 1 and site.raw.pop("round_mode", "up") == "up", "a special rounding")
+    return literals | {"to": dtype_name(ir.DataType(literals["to"]))}
+
+
+def _binary_only(site: Site, literals: Literals) -> Literals:
+    _require(len(site.node.inputs) == 2, "not two operands")
+    return literals
+
+
+FORMS: dict[str, Form] = {
+    "Softmax": _coerced_softmax,
+    "LogSoftmax": _coerced_softmax,
+    "Hardmax": _coerced_softmax,
+    "LayerNormalization": _axis,
+    "RMSNormalization": _axis,
+    "Gather": _axis,
+    "Concat": _axis,
+    "Flatten": _flatten,
+    "Conv": _convolution,
+    "ConvTranspose": _transposed_convolution,
+    "AveragePool": _window,
+    "MaxPool": _window,
+    "BatchNormalization": _batch_normalization,
+    "GroupNormalization": _group_normalization,
+    "CumSum": _cumulative,
+    "Reshape": _target_shape,
+    "Expand": _target_shape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Split": _split,
+    "Resize": _resize,
+    "Cast": _cast,
+    "Min": _binary_only,
+    "Max": _binary_only,
+}
+FORMS.update(
+    {
+        f"Reduce{kind}": _reduction
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
+    }
+)

@@ -1,0 +1,378 @@
+"""From a selection back to an ONNX model: ``Selection -> Model``.
+
+Nodes of the model that were chosen again are kept as they are, with their names, doc strings and metadata; only
+what changed is made anew. Values keep the names they had wherever the new graph still computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ...costmodels.types import TensorType
+from ...errors import EqfuseError, ModelError
+from ..constants import Array, uniform_element
+from ..onnx.inference import Knowledge
+from ..onnx.model import Model
+from ..onnx.nodes import body_graphs, has_body, title
+from ..onnx.typing import dtype_of
+from .egraph import EGraph, ENode, Selection
+from .emit import Emission, emission
+from .encode import OPAQUE, Encoding
+from .folding import FOLD, Folder, new_tensor
+from .plan import Origins, Step, is_value, origins, steps
+from .spelled_out import OPERAND
+
+_FILL_FROM = 256
+"""Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
+_FILL_OPSET = 9
+"""The first opset that has ConstantOfShape."""
+
+
+@dataclass
+class _Decoder:
+    """Builds the new graph inside `target`, a clone of the source."""
+
+    source: Model
+    target: ir.Model
+    egraph: EGraph
+    encoding: Encoding
+    constants: Mapping[int, Array]
+    known: Mapping[str, Array]
+    by_name: dict[str, ir.Value] = field(default_factory=dict)
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    outputs: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
+    several: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
+    nodes: list[ir.Node] = field(default_factory=list)
+    clones: list[ir.Node] = field(default_factory=list)
+    lists: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    choice: Mapping[int, ENode] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self.target.graph
+
+    @cached_property
+    def projections(self) -> dict[tuple[int, int], list[int]]:
+        """Classes whose value is chosen to be an output of a node with several, by that node's class and number.
+
+        Other classes may hold that output too, but their value, and its name, comes from elsewhere.
+        """
+        found: dict[tuple[int, int], list[int]] = {}
+        for owner, node in self.choice.items():
+            if node.op == "Out":
+                found.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
+        return found
+
+    def prepare(self) -> None:
+        """Take the clone's nodes out; they go back in one by one."""
+        self.clones = list(self.graph)
+        for value in (*self.graph.inputs, *self.graph.initializers.values()):
+            self.by_name[value.name or ""] = value
+        for node in self.clones:
+            self.by_name |= {o.name: o for o in node.outputs if o.name}
+        self.taken = set(self.by_name)
+        self.graph.remove(self.clones)
+
+    # --- values
+
+    def make(self, step: Step) -> None:
+        if step.node == FOLD:
+            self.values[step.owner] = self.constant(step.owner)
+        elif step.node.op == "Var":
+            name = str(step.node.attributes[0])
+            if name != OPAQUE:
+                self.values[step.owner] = self.by_name[name]
+        elif step.node.op == "Out":
+            index = int(step.node.attributes[0])  # type: ignore[arg-type]
+            self.values[step.owner] = self.outputs[step.node.children[0]][index]
+        elif step.node.op != "Absent":
+            self.node(step)
+
+    def constant(self, owner: int) -> ir.Value:
+        """The initializer of a constant class: the model's own where it has one."""
+        names = self.names.get(owner, ())
+        outputs = {o.name for o in self.graph.outputs}
+        name = next((n for n in names if n not in outputs), None) or self.fresh("folded")
+        for stored in names:
+            if stored in self.graph.initializers and stored in self.source.stored:
+                return self.graph.initializers[stored]
+            if stored in self.source.stored:
+                return self.initializer(name, self.source.stored[stored])
+        array = self.constants[owner]
+        fills = array.nbytes >= _FILL_FROM and self.source.opset >= _FILL_OPSET
+        element = uniform_element(array) if fills else None
+        return self.initializer(name, array) if element is None else self.fill(name, array, element)
+
+    def initializer(self, name: str, content: Array | ir.TensorProtocol) -> ir.Value:
+        value = ir.Value(name=name)
+        value.const_value = new_tensor(content, name) if isinstance(content, np.ndarray) else content
+        value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape.numpy())
+        self.graph.register_initializer(value)
+        if self.target.ir_version < 4:
+            self.graph.inputs.append(value)
+        return value
+
+    def fill(self, name: str, array: Array, element: Any) -> ir.Value:
+        shape = self.integers(np.asarray(array.shape, np.int64))
+        attributes = {"value": ir.tensor(np.asarray([element], array.dtype))}
+        node = ir.node("ConstantOfShape", [shape], attributes=attributes, name=self.fresh("Fill"))
+        output = node.outputs[0]
+        output.name, output.dtype, output.shape = name, dtype_of(array.dtype.name), ir.Shape(array.shape)
+        self.nodes.append(node)
+        return output
+
+    def integers(self, array: Array) -> ir.Value:
+        """A constant list, one initializer for all equal ones."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self.lists:
+            self.lists[key] = self.initializer(self.fresh("list"), array)
+        return self.lists[key]
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing in the model has."""
+        number = len(self.taken)
+        while f"{stem}.{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{stem}.{number}")
+        return f"{stem}.{number}"
+
+    # --- nodes
+
+    def node(self, step: Step) -> None:
+        made = self.new(step) if step.original is None else self.kept(step, self.clones[step.original])
+        self.nodes.append(made)
+        self.outputs[step.owner] = tuple(made.outputs)
+        if is_value(step.node):
+            self.values[step.owner] = made.outputs[0]
+        elif step.original is not None:
+            self.several[step.owner] = tuple(made.outputs)
+
+    def kept(self, step: Step, node: ir.Node) -> ir.Node:
+        for index, value in enumerate(node.inputs):
+            if value is not None:
+                node.replace_input_with(index, self.current(value))
+        if has_body(node):
+            self.rebind(node)
+        return node
+
+    def _give_up_names(self) -> None:
+        """Rename outputs of kept nodes that nothing uses any more: their names went to what replaces them."""
+        for owner, outputs in self.several.items():
+            for index, output in enumerate(outputs):
+                if output.name and not self._projections(owner, index):
+                    output.name = self.fresh("unused")
+
+    def current(self, value: ir.Value) -> ir.Value:
+        """The value that now stands for a value of the original graph."""
+        name = value.name or ""
+        owner = self.egraph.terms[self.encoding.values[name]]
+        if owner not in self.values:  # a constant list that the e-node holds as a literal
+            stored = name in self.graph.initializers
+            self.values[owner] = value if stored else self.initializer(name, self.known[name])
+        return self.values[owner]
+
+    def rebind(self, node: ir.Node) -> None:
+        """Point what the bodies take from the outer scope at the new values."""
+        for body in body_graphs(node):
+            for inner in body.all_nodes():
+                for index, value in enumerate(inner.inputs):
+                    if value is not None and self.by_name.get(value.name or "") is value:
+                        inner.replace_input_with(index, self.current(value))
+            for index, value in enumerate(body.outputs):
+                if self.by_name.get(value.name or "") is value:
+                    body.outputs[index] = self.current(value)
+
+    def new(self, step: Step) -> ir.Node:
+        spec = self._emission(step)
+        if spec.lines:
+            return self.spelled(spec, step)
+        inputs = [self._input(i, step) for i in spec.inputs]
+        name = self.fresh(spec.op_type)
+        node = ir.node(
+            spec.op_type,
+            inputs,
+            attributes=spec.attributes,
+            domain=spec.domain,
+            num_outputs=spec.outputs,
+            name=name,
+        )
+        if spec.domain:
+            self.target.opset_imports.setdefault(spec.domain, 1)
+        for index, output in enumerate(node.outputs):
+            output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
+            self._annotate(output, step, index)
+        return node
+
+    def spelled(self, spec: Emission, step: Step) -> ir.Node:
+        """Several nodes for one e-node: all but the last are added, the last is what computes its value."""
+        operand = self.values[step.operands[0]]
+        made: list[ir.Node] = []
+        for line in spec.lines:
+            inputs = [self._line_input(i, operand, made) for i in line.inputs]
+            made.append(ir.node(line.op_type, inputs, name=self.fresh(line.op_type)))
+            made[-1].outputs[0].name = self.fresh("value")
+            self._annotate(made[-1].outputs[0], step, 0)
+        made[-1].outputs[0].name = self._output_name(step, None)
+        self.nodes += made[:-1]
+        return made[-1]
+
+    def _line_input(self, source: str | int | float, operand: ir.Value, made: Sequence[ir.Node]) -> ir.Value:
+        if source == OPERAND:
+            return operand
+        return made[source].outputs[0] if isinstance(source, int) else self.integers(np.asarray(source, np.float32))
+
+    def _emission(self, step: Step) -> Emission:
+        if step.node.op == "Concat":
+            attributes = {"axis": step.node.attributes[0]}
+            return Emission("Concat", tuple(range(len(step.operands))), attributes)
+        types = tuple(self.egraph.classes[c].type for c in step.operands)
+        symbols = {number: name for name, number in self.encoding.symbols.items()}
+        output = self.egraph.classes[step.owner].type
+        spec = emission(step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True)
+        if spec is None:
+            raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
+        return spec
+
+    def _input(self, source: int | Array | None, step: Step) -> ir.Value | None:
+        if source is None or isinstance(source, int):
+            return None if source is None else self.values[step.operands[source]]
+        return self.integers(source)
+
+    def _output_name(self, step: Step, index: int | None) -> str:
+        """The first name that a value of this class had, or a new one."""
+        owners = [step.owner] if index is None else self._projections(step.owner, index)
+        names = [n for o in owners for n in self.names.get(o, ())]
+        return names[0] if names else self.fresh("value")
+
+    def _projections(self, owner: int, index: int) -> list[int]:
+        return self.projections.get((owner, index), [])
+
+    def _annotate(self, output: ir.Value, step: Step, index: int) -> None:
+        owners = [step.owner] if is_value(step.node) else self._projections(step.owner, index)
+        type_ = next((self.egraph.classes[o].type for o in owners), None)
+        if type_ is not None:
+            set_type(output, type_)
+
+    # --- the graph as a whole
+
+    def finish(self, roots: Iterable[int]) -> None:
+        self._give_up_names()
+        kept = frozenset(self.nodes)
+        for node in self.clones:
+            if node not in kept:
+                detach(node)
+        self.graph.extend(self.nodes)
+        for index, root in enumerate(roots):
+            self._output(index, self.values[root])
+        self._drop_unused()
+
+    def _output(self, index: int, value: ir.Value) -> None:
+        old = self.graph.outputs[index]
+        names = [output.name for output in self.source.graph.outputs]
+        first = names.index(names[index])
+        if first < index:  # ONNX Runtime takes an output that is listed twice
+            self.graph.outputs[index] = self.graph.outputs[first]
+            return
+        if value is old:
+            return
+        free = value.producer() is not None and not value.is_graph_output()
+        if not free:
+            copy = ir.node("Identity", [value], name=self.fresh("Identity"))
+            self.graph.append(copy)
+            value = copy.outputs[0]
+        type_, shape, doc = old.type, old.shape, old.doc_string
+        old.name = self.fresh("replaced")
+        value.name, value.type, value.shape, value.doc_string = names[index], type_, shape, doc
+        self.graph.outputs[index] = value
+
+    def _drop_unused(self) -> None:
+        outputs = set(self.graph.outputs)
+        overridable = self.source.overridable_initializers
+        for name, value in list(self.graph.initializers.items()):
+            if value.uses() or value in outputs or name in overridable:
+                continue
+            del self.graph.initializers[name]
+            if self.target.ir_version < 4 and value in self.graph.inputs:
+                self.graph.inputs.remove(value)
+
+
+def detach(node: ir.Node) -> None:
+    """Let go of everything that a dropped node used."""
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for body in body_graphs(node):
+        for inner in body.all_nodes():
+            for index in range(len(inner.inputs)):
+                inner.replace_input_with(index, None)
+
+
+def set_type(value: ir.Value, type_: TensorType) -> None:
+    """Annotate a value."""
+    value.dtype = dtype_of(type_.dtype)
+    if type_.shape is not None:
+        value.shape = ir.Shape(type_.shape)
+
+
+def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: Selection) -> Model:
+    """Write the selected graph as a model. The given one stays unchanged.
+
+    Raises ModelError where a chosen constant cannot be evaluated.
+    """
+    origin = origins(model.graph, encoding, egraph)
+    plan = steps(egraph, selection, origin)
+    folded = [s.owner for s in plan if s.node == FOLD]
+    folder = Folder(model, egraph, encoding, origin, knowledge.constants)
+    missing = [c for c in folded if not model.stored.keys() & set(origin.names.get(c, ()))]
+    constants = folder.values(missing)
+    unknown = [c for c in missing if c not in constants]
+    if unknown:
+        raise _unevaluated(model, egraph, origin, unknown[0])
+    decoder = _Decoder(
+        model,
+        model.ir.clone(),
+        egraph,
+        encoding,
+        constants,
+        knowledge.constants,
+        names=origin.names,
+        choice=selection.choice,
+    )
+    decoder.prepare()
+    for step in plan:
+        decoder.make(step)
+    decoder.finish(egraph.roots)
+    return Model(decoder.target)
+
+
+def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
+    """What to say of a constant class without a value: the model's own node is at fault where it makes that value."""
+    names = origin.names.get(owner, ())
+    node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
+    if node is None:
+        ops = sorted({n.op for n in egraph.classes[owner].nodes})
+        return ModelError(
+            f"{model.label}: rules make a constant by {', '.join(ops)} that cannot be computed: element types or "
+            "shapes of the model contradict each other, or a rule is wrong; mend the model or leave rules out by --skip"
+        )
+    return ModelError(
+        f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
+        "too large; mend the node or remove it"
+    )
+
+
+def drop_annotations(result: Model, original: Model) -> None:
+    """Forget the types of intermediate values where the original carried none either: they only make files larger."""
+    if any(o.shape is not None for n in original.graph for o in n.outputs if not o.is_graph_output()):
+        return
+    for node in result.graph:
+        for output in node.outputs:
+            if not output.is_graph_output():
+                output.type = output.shape = None

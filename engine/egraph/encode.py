@@ -1,0 +1,283 @@
+"""From an ONNX graph to terms of the e-graph.
+
+Terms are hash-consed, so that common subexpressions are one term by construction. Constants with one value
+throughout become ``Full``, so that equal constants of different names are equal terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ...costmodels.types import TensorType
+from ...rules.signatures import operators
+from ..onnx.inference import SMALL, Knowledge
+from ..onnx.model import Model, elements
+from ..onnx.nodes import blamed, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
+from ..onnx.typing import constant_type
+from . import custom
+from .canonical import Call, canonical
+from .egraph import ENode, Literal
+
+_FIRST_SYMBOL = -1000
+OPAQUE = "!opaque"
+"""Name of the made-up graph input that keeps an opaque node from being taken for a constant."""
+_ALIASES = frozenset({"Identity", "Dropout", "Sum", "Min", "Max"})
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The graph as terms: `terms[i].children` are indices below i.
+
+    `values` gives the term of each named value; `nodes` the term of each ONNX node (None: it is a constant or an
+    alias of its operand); `symbols` numbers the symbolic dimensions.
+    """
+
+    terms: tuple[ENode, ...]
+    types: Mapping[int, TensorType]
+    uniform: Mapping[int, float]
+    nonneg: frozenset[int]
+    nonzero: frozenset[int]
+    finite: frozenset[int]
+    values: Mapping[str, int]
+    nodes: Mapping[ir.Node, int]
+    roots: tuple[int, ...]
+    symbols: Mapping[str, int]
+
+
+@dataclass
+class _Encoder:
+    model: Model
+    knowledge: Knowledge
+    symbols: dict[str, int]
+    named: frozenset[str]
+    terms: dict[ENode, int] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
+    nodes: dict[ir.Node, int] = field(default_factory=dict)
+    types: dict[int, TensorType] = field(default_factory=dict)
+    uniform: dict[int, float] = field(default_factory=dict)
+    nonneg: set[int] = field(default_factory=set)
+    nonzero: set[int] = field(default_factory=set)
+    finite: set[int] = field(default_factory=set)
+    contents: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+
+    def term(self, op: str, attributes: Iterable[Literal] = (), children: Iterable[int] = ()) -> int:
+        return self.terms.setdefault(ENode(op, tuple(attributes), tuple(children)), len(self.terms))
+
+    def bind(self, name: str | None, term: int) -> None:
+        if not name:
+            return
+        self.values[name] = term
+        type_ = self.knowledge.types.get(name)
+        if type_ is not None and self._is_sure(type_):
+            self.types.setdefault(term, type_)
+
+    def _is_sure(self, type_: TensorType) -> bool:
+        return type_.shape is not None and all(isinstance(d, int) or d in self.symbols for d in type_.shape)
+
+    # --- leaves
+
+    def inputs(self) -> None:
+        for value in self.model.graph.inputs:
+            term = self.term("Var", (value.name or "",))
+            self.bind(value.name, term)
+            self.finite.add(term)
+        for name in self.model.overridable_initializers:
+            self.bind(name, self.term("Var", (name,)))
+
+    def constants(self) -> None:
+        stored = self.model.stored
+        for name, tensor in stored.items():
+            array = self.knowledge.constants.get(name)
+            self.bind(name, self.weight(name, tensor) if array is None else self.constant(name, array))
+        for name, array in self.knowledge.constants.items():
+            if name not in stored:
+                self.bind(name, self.constant(name, array))
+
+    def weight(self, name: str, tensor: ir.TensorProtocol) -> int:
+        term = self.term("Weight", (name,))
+        self.types[term] = constant_type(tensor)
+        if is_finite(tensor.numpy()):
+            self.finite.add(term)
+        return term
+
+    def constant(self, name: str, array: np.ndarray[Any, Any]) -> int:
+        """A constant whose elements are known here."""
+        number = uniform_value(array)
+        dtype = array.dtype.name
+        if number is not None:
+            term = self.term("Full", (tuple(array.shape), number, dtype))
+        else:
+            key = (dtype, array.shape, array.tobytes())
+            term = self.contents.setdefault(key, self.term("Weight", (name,)))
+        self.types[term] = TensorType(dtype, tuple(array.shape))
+        self._signs(term, array)
+        return term
+
+    def _signs(self, term: int, array: np.ndarray[Any, Any]) -> None:
+        if array.dtype.kind not in "fiu":
+            return
+        if bool(np.all(array >= 0)):
+            self.nonneg.add(term)
+        if bool(np.all(array != 0)) and not bool(np.any(np.isnan(array))):
+            self.nonzero.add(term)
+        if is_finite(array):
+            self.finite.add(term)
+
+    # --- nodes
+
+    def node(self, node: ir.Node) -> None:
+        if all(o.name in self.values for o in node.outputs if o.name):
+            return
+        alias = self._alias(node)
+        if alias is not None:
+            self.bind(node.outputs[0].name, alias)
+            return
+        term = self._filled(node)
+        if term is None:
+            term = self._sum(node)
+        if term is None:
+            call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
+            term = self.opaque(node) if call is None else self.call(node, call)
+        self.nodes[node] = term
+
+    def operand(self, name: str | None) -> int:
+        return self.term("Absent") if name is None else self.values[name]
+
+    def call(self, node: ir.Node, call: Call) -> int:
+        literals = tuple(self._number(a) for a in call.attributes)
+        if call.operator.name == "Concat":
+            term = self._concat([self.operand(i.name if i else None) for i in node.inputs], literals)
+        else:
+            term = self.term(call.operator.name, literals, (self.operand(o) for o in call.operands))
+        self._outputs(node, term, call.operator.sort == "N")
+        return term
+
+    def _concat(self, operands: list[int], literals: tuple[Literal, ...]) -> int:
+        term = operands[-1]
+        for operand in reversed(operands[:-1]):
+            term = self.term("Concat", literals, (operand, term))
+        return term
+
+    def _number(self, literal: Any) -> Literal:
+        if not isinstance(literal, tuple):
+            return literal  # type: ignore[no-any-return]
+        return tuple(self.symbols[v] if isinstance(v, str) else int(v) for v in literal)
+
+    def opaque(self, node: ir.Node) -> int:
+        named = custom.key(node, self.named)
+        if named is not None:
+            term = self.term("Op", (named,), [self.operand(i.name if i else None) for i in node.inputs])
+            self._outputs(node, term, True)
+            return term
+        identity = fingerprint(node) if is_pure(node) else f"!{len(self.keys)}"
+        key = self.keys.setdefault(identity, f"{node.op_type}#{len(self.keys)}")
+        children = [self.operand(i.name if i else None) for i in node.inputs]
+        if has_body(node):
+            children += [self.values[v.name or ""] for v in outer_values(node, self.model.graph)]
+        if not is_foldable(node):
+            children.append(self.term("Var", (OPAQUE,)))
+        term = self.term("Op", (key,), children)
+        self._outputs(node, term, True)
+        return term
+
+    def _outputs(self, node: ir.Node, term: int, several: bool) -> None:
+        for index, output in enumerate(node.outputs):
+            self.bind(output.name, self.term("Out", (index,), (term,)) if several else term)
+
+    def _alias(self, node: ir.Node) -> int | None:
+        """The operand that the node's only output always equals."""
+        if node.op_type not in _ALIASES or not is_standard(node) or not node.inputs or node.inputs[0] is None:
+            return None
+        single = len(node.inputs) == 1 and sum(bool(o.name) for o in node.outputs) == 1
+        if node.op_type == "Dropout":
+            used = [o for o in node.outputs[1:] if o.name and (o.uses() or o.is_graph_output())]
+            training = node.inputs[2] if len(node.inputs) > 2 else None
+            single = not used and (training is None or self.uniform_of(training) == 0.0)
+        return self.operand(node.inputs[0].name) if single else None
+
+    def uniform_of(self, value: ir.Value) -> float | None:
+        array = self.knowledge.constants.get(value.name or "")
+        return None if array is None else uniform_value(array)
+
+    def _sum(self, node: ir.Node) -> int | None:
+        """A Sum of two is an Add."""
+        if node.op_type != "Sum" or not is_standard(node) or len(node.inputs) != 2:
+            return None
+        term = self.term("Add", (), (self.operand(i.name if i else None) for i in node.inputs))
+        self.bind(node.outputs[0].name, term)
+        return term
+
+    def _filled(self, node: ir.Node) -> int | None:
+        """A ConstantOfShape of known shape, however large, is one ``Full``."""
+        if node.op_type != "ConstantOfShape" or not is_standard(node) or node.inputs[0] is None:
+            return None
+        shape = self.knowledge.constants.get(node.inputs[0].name or "")
+        tensor = node.attributes.get_tensor("value", None)
+        array = np.zeros(1, np.float32) if tensor is None else elements(tensor)
+        number = uniform_value(array)
+        if shape is None or number is None:
+            return None
+        term = self.term("Full", (tuple(int(d) for d in shape), number, array.dtype.name))
+        self.types[term] = TensorType(array.dtype.name, tuple(int(d) for d in shape))
+        self.bind(node.outputs[0].name, term)
+        return term
+
+
+def is_finite(array: np.ndarray[Any, Any]) -> bool:
+    """Whether no element is NaN or infinite: nor is then their sum, which needs no room of its own."""
+    if array.dtype.kind in "OSU":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.isfinite(np.sum(array, dtype=np.float64)))
+
+
+def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
+    """The number that every element is, where a float64 holds it exactly; None elsewhere."""
+    if array.size == 0 or array.size > SMALL or array.dtype.kind not in "fiub":
+        return None
+    first = array.flat[0]
+    if array.dtype.kind == "f" and (np.isnan(first) or (first == 0 and bool(np.any(np.signbit(array))))):
+        return None
+    number = float(first)
+    exact = abs(number) < 2**53 or array.dtype.kind == "f"
+    return number if exact and bool(np.all(array == first)) else None
+
+
+def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset()) -> Encoding:
+    """The main graph as terms. Nodes that nothing needs are left out; `named` are operators of other domains that
+    rules speak of."""
+    symbols = {s: _FIRST_SYMBOL - i for i, s in enumerate(sorted(knowledge.symbols))}
+    encoder = _Encoder(model, knowledge, symbols, named)
+    encoder.inputs()
+    encoder.constants()
+    for node in model.graph:
+        with blamed(node, model.label):
+            encoder.node(node)
+    return Encoding(
+        terms=tuple(encoder.terms),
+        types=encoder.types,
+        uniform={t: float(n.attributes[1]) for n, t in encoder.terms.items() if n.op == "Full"},  # type: ignore[arg-type]
+        nonneg=frozenset(encoder.nonneg),
+        nonzero=frozenset(encoder.nonzero),
+        finite=frozenset(encoder.finite),
+        values=encoder.values,
+        nodes=encoder.nodes,
+        roots=tuple(encoder.values[o.name or ""] for o in model.graph.outputs),
+        symbols=symbols,
+    )
+
+
+def opaque_type(node: ENode) -> str:
+    """The ONNX operator type behind an ``Op`` term."""
+    return str(node.attributes[0]).partition("#")[0].partition("/")[0].rpartition(".")[2]
+
+
+def multiple_outputs(op: str) -> bool:
+    """Whether a term of this constructor is a node with several outputs, of sort N."""
+    return op == "Op" or (op in operators() and operators()[op].sort == "N")

@@ -1,0 +1,53 @@
+"""What the saturation and its worker process say to each other, as pickles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...rules.vocabulary import Precision
+
+
+@dataclass(frozen=True)
+class RuleSelection:
+    """Which rules to use: the arguments of `rules.loader.load_rules`."""
+
+    paths: tuple[Path, ...] = ()
+    precision: Precision = "real"
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to load and how far to go: `schedule` is the text of one iteration."""
+
+    facts: str
+    schedule: str
+    closing: str
+    node_limit: int
+    time_limit: float
+    iteration_limit: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The e-graph at one moment: rows of (constructor, literals, operands, class), analyses by class, classes of the
+    terms. Classes are numbered from 0.
+    """
+
+    rows: list[tuple[str, tuple[Any, ...], tuple[int, ...], int]]
+    analyses: dict[str, dict[int, Any]]
+    terms: dict[int, int]
+
+
+@dataclass
+class Progress:
+    """How the run went so far."""
+
+    iterations: int = 0
+    growth: list[int] = field(default_factory=list)
+    matches: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    stop_reason: str = "time limit"

@@ -1,0 +1,284 @@
+"""Equality saturation under budgets: ``Encoding -> EGraph``.
+
+The work happens in a process of its own (`saturation_worker`); this side enforces the time limit, keeps the last
+snapshot, and turns what comes back into an `EGraph`.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...costmodels.types import TensorType
+from ...errors import EqfuseError, RuleError
+from ...support.deadlines import seconds_left
+from .collector import paused
+from .egraph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
+from .encode import Encoding
+from .facts import write_facts
+from .messages import Job, Progress, Snapshot
+from .worker import Worker
+
+ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) settle explore)"
+"""One iteration: what is always for the better and the analyses to their end, then one round of exploring.
+
+Constants are hidden between the two, and not before: one that exploring made, as a transposed transposition, is first
+simplified to the one it was made from, or the next round makes another from it."""
+CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
+_INTERNAL = ("analysis.", "settle.", "(")
+"""Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
+_OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
+"""What a worker that has no memory left dies with: what Rust says, what Python says."""
+_GRACE = 1.0
+"""Seconds a worker that is over its time limit gets to end its iteration by itself."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a saturation: e-nodes, seconds, iterations."""
+
+    nodes: int = 200_000
+    seconds: float = 30.0
+    iterations: int = 200
+
+
+_Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
+"""Constructor, literals and operands."""
+
+
+class UnsoundRuleError(RuleError):
+    """Two terms of different shape or element type, or distinct constants, were proven equal: a rule is wrong.
+
+    `saturate` says only what was done; `canary.culprits_named` adds who did it.
+    """
+
+
+@paused()
+def saturate(
+    encoding: Encoding,
+    worker: Worker,
+    budget: Budget,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> EGraph:
+    """Rewrite the encoding under the worker's rules until nothing changes or a limit is hit.
+
+    The time begins when the worker has loaded its rules; where it or the memory ends before the first iteration does,
+    the e-graph holds the encoding as it is. Raises UnsoundRuleError where a rule contradicts the shape or dtype
+    analysis, RuleError where egglog refuses the rules.
+    """
+    facts, labels = write_facts(encoding, worker.folder)
+    job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
+    conversation = _Conversation(worker, job, progress)
+    conversation.run()
+    seconds = time.monotonic() - conversation.started
+    if conversation.snapshot is None:
+        return _unrewritten(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
+    return _egraph(conversation.snapshot, encoding, labels.originals, _statistics(conversation.progress, seconds))
+
+
+class _Conversation:
+    """Talks to one worker until it is done, dead or out of time."""
+
+    def __init__(self, worker: Worker, job: Job, progress: Callable[[Progress], None] | None) -> None:
+        self.worker, self.job, self.report = worker, job, progress
+        self.messages: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.snapshot: Snapshot | None = None
+        self.progress = Progress()
+        self.stage = "start"
+        self.started = time.monotonic()
+        self.deadline: float | None = None
+
+    def run(self) -> None:
+        threading.Thread(target=self._receive, daemon=True).start()
+        while True:
+            try:
+                kind, content = self.messages.get(timeout=self._patience())
+            except queue.Empty:
+                self.progress.stop_reason = "time limit"
+                return
+            if self._handle(kind, content):
+                return
+
+    def _receive(self) -> None:
+        for message in self.worker.messages(self.job):
+            self.messages.put(message)
+
+    def _patience(self) -> float | None:
+        return None if self.deadline is None else seconds_left(self.deadline)
+
+    def _handle(self, kind: str, content: Any) -> bool:
+        if kind == "stage":
+            self.stage = content
+            if content == "facts":  # the rules are loaded
+                self.started = time.monotonic()
+                self.deadline = self.started + self.job.time_limit + _GRACE
+        elif kind == "progress":
+            self.progress = content
+            if self.report:
+                self.report(content)
+        elif kind == "snapshot":
+            self.snapshot = content
+        elif kind == "done":
+            self.progress = content
+            return True
+        elif kind == "refused":
+            raise content
+        elif self.deadline is not None and any(sign in content for sign in _OUT_OF_MEMORY):
+            self.progress.stop_reason = "memory limit"
+            return True
+        else:
+            self._fail(content)
+        return False
+
+    def _fail(self, message: str) -> None:
+        text = " ".join(message.split())
+        if "Illegal merge" in text:
+            raise UnsoundRuleError(f"united two terms of different shape or dtype: {text}")
+        if self.stage == "rules":
+            raise RuleError(f"egglog refuses the rules: {text}")
+        raise EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")
+
+
+def _statistics(progress: Progress, seconds: float) -> Saturation:
+    rules = [
+        RuleStatistics(name, matches, progress.seconds.get(name, 0.0))
+        for name, matches in progress.matches.items()
+        if not name.startswith(_INTERNAL)
+    ]
+    return Saturation(
+        stop_reason=progress.stop_reason,
+        iterations=progress.iterations,
+        growth=tuple(progress.growth),
+        seconds=seconds,
+        rules=tuple(sorted(rules, key=lambda r: (-r.matches, r.name))),
+    )
+
+
+def _unrewritten(encoding: Encoding, statistics: Saturation) -> EGraph:
+    """Every term a class by itself."""
+    members = [[term] for term in encoding.terms]
+    constant = _constant(members)
+    classes = tuple(
+        EClass((term,), encoding.types.get(index), index in constant, encoding.uniform.get(index))
+        for index, term in enumerate(encoding.terms)
+    )
+    return EGraph(classes, {i: i for i in range(len(classes))}, encoding.roots, statistics)
+
+
+def _egraph(
+    snapshot: Snapshot, encoding: Encoding, originals: Mapping[str, str], statistics: Saturation
+) -> EGraph:
+    """Number the classes by the first term they hold, so that results do not depend on egglog's numbering."""
+    rows: dict[int, list[_Row]] = {}
+    for op, literals, children, owner in snapshot.rows:
+        attributes = tuple([originals.get(a, a) if isinstance(a, str) else a for a in literals])
+        rows.setdefault(owner, []).append((op, attributes, children))
+    order = _class_order(snapshot, encoding, rows)
+    rank = {c: i for i, c in enumerate(order)}
+    terms = {term: rank[c] for term, c in snapshot.terms.items()}
+    members = [[ENode(op, a, tuple([rank[c] for c in cs])) for op, a, cs in rows[owner]] for owner in order]
+    _sort(members, _original_nodes(encoding, terms))
+    constant = _constant(members)
+    types = _Types(snapshot, {number: name for name, number in encoding.symbols.items()})
+    values = snapshot.analyses["value"]
+    classes = [
+        EClass(tuple(members[index]), types.of(owner), index in constant, values.get(owner))
+        for index, owner in enumerate(order)
+    ]
+    return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)
+
+
+def _sort(classes: list[list[ENode]], original: Mapping[ENode, int]) -> None:
+    """The model's own e-nodes first, in its order."""
+    for members in classes:
+        if len(members) > 1:
+            members.sort(key=lambda n: (original.get(n, math.inf), n.op, _sortable(n)))
+
+
+def _sortable(node: ENode) -> tuple[str, tuple[int, ...]]:
+    return (repr(node.attributes), node.children)
+
+
+def _original_nodes(encoding: Encoding, terms: Mapping[int, int]) -> dict[ENode, int]:
+    """E-nodes that the model itself has, with the first term they come from."""
+    found: dict[ENode, int] = {}
+    for index, term in enumerate(encoding.terms):
+        found.setdefault(ENode(term.op, term.attributes, tuple(terms[c] for c in term.children)), index)
+    return found
+
+
+def _class_order(snapshot: Snapshot, encoding: Encoding, rows: Mapping[int, list[_Row]]) -> list[int]:
+    """Classes of the model's own terms first, in its order; then the others by structure, children first."""
+    order = list(dict.fromkeys(snapshot.terms[i] for i in range(len(encoding.terms)) if i in snapshot.terms))
+    rank = {c: i for i, c in enumerate(order)}
+    pending = [c for c in rows if c not in rank]
+    while pending:
+        ready = sorted((key, c) for c in pending if (key := _key(rows[c], rank)) is not None)
+        if not ready:
+            break
+        for _, owner in ready:
+            rank[owner] = len(order)
+            order.append(owner)
+        pending = [c for c in pending if c not in rank]
+    return order
+
+
+def _key(rows: list[_Row], rank: Mapping[int, int]) -> tuple[str, str, tuple[int, ...]] | None:
+    """What a class is sorted by, once one of its rows has all its children in order."""
+    keys = [
+        (op, repr(attributes), tuple([rank[c] for c in children]))
+        for op, attributes, children in rows
+        if all(c in rank for c in children)
+    ]
+    return min(keys, default=None)
+
+
+def _constant(classes: list[list[ENode]]) -> set[int]:
+    """Classes that can be computed from stored constants alone, whatever their age."""
+    users: dict[int, list[tuple[int, int]]] = {}
+    missing: dict[tuple[int, int], int] = {}
+    ready: list[int] = []
+    for owner, nodes in enumerate(classes):
+        for index, node in enumerate(nodes):
+            children = set(node.children)
+            missing[owner, index] = len(children) if node.op != "Var" else -1
+            for child in children:
+                users.setdefault(child, []).append((owner, index))
+            if missing[owner, index] == 0:
+                ready.append(owner)
+    found: set[int] = set()
+    while ready:
+        owner = ready.pop()
+        if owner in found:
+            continue
+        found.add(owner)
+        for user in users.get(owner, ()):
+            missing[user] -= 1
+            if missing[user] == 0:
+                ready.append(user[0])
+    return found
+
+
+class _Types:
+    """The types that the analyses found out, one object for all classes of a type."""
+
+    def __init__(self, snapshot: Snapshot, symbols: Mapping[int, str]) -> None:
+        self.dtypes, self.shapes = snapshot.analyses["dtype"], snapshot.analyses["shape"]
+        self.symbols = symbols
+        self.made: dict[tuple[str, tuple[int, ...] | None], TensorType] = {}
+
+    def of(self, owner: int) -> TensorType | None:
+        """The type of a class, None where its dtype is not known."""
+        dtype, shape = self.dtypes.get(owner), self.shapes.get(owner)
+        if dtype is None:
+            return None
+        if (dtype, shape) not in self.made:
+            named = None if shape is None else tuple(self.symbols.get(d, d) for d in shape)
+            self.made[dtype, shape] = TensorType(dtype, named)
+        return self.made[dtype, shape]

@@ -1,0 +1,227 @@
+"""The process that runs egglog.
+
+A run of egglog cannot be interrupted and a panic in it ends the process, so it has a process of its own: the parent
+can stop it at any moment and keep the last snapshot. It starts before there is a job, so that loading the declarations
+overlaps with reading the model. A job comes in and messages go out as pickles.
+"""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ...errors import EqfuseError
+from ...rules.egglog_bindings import execute, load
+from ...rules.loader import load_rules, prelude
+from ...support.worker_process import end_with_parent
+from .collector import paused
+from .messages import Progress, RuleSelection, Snapshot
+from .rule_times import rule_seconds
+
+if TYPE_CHECKING:
+    from .messages import Job
+
+_ANALYSES = ("shape", "dtype", "value")
+_SORTS = ("T", "N")
+_READING = 25e-6
+"""Seconds that it takes to read one e-node and to price it, at least."""
+_MEMORY = 2**30
+_MEMORY_PER_NODE = 2_000
+"""Bytes of data that this process may have, and so many more for every e-node that is allowed: one iteration can square
+an e-graph, and the limit of e-nodes is looked at only between two. An e-node takes about 1,300."""
+_SNAPSHOT_SHARE = 0.05
+"""The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
+
+
+class _Run:
+    def __init__(self, folder: str, send: Callable[[str, Any], None]) -> None:
+        self.send = send
+        self.bindings = load()
+        self.egraph = self.bindings.EGraph(fact_directory=folder)
+        self.progress = Progress()
+        self.next_snapshot = 0.0
+
+    def execute(self, text: str) -> list[Any]:
+        return list(self.egraph.run_program(*self.egraph.parse_program(text)))
+
+    def load(self, stage: str, program: str) -> None:
+        self.send("stage", stage)
+        execute(self.egraph, program)
+
+    def saturate(self, job: Job) -> None:
+        """Load one job and run it to its end."""
+        self.job = job
+        self.started = time.monotonic()
+        self.load("facts", job.facts)
+        self.send("stage", "saturation")
+        self.loop()
+        if self.is_too_large():
+            self.progress.stop_reason = "time limit"
+        else:
+            self.execute(job.closing)
+            self.send("snapshot", self.snapshot())
+        self.send("done", self.progress)
+
+    def loop(self) -> None:
+        while self.progress.iterations < self.job.iteration_limit:
+            updated = self.iterate()
+            size = self.size()
+            self.progress.growth.append(size)
+            self.send("progress", self.progress)
+            if not updated:
+                self.progress.stop_reason = "saturated"
+                return
+            if size > self.job.node_limit:
+                self.progress.stop_reason = "node limit"
+                return
+            if time.monotonic() - self.started > self.job.time_limit:
+                return
+            self.offer_snapshot()
+        self.progress.stop_reason = "iteration limit"
+
+    def is_too_large(self) -> bool:
+        """Whether the last iteration made more than can still be read: the snapshot before it is the result then."""
+        if self.progress.stop_reason != "node limit" or not self.next_snapshot:
+            return False
+        left = self.job.time_limit - (time.monotonic() - self.started)
+        return self.progress.growth[-1] * _READING > left
+
+    def iterate(self) -> bool:
+        report = self.execute(self.job.schedule)[0].report
+        self.progress.iterations += 1
+        for rule, matches in report.num_matches_per_rule.items():
+            self.progress.matches[rule] = self.progress.matches.get(rule, 0) + matches
+        for rule, seconds in rule_seconds(report).items():
+            self.progress.seconds[rule] = self.progress.seconds.get(rule, 0.0) + seconds
+        return bool(report.updated)
+
+    def size(self) -> int:
+        sizes = dict(self.execute("(print-size)")[0].sizes)
+        return sum(n for name, n in sizes.items() if name[:1].isupper())
+
+    def offer_snapshot(self) -> None:
+        """Send one unless the last cost too much: the next iteration may explode, and this is the result then."""
+        begun = time.monotonic()
+        if begun > self.next_snapshot:
+            self.send("snapshot", self.snapshot())
+            taken = time.monotonic() - begun
+            self.next_snapshot = begun + taken / _SNAPSHOT_SHARE
+
+    def snapshot(self) -> Snapshot:
+        return _Reader(self.egraph).read()
+
+
+class _Reader:
+    """Reads a frozen e-graph into plain Python."""
+
+    def __init__(self, egraph: Any) -> None:
+        self.egraph = egraph
+        self.frozen = egraph.freeze().functions
+        self.ids: dict[Any, int] = {}
+        self.lists: dict[Any, tuple[Any, ...]] = {}
+        self.literals: dict[tuple[str, Any], Any] = {}
+        self.converters: dict[str, Callable[[Any], Any]] = {
+            "i64": egraph.value_to_i64,
+            "f64": egraph.value_to_f64,
+            "String": egraph.value_to_string,
+            "Ints": lambda v: tuple(map(egraph.value_to_i64, egraph.value_to_vec(v))),
+        }
+
+    def number(self, value: Any) -> int:
+        return self.ids.setdefault(value, len(self.ids))
+
+    def literal(self, sort: str, value: Any) -> Any:
+        key = (sort, value)
+        if key not in self.literals:
+            self.literals[key] = self.converters[sort](value)
+        return self.literals[key]
+
+    def read(self) -> Snapshot:
+        self._read_lists()
+        rows = [row for name, f in self.frozen.items() if self._is_constructor(name, f) for row in self._rows(name, f)]
+        terms = {}
+        for name in ("term", "node"):
+            for row in self.frozen[name].rows:
+                terms[self.egraph.value_to_i64(row.inputs[0])] = self.number(row.output)
+        return Snapshot(rows, {name: self._analysis(name) for name in _ANALYSES}, terms)
+
+    @staticmethod
+    def _is_constructor(name: str, function: Any) -> bool:
+        return function.output_sort in _SORTS and name[:1].isupper()
+
+    def _rows(self, name: str, function: Any) -> Iterator[tuple[str, tuple[Any, ...], tuple[int, ...], int]]:
+        sorts = list(enumerate(function.input_sorts))
+        operands = [i for i, sort in sorts if sort in _SORTS]
+        lists = [i for i, sort in sorts if sort == "Ts"]
+        literals = [(i, sort) for i, sort in sorts if sort not in _SORTS and sort != "Ts"]
+        for row in function.rows:
+            inputs = row.inputs
+            children = [self.number(inputs[i]) for i in operands]
+            for i in lists:
+                children += map(self.number, self.lists.get(inputs[i], ()))
+            values = [self.literal(sort, inputs[i]) for i, sort in literals]
+            yield name, tuple(values), tuple(children), self.number(row.output)
+
+    def _read_lists(self) -> None:
+        """Operand lists, flattened: a list is only ever built, never rewritten, so each has one form."""
+        conses = {row.output: tuple(row.inputs) for row in self.frozen["Cons"].rows}
+        for value in conses:
+            items, rest = [], value
+            while rest in conses:
+                item, rest = conses[rest]
+                items.append(item)
+            self.lists[value] = tuple(items)
+
+    def _analysis(self, name: str) -> dict[int, Any]:
+        function = self.frozen[name]
+        sort = function.output_sort
+        known = {}
+        for row in function.rows:
+            value = self.literal(sort, row.output) if sort in self.converters else True
+            known[self.number(row.inputs[0])] = value
+        return known
+
+
+def _program(selection: RuleSelection) -> str:
+    rules = load_rules(
+        selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip
+    )
+    return rules.program
+
+
+@paused()
+def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
+
+    def send(kind: str, content: Any) -> None:
+        pickle.dump((kind, content), stdout, protocol=pickle.HIGHEST_PROTOCOL)
+        stdout.flush()
+
+    run = _Run(folder, send)
+    try:
+        run.load("declarations", prelude())
+        run.load("rules", _program(pickle.load(stdin)))
+        job = pickle.load(stdin)
+        _limit_memory(_MEMORY + _MEMORY_PER_NODE * job.node_limit)
+        run.saturate(job)
+    except EqfuseError as error:
+        send("refused", error)
+    except run.bindings.EggSmolError as error:
+        send("error", str(error))
+    except EOFError:
+        return  # the parent had no job after all
+
+
+def _limit_memory(limit: int) -> None:
+    """Have the process die of what would take the memory of others."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,1 @@
+"""ONNX files in and out, and what is known of the values of a model."""

@@ -1,0 +1,98 @@
+"""What the engine needs to know of single ONNX nodes: purity, outer references, identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import onnx_ir as ir
+from onnx_ir import serde
+
+from ...errors import EqfuseError, ModelError
+from .model import ONNX_DOMAINS, first_line
+from .wellformed import node_title
+
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+_QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+
+
+def is_standard(node: ir.Node) -> bool:
+    """Whether the node is of the standard ONNX domain."""
+    return node.domain in ONNX_DOMAINS
+
+
+def title(node: ir.Node) -> str:
+    """How messages call a node."""
+    return node_title(node.name, node.op_type, [output.name for output in node.outputs])
+
+
+@contextmanager
+def blamed(node: ir.Node, label: str) -> Iterator[None]:
+    """Turn what is raised at a node that nothing can be made of into a ModelError that names it, and model `label`."""
+    try:
+        yield
+    except (EqfuseError, MemoryError):
+        raise
+    except Exception as error:  # libraries raise many kinds on attributes and operands that do not fit the operator
+        raise ModelError(
+            f"{label}: {title(node)}: its attributes or operands make no sense ({type(error).__name__}: "
+            f"{first_line(error)}); mend the node or export the model again"
+        ) from error
+
+
+def has_body(node: ir.Node) -> bool:
+    """Whether the node carries subgraphs (If, Loop, Scan, SequenceMap)."""
+    return any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values())
+
+
+def is_pure(node: ir.Node) -> bool:
+    """Whether equal operands are known to give equal results, so that twins may be merged."""
+    if not is_standard(node) or node.op_type in _RANDOM or has_body(node):
+        return False
+    return not (node.op_type == "Dropout" and len(node.inputs) > 2)
+
+
+def is_foldable(node: ir.Node) -> bool:
+    """Whether the node may be evaluated at compile time when its operands are constant.
+
+    Quantization is not: it would turn small integer weights into large float ones.
+    """
+    return is_pure(node) and node.op_type not in _QUANTIZATION and not _has_sequence(node)
+
+
+def _has_sequence(node: ir.Node) -> bool:
+    return "Sequence" in node.op_type or node.op_type.startswith("Optional")
+
+
+def body_graphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The node's own subgraphs, not those nested in them."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
+def outer_values(node: ir.Node, graph: ir.Graph) -> tuple[ir.Value, ...]:
+    """Values of `graph` that the node's bodies refer to, in order of first use."""
+    found: dict[ir.Value, None] = {}
+    for body in body_graphs(node):
+        for inner in body.all_nodes():
+            found.update({v: None for v in inner.inputs if v is not None and _belongs(v, graph)})
+        found.update({v: None for v in body.outputs if _belongs(v, graph)})
+    return tuple(found)
+
+
+def _belongs(value: ir.Value, graph: ir.Graph) -> bool:
+    return value.graph is graph
+
+
+def fingerprint(node: ir.Node) -> str:
+    """The operator with all its attributes: equal for two nodes that differ only in names and operands."""
+    attributes = sorted(
+        serde.serialize_attribute(a).SerializeToString(deterministic=True) for a in node.attributes.values()
+    )
+    parts = [node.domain, node.op_type, node.overload, *(a.hex() for a in attributes), str(len(node.outputs))]
+    return ":".join(parts)

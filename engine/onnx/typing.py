@@ -1,0 +1,45 @@
+"""From ONNX types to `TensorType`."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+
+from ...costmodels.types import Dimension, TensorType
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """numpy's name of an element type: ``float32``, ``int64``, ``bool``, ``string``, ``bfloat16`` ..."""
+    if dtype == ir.DataType.STRING:
+        return "string"
+    return str(dtype.numpy().name)
+
+
+def dtype_of(name: str) -> ir.DataType:
+    """The reverse of `dtype_name`."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {dtype_name(d): d for d in ir.DataType if d not in (ir.DataType.UNDEFINED,)}
+
+
+def tensor_type(proto: onnx.TypeProto) -> TensorType | None:
+    """The type of a tensor value; None for sequences, maps, optionals and unset types."""
+    if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
+        return None
+    tensor = proto.tensor_type
+    dtype = dtype_name(ir.DataType(tensor.elem_type))
+    if not tensor.HasField("shape"):
+        return TensorType(dtype, None)
+    return TensorType(dtype, tuple(_dimension(d) for d in tensor.shape.dim))
+
+
+def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
+    if dimension.HasField("dim_value"):
+        return int(dimension.dim_value)
+    return str(dimension.dim_param) or "?"
+
+
+def constant_type(tensor: ir.TensorProtocol) -> TensorType:
+    """The type of a stored tensor."""
+    return TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))

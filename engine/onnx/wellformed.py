@@ -1,0 +1,271 @@
+"""What every ONNX file must keep to before anything else looks at it: types that exist, dimensions, sizes of data.
+
+Libraries and runtimes take these for granted, and fail far from the cause where they do not hold. Whether a graph makes
+sense as a whole (names, operators, shapes) is left to the ONNX checker and to shape inference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from onnx import AttributeProto, TensorProto
+
+from ...errors import ModelError
+
+_FIELDS = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.TENSOR: "t",
+    AttributeProto.GRAPH: "g",
+    AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+    AttributeProto.TYPE_PROTO: "tp",
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+    AttributeProto.TENSORS: "tensors",
+    AttributeProto.GRAPHS: "graphs",
+    AttributeProto.SPARSE_TENSORS: "sparse_tensors",
+    AttributeProto.TYPE_PROTOS: "type_protos",
+}
+_SINGLE = frozenset({"f", "i", "s", "t", "g", "sparse_tensor", "tp"})
+_TYPE_NUMBERS = frozenset({"to", "dtype", "output_dtype", "output_datatype"})
+"""Attributes of standard operators whose number is an element type; 0 stands for none where that is allowed."""
+_ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+_BITS: dict[int, int] = {
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
+    **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
+    **dict.fromkeys((TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT16, TensorProto.UINT16), 16),
+    **dict.fromkeys((TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT4E2M1), 4),
+    TensorProto.COMPLEX128: 128,
+} | {getattr(TensorProto, name): 2 for name in ("INT2", "UINT2") if hasattr(TensorProto, name)}
+"""Bits of an element in raw data; of types that are not listed, 8."""
+_LISTS: dict[int, str] = {
+    **dict.fromkeys((TensorProto.FLOAT, TensorProto.COMPLEX64), "float_data"),
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.COMPLEX128), "double_data"),
+    **dict.fromkeys((TensorProto.UINT32, TensorProto.UINT64), "uint64_data"),
+    TensorProto.INT64: "int64_data",
+    TensorProto.STRING: "string_data",
+}
+"""Where the elements of a type lie that has no raw data; those of types that are not listed, in int32_data."""
+UNKNOWN_SIZE = -1
+"""How some exporters write a dimension that ONNX leaves out."""
+_MOST_BYTES = 1 << 62
+"""Sizes beyond cannot be calculated with, let alone be stored."""
+
+
+def check_well_formed(model: onnx.ModelProto, label: str) -> None:
+    """Raise ModelError at the first thing that no ONNX model may hold, saying where it is."""
+    _Check(label, "").graph(model.graph)
+    for function in model.functions:
+        check = _Check(label, f"function {function.name!r}: ", in_function=True)
+        check.nodes(function.node)
+        check.order(function.node)
+        for attribute in function.attribute_proto:
+            check.attribute(attribute, "", f"default of attribute {attribute.name!r}")
+    _check_text(model, label, "")
+
+
+def _check_text(message: Message, label: str, place: str) -> None:
+    """Raise ModelError for a string anywhere that is none: protobuf gives as bytes what is not UTF-8.
+
+    It says less on where than the checks of names before, which are most of what a model has of text.
+    """
+    for field, content in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
+            continue
+        for item in (content,) if isinstance(content, (str, bytes, Message)) else content:
+            if isinstance(item, Message):
+                _check_text(item, label, f"{place}{field.name}.")
+            elif not isinstance(item, str):
+                where = f"{label}: {place}{field.name}"
+                raise ModelError(f"{where}: {item[:40]!r} is no text in UTF-8; mend the model or export it again")
+
+
+@dataclass(frozen=True)
+class _Check:
+    """The place in a model that is being looked at; `scope` says how deep inside."""
+
+    label: str
+    scope: str
+    in_function: bool = False
+
+    def fail(self, where: str, what: str) -> None:
+        raise ModelError(f"{self.label}: {self.scope}{where}: {what}; mend the model or export it again")
+
+    def graph(self, graph: onnx.GraphProto) -> None:
+        for tensor in graph.initializer:
+            self.names([tensor.name], "initializer")
+            self.tensor(tensor, f"initializer {tensor.name!r}")
+        for sparse in graph.sparse_initializer:
+            self.sparse(sparse, f"initializer {sparse.values.name!r}")
+        for kind, values in (("input", graph.input), ("output", graph.output), ("value", graph.value_info)):
+            for value in values:
+                where = f"{kind} {value.name!r}"
+                self.names([value.name, *(d.dim_param for d in value.type.tensor_type.shape.dim)], where)
+                self.type(value.type, where)
+        inputs = {value.name: value for value in graph.input}
+        for output in graph.output:
+            if output.name in inputs and _contradict(inputs[output.name].type, output.type):
+                self.fail(f"output {output.name!r}", "is an input that is declared with another type or shape")
+        self.nodes(graph.node)
+        self.order(graph.node)
+
+    def order(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """No node reads what a later one makes: so there are no cycles."""
+        later = {name for node in nodes for name in node.output if name}
+        for node in nodes:
+            early = next((name for name in node.input if name in later), None)
+            if early is not None:
+                where = node_title(node.name, node.op_type, node.output)
+                self.fail(where, f"reads {early!r}, which is made later; nodes must be topologically sorted")
+            later.difference_update(node.output)
+
+    def names(self, names: Iterable[object], where: str) -> None:
+        """Text: protobuf gives as bytes what is not."""
+        wrong = next((name for name in names if not isinstance(name, str)), None)
+        if wrong is not None:
+            self.fail(where, f"the name {wrong!r} is no text in UTF-8")
+
+    def nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        for node in nodes:
+            title = node_title(node.name, node.op_type, node.output)
+            self.names((node.name, node.op_type, node.domain, *node.input, *node.output), title)
+            if not any(node.output):
+                self.fail(title, "has no outputs")
+            seen = set()
+            for attribute in node.attribute:
+                where = f"{title}: attribute {attribute.name!r}"
+                if attribute.name in seen:
+                    self.fail(where, "is given twice")
+                seen.add(attribute.name)
+                self.attribute(attribute, node.domain, where)
+
+    def attribute(self, attribute: AttributeProto, domain: str, where: str) -> None:
+        if attribute.ref_attr_name:
+            if not self.in_function:
+                self.fail(where, f"refers to attribute {attribute.ref_attr_name!r} of a function, but is in none")
+            return
+        field = _FIELDS.get(attribute.type)
+        if field is None:
+            self.fail(where, "has no type" if not attribute.type else f"has the unknown type {attribute.type}")
+        elif field in _SINGLE and not attribute.HasField(field):
+            self.fail(where, f"is of type {AttributeProto.AttributeType.Name(attribute.type)}, but has no such value")
+        elif field == "i":
+            known = attribute.i == TensorProto.UNDEFINED or attribute.i in _ELEMENT_TYPES
+            if domain in ("", "ai.onnx") and attribute.name in _TYPE_NUMBERS and not known:
+                self.fail(where, f"{attribute.i} is no element type")
+        elif field in ("s", "strings") and domain in ("", "ai.onnx"):  # other domains keep binary data in them
+            for text in (attribute.s,) if field == "s" else attribute.strings:
+                try:
+                    text.decode()
+                except UnicodeDecodeError:
+                    self.fail(where, f"{text[:40]!r} is no text in UTF-8")
+        elif field in ("t", "tensors"):
+            for tensor in (attribute.t,) if field == "t" else attribute.tensors:
+                self.tensor(tensor, where)
+        elif field in ("sparse_tensor", "sparse_tensors"):
+            for sparse in (attribute.sparse_tensor,) if field == "sparse_tensor" else attribute.sparse_tensors:
+                self.sparse(sparse, where)
+        elif field in ("g", "graphs"):
+            for body in (attribute.g,) if field == "g" else attribute.graphs:
+                _Check(self.label, f"{self.scope}{where}: ", self.in_function).graph(body)
+        elif field in ("tp", "type_protos"):
+            for type_ in (attribute.tp,) if field == "tp" else attribute.type_protos:
+                self.type(type_, where)
+
+    def type(self, type_: onnx.TypeProto, where: str) -> None:
+        """An element type that exists, and sizes that are not negative, however deep inside sequences."""
+        kind = type_.WhichOneof("value")
+        if kind in ("tensor_type", "sparse_tensor_type"):
+            tensor = getattr(type_, kind)
+            if tensor.elem_type and tensor.elem_type not in _ELEMENT_TYPES:
+                self.fail(where, f"{tensor.elem_type} is no element type")
+            sizes = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value") and d.dim_value != UNKNOWN_SIZE]
+            self._sizes(sizes, where, tensor.elem_type)
+        elif kind in ("sequence_type", "optional_type"):
+            self.type(getattr(type_, kind).elem_type, where)
+        elif kind == "map_type":
+            self.type(type_.map_type.value_type, where)
+
+    def _sizes(self, sizes: list[int], where: str, element_type: int) -> None:
+        negative = next((size for size in sizes if size < 0), None)
+        if negative is not None:
+            self.fail(where, f"a dimension is {negative}; one that is not known has a name or nothing")
+        if math.prod(size for size in sizes if size) * _BITS.get(element_type, 8) > 8 * _MOST_BYTES:
+            self.fail(where, f"the shape {'x'.join(map(str, sizes))} is larger than any memory")
+
+    def sparse(self, sparse: onnx.SparseTensorProto, where: str) -> None:
+        self.tensor(sparse.values, f"{where}: values")
+        self.tensor(sparse.indices, f"{where}: indices")
+        self._sizes(list(sparse.dims), where, sparse.values.data_type)
+
+    def tensor(self, tensor: TensorProto, where: str) -> None:
+        """An element type that exists, and as much data as the shape says."""
+        if tensor.data_type not in _ELEMENT_TYPES:
+            self.fail(where, f"{tensor.data_type} is no element type")
+        self._sizes(list(tensor.dims), where, tensor.data_type)
+        if tensor.data_location == TensorProto.EXTERNAL:
+            if tensor.data_type == TensorProto.STRING:
+                self.fail(where, "strings as external data")
+            self._location({entry.key: entry.value for entry in tensor.external_data}, where)
+            return
+        elements = math.prod(tensor.dims)
+        if tensor.HasField("raw_data"):
+            found, wanted, unit = len(tensor.raw_data), _raw_bytes(tensor.data_type, elements), "bytes"
+            if tensor.data_type == TensorProto.STRING:
+                self.fail(where, "strings as raw data")
+        else:
+            found, wanted, unit = len(getattr(tensor, _list(tensor))), _listed(tensor.data_type, elements), "elements"
+        if found != wanted:
+            self.fail(where, f"holds {found} {unit} of data where its shape wants {wanted}")
+
+    def _location(self, entries: dict[str, str], where: str) -> None:
+        location = entries.get("location", "")
+        if not location or "\0" in location:
+            self.fail(where, f"external data in the file {location!r}, which is no name of a file")
+        for key in ("offset", "length"):
+            text = entries.get(key, "0")
+            if not (text.isascii() and text.isdecimal() and int(text[:20]) < _MOST_BYTES):
+                self.fail(where, f"external data of {key} {text[:40]!r}, which is no number of bytes")
+
+
+def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
+    """Whether no tensor is of both types."""
+    if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
+        return bool(one.WhichOneof("value") != other.WhichOneof("value"))
+    left, right = one.tensor_type, other.tensor_type
+    if left.elem_type != right.elem_type:
+        return True
+    dims = left.shape.dim, right.shape.dim
+    if not (left.HasField("shape") and right.HasField("shape")) or len(dims[0]) != len(dims[1]):
+        return bool(left.HasField("shape") == right.HasField("shape"))
+    pairs = zip(*dims, strict=True)
+    return any(a.dim_value != b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
+
+
+def _list(tensor: TensorProto) -> str:
+    return _LISTS.get(tensor.data_type, "int32_data")
+
+
+def _raw_bytes(element_type: int, elements: int) -> int:
+    return -(-elements * _BITS.get(element_type, 8) // 8)
+
+
+def _listed(element_type: int, elements: int) -> int:
+    """Entries of the list of a tensor: complex numbers take two, several of the smallest types share one."""
+    if element_type in (TensorProto.COMPLEX64, TensorProto.COMPLEX128):
+        return 2 * elements
+    return _raw_bytes(element_type, elements) if _BITS.get(element_type, 8) < 8 else elements
+
+
+def node_title(name: str | None, operator: str, outputs: Iterable[str | None]) -> str:
+    """How messages call a node: by its name, or else by what it computes."""
+    if name:
+        return f"node {name!r} ({operator})"
+    return f"node of {', '.join(repr(output) for output in outputs if output) or 'nothing'} ({operator})"

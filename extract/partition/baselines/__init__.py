@@ -1,0 +1,1 @@
+"""Partitions by the papers: TVM's FuseOps, DNNFusion's plan, AGO's clustering."""

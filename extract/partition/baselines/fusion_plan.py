@@ -1,0 +1,134 @@
+"""DNNFusion's fusion plan: groups grown greedily from seeds, by mapping types and, where those leave it open, by price.
+
+Niu et al., "DNNFusion", PLDI 2021, section 4.3 and Listing 1. What the listing leaves open is decided so:
+
+- The type of the group, not of its last operator, is combined with that of the candidate: so section 4.3.2 rejects GEMM
+  in Figure 3. The colour is that of the operand through which the candidate is reached (section 3.1: a type belongs to
+  a pair of operand and output), but a pair of operators that is red as a whole stays red.
+- Seeds of equal size start with the earliest.
+- A group stays convex: a candidate joins only where no path leads from one to the other through a third group.
+- Operators that no seed reaches stay by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....costmodels.device import Device
+from ..constraints import fits
+from ..contraction import Contraction
+from ..graph import OperatorGraph
+from ..partition import Partition, partition_of
+from .combination import Colour, Combination, combine
+from .mapping_types import MappingType, edge_mapping_type, mapping_types
+
+Price = Callable[[tuple[int, ...]], float]
+"""Seconds, or anything else that adds up, of one kernel made of these operators (ascending)."""
+
+
+def fusion_plan(graph: OperatorGraph, device: Device, price: Price, *, predecessors_first: bool = False) -> Partition:
+    """The partition that Listing 1 finds; method "dnnfusion".
+
+    `price` decides the yellow combinations: two kernels become one where that costs no more than both. With
+    `predecessors_first` a seed looks back before it looks ahead ("Step III and Step II can be swapped"), so that it
+    goes to the product before it rather than to the one behind.
+    """
+    planner = _Planner(graph, device, price)
+    for seed in seeds(graph, planner.types):
+        planner.grow(seed, predecessors_first)
+    return partition_of(graph, planner.groups.labels, "dnnfusion")
+
+
+def seeds(graph: OperatorGraph, types: tuple[MappingType | None, ...]) -> list[int]:
+    """The One-to-One operators, those with the smallest intermediate result first."""
+    found = [index for index, type_ in enumerate(types) if type_ is MappingType.ONE_TO_ONE]
+    return sorted(found, key=lambda index: (graph.output_bytes(index), index))
+
+
+@dataclass
+class _Block:
+    """A group that grows: its label, the type of the operator it is together, and its price once asked for."""
+
+    label: int
+    type: MappingType
+    price: float | None = None
+
+
+_Meet = Callable[[_Block, int, MappingType], Combination]
+
+
+class _Planner:
+    """The state of Listing 1: which operators are still unfused, and the groups."""
+
+    def __init__(self, graph: OperatorGraph, device: Device, price: Price) -> None:
+        self.graph = graph
+        self.device = device
+        self.price = price
+        self.types = mapping_types(graph)
+        self.groups = Contraction(graph)
+        self.unfused = set(range(len(graph)))
+
+    def grow(self, seed: int, predecessors_first: bool) -> None:
+        """One round of the listing: a block around `seed`, unless an earlier one took it."""
+        type_ = self.types[seed]
+        if seed not in self.unfused or type_ is None:
+            return
+        self.unfused.discard(seed)
+        block = _Block(seed, type_)
+        directions: list[tuple[tuple[tuple[int, ...], ...], _Meet]] = [
+            (self.graph.successors, self._behind),
+            (self.graph.predecessors, self._before),
+        ]
+        for neighbours, meet in reversed(directions) if predecessors_first else directions:
+            self._explore(block, seed, neighbours, meet)
+
+    def _explore(self, block: _Block, seed: int, neighbours: tuple[tuple[int, ...], ...], meet: _Meet) -> None:
+        """Depth first from `seed` along `neighbours`; where a candidate does not join, its path ends."""
+        stack = list(reversed(neighbours[seed]))
+        while stack:
+            candidate = stack.pop()
+            type_ = self.types[candidate]
+            if candidate not in self.unfused or type_ is None:
+                continue
+            if self._join(block, candidate, meet(block, candidate, type_)):
+                stack += reversed(neighbours[candidate])
+
+    def _behind(self, block: _Block, candidate: int, type_: MappingType) -> Combination:
+        """The block with `candidate` behind it, coloured by the operands that come from the block."""
+        whole = combine(block.type, type_)
+        if whole.colour is not Colour.YELLOW:
+            return whole
+        members = set(self.groups.members(block.label))
+        read = [v for v in self.graph.operators[candidate].inputs if v is not None]
+        edges = [edge_mapping_type(self.graph, v, candidate) for v in read if self.graph.values[v].producer in members]
+        is_open = any(edge is None or combine(block.type, edge).colour is Colour.YELLOW for edge in edges)
+        return Combination(whole.result, Colour.YELLOW if is_open else Colour.GREEN)
+
+    def _before(self, block: _Block, candidate: int, type_: MappingType) -> Combination:
+        """The block with `candidate` in front of it."""
+        return combine(type_, block.type)
+
+    def _join(self, block: _Block, candidate: int, combination: Combination) -> bool:
+        """Add `candidate` to the block, unless one of the listing's checks fails."""
+        if combination.result is None:
+            return False
+        joined = tuple(sorted((*self.groups.members(block.label), candidate)))
+        if not fits(self.graph, self.types, joined, self.device):
+            return False
+        if not self.groups.can_merge(block.label, candidate):
+            return False
+        price = None
+        if combination.colour is Colour.YELLOW:
+            price = self.price(joined)
+            if price > self._price(block) + self.price((candidate,)):
+                return False
+        self.groups.merge(block.label, candidate)
+        self.unfused.discard(candidate)
+        block.type, block.price = combination.result, price
+        return True
+
+    def _price(self, block: _Block) -> float:
+        if block.price is None:
+            block.price = self.price(self.groups.members(block.label))
+        return block.price

@@ -1,0 +1,1 @@
+"""Certificates of partitions, and their check by z3."""

@@ -1,0 +1,1 @@
+"""The layout of feature maps for each group of a partition."""

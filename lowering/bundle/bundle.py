@@ -1,0 +1,182 @@
+"""A compiled model as a folder: the library, manifest.json, and the ONNX models of what ONNX Runtime runs.
+
+It appears whole or not at all, and is looked at before it is run: every field, the machine, every file's checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..._version import __version__
+from ...errors import EqfuseError, UsageError
+from ...support.files import replace_folder
+from ...support.processor import processor_features
+from ...support.scratch import staging_folder
+from ..errors import BundleError
+from .manifest import PLAN, PROGRAM, Manifest, parse
+
+MANIFEST = "manifest.json"
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
+_BINDING = ("apache-tvm", "apache-tvm-ffi")
+"""Versions that a library was made for and that have to be the same where it runs."""
+
+
+def versions() -> dict[str, str]:
+    """The software that compiles and runs bundles here."""
+    return {"eqfuse": __version__, **{name: _version(name) for name in _PACKAGES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def check_destination(path: Path) -> None:
+    """Raise UsageError where no bundle can be put, or where something else would be lost: before the work."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path}: is a file; name a folder to write the bundle to")
+    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
+        raise UsageError(f"{path}: is a folder with other things in it; name a new one")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{path}: the folder {path.absolute().parent} does not exist")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(f"{path}: the folder {path.absolute().parent} cannot be written to")
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to fill; `publish` moves it there, otherwise it goes."""
+    with staging_folder(path) as outer:
+        inner = outer / "bundle"
+        inner.mkdir()
+        yield inner
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Move a complete folder to `path`, in place of an earlier bundle; whoever opens `path` finds one of the two.
+
+    Raises UsageError where something else was put there meanwhile, EqfuseError where it cannot be moved.
+    """
+    check_destination(path)
+    try:
+        replace_folder(folder, path)
+    except OSError as error:
+        raise EqfuseError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file but the manifest, by its path in the folder."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
+    return {file.relative_to(folder).as_posix(): digest(file) for file in files}
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of a file."""
+    found = sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest; the last file of a bundle."""
+    (folder / MANIFEST).write_text(manifest.text(), encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a bundle, checked by itself. Raises BundleError."""
+    path = folder / MANIFEST
+    if not folder.exists():
+        raise BundleError(f"{folder}: no such folder; `eqfuse compile MODEL -o {folder}` makes it")
+    if not path.is_file():
+        raise BundleError(f"{folder}: is no compiled bundle: it has no {MANIFEST}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BundleError(f"{path}: is no JSON: it is no text") from None
+    return parse(text, str(path))
+
+
+def whole(folder: Path) -> Manifest:
+    """The manifest of a bundle for any machine, none of whose files is missing or changed. Raises BundleError."""
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest.files)
+    return manifest
+
+
+def usable(folder: Path) -> Manifest:
+    """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
+
+    Raises BundleError, which names what is wrong.
+    """
+    manifest = read_manifest(folder)
+    _check_files(folder, {name: digest for name, digest in manifest.files.items() if name != manifest.library})
+    _check_machine(folder, manifest)
+    _check_versions(folder, manifest.versions)
+    return manifest
+
+
+def _check_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, expected in files.items():
+        check_file(folder / name, expected)
+
+
+def check_file(file: Path, expected: str, found: Path | None = None) -> None:
+    """Raise BundleError where a file of a bundle is missing or is another one.
+
+    `found` is where its content is, if that is elsewhere: what is looked at should be what is used afterwards.
+    """
+    content = found or file
+    if not content.is_file():
+        raise missing(file)
+    if digest(content) != expected:
+        raise BundleError(f"{file}: was changed (its checksum differs); compile the model again")
+
+
+def missing(file: Path) -> BundleError:
+    """What is said of a bundle without a file that its manifest lists."""
+    return BundleError(f"{file}: is missing; compile the model again")
+
+
+def _check_machine(folder: Path, manifest: Manifest) -> None:
+    needed, here = manifest.platform.architecture, platform.machine()
+    if manifest.library == PLAN:
+        raise BundleError(
+            f"{folder}: is a C project for {manifest.platform.name}; build it with CMake and run its eqfuse_example, "
+            "or count what it executes with `eqfuse bench --emulate`"
+        )
+    if manifest.library == PROGRAM:
+        raise BundleError(
+            f"{folder}: is a program for {manifest.platform.name}, which a simulator executes; "
+            "use `eqfuse run` or `eqfuse bench` without options for processors"
+        )
+    if needed != here:
+        raise BundleError(f"{folder}: was compiled for {needed} ({manifest.platform.name}), and this machine is {here}")
+    missing = sorted(set(manifest.platform.features) - processor_features())
+    if missing:
+        raise BundleError(
+            f"{folder}: was compiled for {manifest.platform.cpu}, and this processor has no {', '.join(missing)}; "
+            "compile the model here"
+        )
+
+
+def _check_versions(folder: Path, recorded: Mapping[str, str]) -> None:
+    for name in _BINDING:
+        made, here = recorded.get(name, "an unknown version"), _version(name)
+        if made != here:
+            raise BundleError(f"{folder}: was compiled by {name} {made}, and {here} is here; compile the model again")
+
+
+def copy(source: Path, folder: Path) -> None:
+    """Copy a bundle into an empty folder."""
+    shutil.copytree(source, folder, dirs_exist_ok=True)

@@ -1,0 +1,135 @@
+"""Whether a compiled bundle computes what ONNX Runtime computes of the original model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from ...engine.verification import ModelLike, Verification
+from ...engine.verification.baseline import BOLD, Request, establish
+from ...engine.verification.compare import Tolerance
+from ...engine.verification.inputs import Sample, input_specs
+from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
+from ...engine.verification.report import Status
+from ...engine.verification.source import model_file, read_source
+from ...engine.verification.structure import Structure
+from ...engine.verification.values import RunError, one_line
+from ...errors import VerificationError
+from ..errors import CrashError
+from .interface import Port
+from .isolation import isolated, prepare
+
+Parameters = ParamSpec("Parameters")
+Outcome = TypeVar("Outcome")
+
+
+class Runnable(Protocol):
+    """A compiled model, on this machine or emulated."""
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What to give."""
+        ...
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once, with names in and out."""
+        ...
+
+
+Model = TypeVar("Model", bound=Runnable)
+
+
+@dataclass(frozen=True)
+class Tolerated:
+    """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
+
+    `bold`: inputs beside those that operators are meant for are drawn, too, where the tolerances are the default ones.
+    `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not.
+    """
+
+    atol: float | None = None
+    rtol: float | None = None
+    seed: int = 0
+    samples: tuple[Sample, ...] = ()
+    bold: bool = True
+    may_overflow: bool = False
+
+
+def verify_compiled(
+    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float
+) -> tuple[Verification, Model]:
+    """Run both on the same inputs and compare every output; within `limit` seconds.
+
+    Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`. Also returns
+    the compiled model as the runs left it. Raises VerificationError where there is no verdict.
+    """
+    with model_file(original) as path:
+        return apart(limit, _compare, path.absolute(), compiled, tolerated)
+
+
+def apart(
+    limit: float,
+    function: Callable[Parameters, Outcome],
+    *arguments: Parameters.args,
+    **named: Parameters.kwargs,
+) -> Outcome:
+    """What a comparison with an original finds in a process of its own, where that may crash or never end.
+
+    Compiled code runs in yet another one. Raises VerificationError where there is no answer within `limit` seconds.
+    """
+    try:
+        return isolated(limit, function, *arguments, **named)
+    except CrashError as error:
+        hint = "; --verify-limit gives it more" if error.timed_out else " while it ran the original model"
+        raise VerificationError(f"verification {error}{hint}") from None
+
+
+def _compare(original: Path, compiled: Model, tolerated: Tolerated) -> tuple[Verification, Model]:
+    prepare()  # a process for the compiled code, while the original runs
+    return _verification(original, compiled, tolerated), compiled
+
+
+def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> Verification:
+    started = time.perf_counter()
+    source = read_source(original, "original")
+    structure = Structure(source.structure)
+    tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
+    shapes = {port.name: port.shape for port in compiled.inputs}
+    by_default = tolerated.atol is None and tolerated.rtol is None
+    tempers = BOLD if by_default and tolerated.bold else ()
+    request = Request(tolerated.seed, shapes, tolerated.samples, tolerance, tempers)
+    try:
+        baseline = establish(source, structure, input_specs(structure), request)
+    except RunError as error:
+        return verdict(started, "unverified", str(error))
+    try:
+        results = [_run(compiled, run.feeds) for run in baseline.runs]
+    except RunError as error:
+        return verdict(started, "failed", f"the compiled model does not run: {error}")
+    demands = Demands(by_default, may_overflow=tolerated.may_overflow)
+    compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+    return verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
+
+
+def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """All outputs. Only the inputs without a default are compiled as inputs."""
+    names = {port.name for port in compiled.inputs}
+    try:
+        return dict(compiled.run({name: value for name, value in feeds.items() if name in names}))
+    except Exception as error:  # whatever TVM or ONNX Runtime raise
+        raise RunError(one_line(error)) from error
+
+
+def verdict(
+    started: float,
+    status: Status,
+    reason: str,
+    compared: Sequence[ComparedOutput] = (),
+    one_sided: tuple[str, ...] = (),
+) -> Verification:
+    """What a verification that began at `started` (of time.perf_counter) says."""
+    reports = tuple(output.report for output in compared)
+    return Verification(status, reports, None, reason, time.perf_counter() - started, one_sided=one_sided)

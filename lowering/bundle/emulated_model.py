@@ -1,0 +1,85 @@
+"""A compiled C project, run under emulation as if this machine were the target: to verify it and to count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import UsageError
+from ...support.scratch import scratch_folder
+from ..arm.counts import ModelCounts
+from ..arm.emulate import count_example, run_example
+from ..arm.plan import Plan
+from ..arm.project import EXAMPLE, build_example
+from ..arm.toolchain import Tool, ToolError, missing
+from ..target import Target, target_of
+from .bundle import whole
+from .interface import Port
+from .manifest import PLAN, Manifest
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class EmulatedModel:
+    """The example program of a C project. Each run starts it anew."""
+
+    manifest: Manifest
+    target: Target
+    plan: Plan
+    executable: Path
+
+    @staticmethod
+    def build(
+        folder: Path, manifest: Manifest, target: Target, scratch: Path, *, counting: bool = False
+    ) -> EmulatedModel:
+        """Cross-compile the project in `folder` to a program in `scratch`, one that `count` takes if so asked.
+
+        Raises ToolError.
+        """
+        executable = scratch / EXAMPLE
+        build_example(folder, executable, target.device, emulation=counting)
+        plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
+        return EmulatedModel(manifest, target, plan, executable)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What to give."""
+        return self.manifest.inputs
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run once, with names in and out. Raises ToolError."""
+        results = run_example(self.executable, self.plan, self._ordered(inputs), self.target.device)
+        return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
+
+    def count(self, inputs: Mapping[str, Any]) -> ModelCounts:
+        """What the second inference of a run executes, on one core. Raises ToolError."""
+        return count_example(self.executable, self.plan, self._ordered(inputs), self.target.device)
+
+    def _ordered(self, inputs: Mapping[str, Any]) -> list[Array]:
+        return [inputs[port.name] for port in self.inputs]
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[EmulatedModel]:
+    """The C project of a bundle, built to be counted.
+
+    Raises BundleError where the folder is no whole bundle, UsageError where it is one for this machine, ToolError.
+    """
+    manifest = whole(folder)
+    if manifest.library != PLAN:
+        raise UsageError(
+            f"{folder}: was compiled for {manifest.platform.name}, which needs no emulation; "
+            "compile the model with --target arm-cortex-a76 or another Arm device"
+        )
+    absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
+    if absent:
+        raise ToolError(absent)
+    with scratch_folder("emulated") as scratch:
+        target = target_of(manifest.platform.name, manifest.threads)
+        yield EmulatedModel.build(folder, manifest, target, Path(scratch), counting=True)

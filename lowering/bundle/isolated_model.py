@@ -1,0 +1,177 @@
+"""Running and timing a compiled model in a process of its own, which may crash, and its kernels one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...support.scratch import scratch_folder
+from ..errors import CrashError
+from ..tvm_runtime import load_library, use_threads
+from .bundle import read_manifest, usable
+from .interface import Port
+from .isolation import NO_LIMIT, isolated, number
+from .loaded import Array, LoadedModel
+from .runner import CompiledModel, load
+from .turns import Runs, interleaved
+
+
+class IsolatedModel(LoadedModel):
+    """A bundle that another process loads and runs. Where the compiled code crashes, CrashError says in which kernel.
+
+    A run may take `seconds`.
+    """
+
+    def __init__(self, path: Path, threads: int | None = None, seconds: float = NO_LIMIT) -> None:
+        """Load the bundle. Raises BundleError where it is damaged or made for another machine."""
+        self.path = path
+        manifest = read_manifest(path)
+        self.manifest = usable(path) if manifest.dsa is None else manifest
+        self.key = _Key(path, threads, number())
+        self.crashed_in = ""
+        self._seconds = seconds
+        self.threads = isolated(NO_LIMIT, _threads, self.key)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run once, with names in and out."""
+        try:
+            return isolated(self._seconds, _run, self.key, dict(inputs))
+        except CrashError as error:
+            self.crashed_in = self._crashing_kernel(inputs)
+            text = f"{error} in {self.crashed_in}" if self.crashed_in else str(error)
+            raise CrashError(text, error.timed_out) from None
+
+    def _crashing_kernel(self, inputs: Mapping[str, Any]) -> str:
+        """Empty where it does not crash again, or in no kernel."""
+        with scratch_folder("crash") as folder:
+            note = Path(folder) / "kernel"
+            note.touch()
+            try:
+                isolated(self._seconds, _run_noting, self.key, dict(inputs), note)
+            except CrashError:
+                return note.read_text(encoding="utf-8")
+        return ""
+
+
+def times(
+    models: Mapping[str, IsolatedModel],
+    inputs: Mapping[str, Any],
+    repeat: int,
+    original: Path | None = None,
+    seconds: float = NO_LIMIT,
+) -> dict[str, Runs]:
+    """Seconds of each model's runs on the inputs, in turns, and of ONNX Runtime with the original if that is given.
+
+    All of it may take `seconds`. Raises CrashError, and UsageError where the inputs do not fit.
+    """
+    return isolated(seconds, _times, {name: model.key for name, model in models.items()}, inputs, repeat, original)
+
+
+@contextmanager
+def crashes_of(bundle: Path) -> Iterator[None]:
+    """Say whose crash it is that a function of this module raises within the context."""
+    try:
+        yield
+    except CrashError as error:
+        raise CrashError(
+            f"{bundle}: the compiled model {error}; compile it again on this machine and without --no-verify, "
+            "which replaces the kernel that is to blame"
+        ) from None
+
+
+# --- in the other process
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What is loaded: a bundle or library, to run on so many threads; the number is another one for each time."""
+
+    path: Path
+    threads: int | None
+    number: int
+
+
+@lru_cache(maxsize=2)
+def _model(key: _Key) -> LoadedModel:
+    return load(key.path, key.threads)
+
+
+def _threads(key: _Key) -> int:
+    return _model(key).threads
+
+
+def _run(key: _Key, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    return _model(key).run(inputs)
+
+
+def _run_noting(key: _Key, inputs: Mapping[str, Any], note: Path) -> None:
+    """Run, and keep in a file which kernel is running."""
+    model = _model(key)
+    if isinstance(model, CompiledModel):
+        machine = model.machine()
+
+        def write(_: Any, symbol: str, before: bool, *__: Any) -> int:
+            note.write_text(symbol if before and not symbol.startswith("vm.") else "", encoding="utf-8")
+            return 0
+
+        machine.set_instrument(write)
+        model.run_on(machine, inputs)
+
+
+def _times(
+    keys: Mapping[str, _Key], inputs: Mapping[str, Any], repeat: int, original: Path | None
+) -> dict[str, Runs]:
+    models = {name: _model(key) for name, key in keys.items()}
+    contestants = {name: model.prepared(inputs) for name, model in models.items()}
+    if original is not None:
+        threads = max(model.threads for model in models.values())
+        contestants["ONNX Runtime"] = _onnx_runtime(original, threads, inputs)
+    return interleaved(contestants, repeat)
+
+
+def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """ONNX Runtime with all of its optimisations, its threads not spinning while the other one runs."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    fed = {value.name: inputs[value.name] for value in session.get_inputs()}
+    return lambda: session.run(None, fed)
+
+
+class IsolatedKernels:
+    """The kernels of a library by themselves. One that crashes or hangs is a CrashError, and the others go on."""
+
+    def __init__(self, library: Path, threads: int, seconds: float) -> None:
+        """Nothing is loaded yet. Each call may take `seconds`."""
+        self._key = _Key(library, threads, number())
+        self._seconds = seconds
+
+    def run(self, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
+        """What a kernel makes of the arguments. Raises CrashError, and LoweringError where it refuses them."""
+        return isolated(self._seconds, _run_kernel, self._key, symbol, arguments, results)
+
+
+@lru_cache(maxsize=1)
+def _kernels(key: _Key) -> Any:
+    (kernels,) = load_library(key.path).imports
+    return kernels
+
+
+def _run_kernel(key: _Key, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
+    import tvm
+
+    use_threads(key.threads or 1)
+    made = [tvm.runtime.tensor(np.zeros(port.shape, port.dtype)) for port in results]
+    _kernels(key)[symbol](*map(tvm.runtime.tensor, arguments), *made)
+    return [tensor.numpy() for tensor in made]

@@ -1,0 +1,166 @@
+"""Running a compiled bundle: ``load("build/")(x)``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...support.processor import available_cores
+from ..errors import BundleError
+from ..kernels.fallback import FUNCTION
+from ..tvm_runtime import own_path, runtime, threads_for, use_threads
+from .bundle import check_file, missing, read_manifest, usable
+from .loaded import Array, LoadedModel, fitting
+from .manifest import FallbackEntry
+
+_REGISTRY = threading.Lock()
+"""A virtual machine finds what ONNX Runtime runs by global names, which all bundles share, when it is made."""
+
+
+class CompiledModel(LoadedModel):
+    """A library of this machine that is loaded. Several threads may run it at once.
+
+    The registers of a virtual machine are those of one run, so there is a machine for each run that goes on at once;
+    weights are in the library, which all of them share.
+    """
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """Load the bundle. Raises BundleError where it is damaged or made for another machine.
+
+        It runs on the threads that it was compiled for, but not more than there are cores, unless `threads` says so.
+        Raises UsageError for a number of them that cannot be had.
+        """
+        self.path = path
+        self.manifest = usable(path)
+        self.threads = threads_for(self.manifest.threads, threads)
+        self._tvm = runtime(self.threads)
+        self._library = self._loaded()
+        self.fallbacks: dict[str, Any] = {
+            f"{FUNCTION}{number}": self._tvm.runtime.convert(self._fallback(entry))
+            for number, entry in enumerate(self.manifest.fallbacks)
+        }
+        self._idle = [self.machine()["main"]]
+
+    @property
+    def kernels(self) -> Any:
+        """The compiled kernels by their symbols."""
+        (kernels,) = self._library.imports
+        return kernels
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run once, with names in and out."""
+        results = self.prepared(inputs)()
+        return {port.name: result.numpy() for port, result in zip(self.outputs, results, strict=True)}
+
+    def prepared(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+        """A function that runs on these inputs and gives TVM's tensors, without copies in or out: for measuring."""
+        given = self._tensors(inputs)
+        return lambda: self._run(given)
+
+    def run_on(self, machine: Any, inputs: Mapping[str, Any]) -> None:
+        """Run once in the calling thread, on a machine that something was done to."""
+        use_threads(self.threads)
+        machine["main"](*self._tensors(inputs))
+
+    def _tensors(self, inputs: Mapping[str, Any]) -> list[Any]:
+        self._check_names(inputs)
+        return [self._tvm.runtime.tensor(fitting(port, inputs[port.name])) for port in self.inputs]
+
+    def machine(self) -> Any:
+        """A virtual machine that runs the library, for one run at a time. Raises BundleError."""
+        from tvm import relax
+
+        try:
+            with _REGISTRY:
+                for name, function in self.fallbacks.items():
+                    self._tvm.register_global_func(name, function, override=True)
+                return relax.VirtualMachine(self._library, self._tvm.cpu())
+        except Exception as error:  # TVM's own kinds, for anything that is wrong with a library
+            raise self._not_loaded(error) from error
+
+    def _run(self, given: list[Any]) -> Any:
+        """Run in the calling thread, or in another where TVM would keep threads for this one after its end."""
+        if self.manifest.threads == 1 or threading.current_thread() is threading.main_thread():
+            return self._run_here(given)
+        return _RUNNERS.submit(self._run_here, given).result()
+
+    def _run_here(self, given: list[Any]) -> Any:
+        if self.manifest.threads > 1:
+            use_threads(self.threads)  # another bundle may have used others
+        try:
+            main = self._idle.pop()
+        except IndexError:
+            main = self.machine()["main"]
+        try:
+            return main(*given)
+        finally:
+            self._idle.append(main)
+
+    def _loaded(self) -> Any:
+        library = self.path / self.manifest.library
+        try:
+            with own_path(library) as own:
+                check_file(library, self.manifest.files[self.manifest.library], own)
+                return self._tvm.runtime.load_module(str(own))
+        except FileNotFoundError:
+            raise missing(library) from None
+        except BundleError:
+            raise
+        except Exception as error:  # the system's, and TVM's own kinds
+            raise self._not_loaded(error) from error
+
+    def _not_loaded(self, error: Exception) -> BundleError:
+        library = self.path / self.manifest.library
+        return BundleError(f"{library}: cannot be loaded: {' '.join(str(error).split())[-200:]}")
+
+    def _fallback(self, entry: FallbackEntry) -> Callable[..., None]:
+        """What the library calls: the inputs of a model and, behind them, tensors for its outputs."""
+        import onnxruntime
+
+        path = self.path / entry.file
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = self.threads
+        try:
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # the runtime's exceptions share no base class of their own
+            text = " ".join(str(error).split())[:200]
+            raise BundleError(f"{path}: ONNX Runtime cannot run {', '.join(entry.operators)}: {text}") from None
+        names = [value.name for value in session.get_inputs()]
+
+        def run(*tensors: Any) -> None:
+            inputs, outputs = tensors[: len(names)], tensors[len(names) :]
+            results = session.run(None, dict(zip(names, map(np.from_dlpack, inputs), strict=True)))
+            for output, result in zip(outputs, results, strict=True):
+                output.copyfrom(result)  # what numpy before 2.1 makes of a tensor is read-only
+
+        return run
+
+
+_RUNNERS = ThreadPoolExecutor(max(4, available_cores()), "eqfuse-runner")
+"""Threads that run models whose kernels share their loops, one run each.
+
+TVM keeps a pool of threads for each thread that ever ran such a model. With these there are no more pools than runs
+went on at once, however many threads call. More runs than cores are slower, but few may wait for ONNX Runtime.
+"""
+
+
+def load(path: str | Path, threads: int | None = None) -> LoadedModel:
+    """Load a compiled bundle to run it, on `threads` threads (default: as many as it was compiled for, if there are so
+    many cores). Several threads may call the result at once.
+
+    A bundle is native code: load only what you would run as a program. One for an accelerator runs in a simulator.
+    Raises BundleError, one line that names what is wrong with it, and UsageError for a number of threads that cannot
+    be had.
+    """
+    if read_manifest(Path(path)).dsa is not None:
+        from ..dsa.simulate.simulated_model import SimulatedModel
+
+        return SimulatedModel(Path(path))
+    return CompiledModel(Path(path), threads)
+

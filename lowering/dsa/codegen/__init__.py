@@ -1,0 +1,1 @@
+"""The kernel generator (GraphTurbo, OSDI 2023, section 4)."""

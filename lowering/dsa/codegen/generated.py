@@ -1,0 +1,57 @@
+"""What the kernel generator gives: a program, and what its names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..network.storage import Axes, plain_array
+from ..program.program import Program
+from ..simulate.simulate_function import Kernel
+from ..tiles.tiles import TileKernels
+from .promotion import Blob
+from .residence import Residence
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """A tile's kernel, and the order of the axes of its operands in memory."""
+
+    tile: str
+    inputs: tuple[Axes, ...]
+    outputs: tuple[Axes, ...]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A program for one cluster; `constants` are the blobs and tables by the name of their buffer in DDR.
+
+    `inputs` and `outputs` are the values of those buffers, which hold them as they are stored (storage.py). `uses` says
+    what the names of kernels in the program stand for; `residence`, where everything is kept.
+    """
+
+    program: Program
+    kernels: TileKernels
+    residence: Residence
+    constants: Mapping[str, Blob]
+    tables: Mapping[str, int]
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    uses: Mapping[str, KernelUse]
+
+
+def stored_kernels(uses: Mapping[str, KernelUse], compiled: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """The kernels of a program, from those of its tiles: they take arrays as they are stored."""
+    return {name: _stored_kernel(compiled[use.tile], use) for name, use in uses.items()}
+
+
+def _stored_kernel(kernel: Kernel, use: KernelUse) -> Kernel:
+    def run(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        kernel(
+            [plain_array(axes, array) for axes, array in zip(use.inputs, inputs, strict=True)],
+            [plain_array(axes, array) for axes, array in zip(use.outputs, outputs, strict=True)],
+        )
+
+    return run

@@ -1,0 +1,112 @@
+"""A network to schedule: an operator graph, its sizes on the accelerator, and which part of what needs which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from ....costmodels.flops import flops
+from ....extract.partition.graph import OperatorGraph
+from ..errors import DsaError
+from .boxes import Box, Shape, hull, size, whole
+from .operand_boxes import Site, operand_boxes
+from .storage import Axes, stored_axes
+
+Boxes = Mapping[int, Box]
+"""Per value, the part of it that is meant."""
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+@dataclass(frozen=True)
+class Network:
+    """`element_size` is the bytes that any float takes on the accelerator; other elements keep their size.
+
+    Raises DsaError (from `shapes`) where the shape of a value is not known or symbolic.
+    """
+
+    graph: OperatorGraph
+    element_size: int = 2
+    _operands: dict[tuple[int, int, Box], tuple[Box | None, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Per value, its extents."""
+        for value in self.graph.values:
+            if value.type is None or not value.type.is_static:
+                raise DsaError(f"tensor {value.name!r}: its shape is not static; give all shapes with --input-shapes")
+        return tuple(value.extent.dimensions for value in self.graph.values)
+
+    @cached_property
+    def flops(self) -> tuple[float, ...]:
+        """Per operator, its floating-point operations."""
+        return tuple(map(flops, self.graph.operations))
+
+    @cached_property
+    def _widths(self) -> tuple[int, ...]:
+        kinds = [v.type.dtype if v.type else "" for v in self.graph.values]
+        own = [-(-v.extent.bytes // max(1, v.extent.elements)) for v in self.graph.values]
+        return tuple(self.element_size if kind in _FLOATS else bytes_ for kind, bytes_ in zip(kinds, own, strict=True))
+
+    @cached_property
+    def axes(self) -> tuple[Axes, ...]:
+        """Per value, the order of its axes in memory."""
+        return stored_axes(self.graph)
+
+    def wire_bytes(self, value: int, box: Box, beat: int) -> int:
+        """Bytes that a part takes on its way: each run of bytes in memory is whole beats."""
+        shape, lengths = self.shapes[value], [stop - start for start, stop in box]
+        run, inner = self._widths[value], list(self.axes[value])
+        while inner and lengths[inner[-1]] == shape[inner[-1]]:
+            run *= lengths[inner.pop()]
+        if inner:
+            run *= lengths[inner.pop()]
+        return prod(lengths[axis] for axis in inner) * -(-run // beat) * beat
+
+    def dtype(self, value: int) -> str:
+        """How elements of a value are stored (numpy's name): floats of 2 bytes as float16."""
+        known = self.graph.values[value].type
+        assert known is not None
+        assert known.dtype is not None
+        return {2: "float16", 4: "float32", 8: "float64"}[self.element_size] if known.dtype in _FLOATS else known.dtype
+
+    def bytes(self, value: int, box: Box | None = None) -> int:
+        """Bytes of a part of a value on the accelerator, of all of it where no box is given."""
+        return self._widths[value] * size(whole(self.shapes[value]) if box is None else box)
+
+    def operands(self, index: int, result: int, box: Box) -> tuple[Box | None, ...]:
+        """Per operand of an operator, the part that a part of value `result`, which it makes, needs."""
+        key = index, result, box
+        if key not in self._operands:
+            self._operands[key] = operand_boxes(self._site(index, result, box))
+        return self._operands[key]
+
+    def _site(self, index: int, result: int, box: Box) -> Site:
+        operator = self.graph.operators[index]
+        operands = tuple(None if v is None else self.shapes[v] for v in operator.inputs)
+        results = tuple(self.shapes[v] for v in operator.outputs)
+        return Site(operator, operands, results, operator.outputs.index(result), box)
+
+    def needed(self, members: Sequence[int], wanted: Mapping[int, Box | None]) -> dict[int, Box]:
+        """What operators, given in ascending order, need of every value to make the wanted parts, those included.
+
+        One box per value: the hull of what its readers need. Values that nothing needs are left out.
+        """
+        found: dict[int, Box] = {value: box for value, box in wanted.items() if box is not None}
+        for index in reversed(members):
+            operator = self.graph.operators[index]
+            for result in operator.outputs:
+                if result in found:
+                    self._need(found, operator.inputs, self.operands(index, result, found[result]))
+        return found
+
+    @staticmethod
+    def _need(found: dict[int, Box], operands: Iterable[int | None], boxes: Iterable[Box | None]) -> None:
+        for value, box in zip(operands, boxes, strict=True):
+            both = None if value is None else hull(found.get(value), box)
+            if value is not None and both is not None:
+                found[value] = both

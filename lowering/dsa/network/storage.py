@@ -1,0 +1,93 @@
+"""How tensors lie in memory: feature maps with their channels last, as the text has them ([N, H, W, C], Fig. 9).
+
+Parts that cores, instances and tiles share are cut along samples and rows far more often than along channels; with
+channels innermost such parts are long runs of bytes. Everything else lies as ONNX has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....extract.partition.graph import Operator, OperatorGraph
+from ....rules.signatures import operators
+from .boxes import Box
+
+Axes = tuple[int, ...]
+"""The axes of a tensor, the outermost in memory first."""
+
+_SPATIAL = frozenset(
+    {
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LpPool",
+        "Resize",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "BatchNormalization",
+        "InstanceNormalization",
+    }
+)
+_ALIKE = frozenset({"Concat", "Pad", "Slice", "Split", "Clip"})
+
+
+def stored_axes(graph: OperatorGraph) -> tuple[Axes, ...]:
+    """Per value, the order of its axes in memory."""
+    maps = _feature_maps(graph)
+    return tuple(
+        (0, *range(2, len(value.extent.dimensions)), 1) if index in maps else tuple(range(len(value.extent.dimensions)))
+        for index, value in enumerate(graph.values)
+    )
+
+
+def _feature_maps(graph: OperatorGraph) -> frozenset[int]:
+    """Values of rank 3 or more that spatial operators read or make, and what element-wise ones make of them."""
+    found: set[int] = set()
+    changed = True
+    while changed:
+        before = len(found)
+        for operator in (*graph.operators, *reversed(graph.operators)):
+            found |= _joined(graph, operator, found)
+        changed = len(found) > before
+    return frozenset(found)
+
+
+def _joined(graph: OperatorGraph, operator: Operator, found: set[int]) -> set[int]:
+    data = [v for v in (*operator.inputs, *operator.outputs) if v is not None and not graph.values[v].is_constant]
+    deep = [v for v in data if len(graph.values[v].extent.dimensions) >= 3]
+    if operator.is_opaque:
+        return set()
+    if operator.op in _SPATIAL:
+        return {v for v in deep if v == operator.inputs[0] or v in operator.outputs}
+    known = operators().get(operator.op)
+    is_alike = operator.op in _ALIKE or (known is not None and known.category.startswith("elementwise"))
+    return set(deep) if is_alike and any(v in found for v in deep) and _same_rank(graph, deep) else set()
+
+
+def _same_rank(graph: OperatorGraph, values: Sequence[int]) -> bool:
+    return len({len(graph.values[v].extent.dimensions) for v in values}) == 1
+
+
+def stored_box(axes: Axes, box: Box) -> Box:
+    """A part of a tensor, its axes as in memory."""
+    return tuple(box[axis] for axis in axes)
+
+
+def plain_box(axes: Axes, box: Box) -> Box:
+    """A part in memory, its axes as ONNX has them."""
+    return tuple(interval for _, interval in sorted(zip(axes, box, strict=True)))
+
+
+def stored_array(axes: Axes, array: np.ndarray) -> np.ndarray:
+    """A view of a tensor, its axes as in memory."""
+    return array.transpose(axes)
+
+
+def plain_array(axes: Axes, array: np.ndarray) -> np.ndarray:
+    """A view of what is in memory, its axes as ONNX has them."""
+    return array.transpose(np.argsort(axes)) if axes else array

@@ -1,0 +1,1 @@
+"""Orders of sub-graph instances: those of the text, and the best ones."""

@@ -1,0 +1,1 @@
+"""What a simulated run amounts to, for people."""

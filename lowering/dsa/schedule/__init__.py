@@ -1,0 +1,1 @@
+"""The graph scheduler (GraphTurbo, OSDI 2023, section 3)."""

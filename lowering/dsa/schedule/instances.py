@@ -1,0 +1,165 @@
+"""Sub-graph instances and their dependences (GraphTurbo, OSDI 2023, section 3.3 and Fig. 6).
+
+Every instance of a consumer inherits an edge from every instance of a producer. Those between instances of which one
+reads nothing that the other makes are redundant (the text says it the other way round, but draws it this way), and are
+left out. What is left and is implied by longer paths is left out of `earlier` too, which orders are made from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from ..network.boxes import Box, intersection
+from ..network.network import Network
+from .grouping import Group
+from .pieces import Pieces, Place
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A part of a value that one instance makes and another reads."""
+
+    value: int
+    producer: int
+    box: Box
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One part of a sub-graph: number `subgraph` in the graph of instances, at `place` along its output's axes.
+
+    `written` are the parts of its outputs that it makes and no other instance does; `needed` those of all values that
+    it reads or makes, so of its inputs what has to be at hand.
+    """
+
+    subgraph: int
+    place: Place
+    written: Mapping[int, Box]
+    needed: Mapping[int, Box]
+
+
+@dataclass(frozen=True)
+class InstanceGraph:
+    """Instances in an order in which they can run, sub-graph after sub-graph.
+
+    `transfers` lists, per instance, what it reads that other instances make: for each of its inputs they cover the
+    part that it needs, and do not overlap.
+    """
+
+    network: Network
+    groups: tuple[Group, ...]
+    instances: tuple[Instance, ...]
+    transfers: tuple[tuple[Transfer, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    @cached_property
+    def producers(self) -> tuple[tuple[int, ...], ...]:
+        """Per instance, those that make what it reads, ascending: the black edges of Fig. 6."""
+        return tuple(tuple(sorted({t.producer for t in transfers})) for transfers in self.transfers)
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """Per instance, those that read what it makes, ascending."""
+        return _reversed(self.producers)
+
+    @cached_property
+    def readers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
+        """Per instance and value that it makes, the instances that read some of it, ascending."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for index, transfers in enumerate(self.transfers):
+            for transfer in transfers:
+                found.setdefault((transfer.producer, transfer.value), []).append(index)
+        return {key: tuple(users) for key, users in found.items()}
+
+    @cached_property
+    def earlier(self) -> tuple[tuple[int, ...], ...]:
+        """`producers` without those that others of them wait for already (transitively)."""
+        return tuple(_reduced(self.producers))
+
+    @cached_property
+    def later(self) -> tuple[tuple[int, ...], ...]:
+        """`earlier` the other way round."""
+        return _reversed(self.earlier)
+
+    @cached_property
+    def inherited(self) -> int:
+        """How many edges there would be between instances had none been eliminated."""
+        pairs = {
+            (self.instances[source].subgraph, instance.subgraph)
+            for instance, sources in zip(self.instances, self.producers, strict=True)
+            for source in sources
+        }
+        return sum(self.groups[a].split.factor * self.groups[b].split.factor for a, b in pairs)
+
+
+def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:
+    """The instances of sub-graphs, which come in an order in which they can run."""
+    instances: list[Instance] = []
+    transfers: list[tuple[Transfer, ...]] = []
+    makers: dict[int, _Parts] = {}
+    for number, group in enumerate(groups):
+        cut = Pieces(network, group.subgraph, group.split.factors)
+        made: dict[int, dict[int, Box]] = {}
+        for place in cut.places:
+            instance = Instance(number, place, cut.written(place), cut.needed(place))
+            for value, box in instance.written.items():
+                made.setdefault(value, {})[len(instances)] = box
+            instances.append(instance)
+            transfers.append(tuple(_transfers(group, instance, makers)))
+        makers |= {value: _Parts(boxes) for value, boxes in made.items()}
+    return InstanceGraph(network, tuple(groups), tuple(instances), tuple(transfers))
+
+
+def _transfers(group: Group, instance: Instance, makers: Mapping[int, _Parts]) -> Iterator[Transfer]:
+    for value in group.subgraph.inputs:
+        if value in makers and value in instance.needed:
+            for producer, box in makers[value].sharing(instance.needed[value]):
+                yield Transfer(value, producer, box)
+
+
+class _Parts:
+    """The parts of one value, which are the cells of a grid: those that share some of a box are found at once."""
+
+    def __init__(self, boxes: Mapping[int, Box]) -> None:
+        self.boxes = boxes
+        self.at = {tuple(start for start, _ in box): index for index, box in boxes.items()}
+        self.starts = [sorted(set(column)) for column in zip(*self.at, strict=True)]
+
+    def sharing(self, wanted: Box) -> Iterator[tuple[int, Box]]:
+        """The instances that make some of `wanted`, ascending, and what of it."""
+        ranges = (
+            starts[bisect_right(starts, first) - 1 : bisect_left(starts, last)]
+            for starts, (first, last) in zip(self.starts, wanted, strict=True)
+        )
+        for corner in product(*ranges):
+            shared = intersection(self.boxes[self.at[corner]], wanted)
+            if shared is not None:
+                yield self.at[corner], shared
+
+
+def _reversed(edges: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in edges]
+    for index, sources in enumerate(edges):
+        for source in sources:
+            found[source].append(index)
+    return tuple(map(tuple, found))
+
+
+def _reduced(producers: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Without edges that a longer path implies. Bit sets of all that each instance waits for."""
+    above: list[int] = []
+    for sources in producers:
+        seen = 0
+        kept: list[int] = []
+        for source in reversed(sources):
+            if not seen >> source & 1:
+                kept.append(source)
+                seen |= above[source] | 1 << source
+        above.append(seen)
+        yield tuple(reversed(kept))

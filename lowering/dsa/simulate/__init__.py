@@ -1,0 +1,1 @@
+"""Running programs: on real bytes, and in cycles."""

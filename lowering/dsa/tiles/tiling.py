@@ -1,0 +1,306 @@
+"""The tiles of a layer on a core (GraphTurbo, OSDI 2023, section 4.1).
+
+The two outer loops of the anchor op are tiled: the one along which weights change, so that a tile's weights fit half of
+the small buffer that LB has for them (they are promoted while the tile before is computed), and the others, so that
+what passes through LB fits what is left of it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ....costmodels.dsa_device import DsaDevice
+from ..codegen.core_parts import Boxes, CorePart, LayerParts, Sharing, indexed_table
+from ..errors import DsaError
+from ..network.boxes import Box, shape_of, size
+from ..network.network import Network
+
+_FAIR_SHARE = 4
+"""What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""
+_GRAINS = 64
+"""Room is counted in so many parts of LB, so that equal steps are cut alike."""
+_TILE_CYCLES = 50.0
+"""What each tile costs beyond its work: many tiny ones are no gain."""
+_DEARER = 1.3
+"""How much more a layer may cost for being cut so."""
+_LEAST_CYCLES = 500
+"""Layers are not cut below this only to let units work at once."""
+
+
+@dataclass(frozen=True)
+class TiledStep:
+    """Per core, the tiles of a step in order. `weights_first`: tiles that share weights follow each other.
+
+    `short`: the bytes that passing through asks for, where there were fewer.
+    """
+
+    cores: tuple[tuple[CorePart, ...], ...]
+    short: int = 0
+
+    @property
+    def count(self) -> int:
+        """The most tiles of a core."""
+        return max(map(len, self.cores))
+
+    def at(self, position: int) -> list[CorePart | None]:
+        """Per core, its tile at a place in their order; None where it has fewer."""
+        return [tiles[position] if position < len(tiles) else None for tiles in self.cores]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Into how many pieces the axes of a layer's primary output are cut: by weights, and otherwise."""
+
+    weights: tuple[int, ...]
+    others: tuple[int, ...]
+    rows_first: bool = False
+    """Whether weights change fastest, so that rows stay, and not the other way round."""
+
+    @property
+    def count(self) -> int:
+        """The number of tiles."""
+        return prod(max(a, b) for a, b in zip(self.weights, self.others, strict=True))
+
+
+@dataclass
+class Tiling:
+    """Cuts the layers of a schedule into tiles."""
+
+    sharing: Sharing
+    steps: tuple[LayerParts, ...]
+    device: DsaDevice
+    pipeline: int
+    _axes: dict[tuple[int, ...], frozenset[int]] = field(default_factory=dict)
+    _cuts: dict[tuple[object, ...], tuple[Cut, int]] = field(default_factory=dict)
+    _made: dict[tuple[int, Cut], TiledStep] = field(default_factory=dict)
+
+    @property
+    def network(self) -> Network:
+        """The operators."""
+        return self.sharing.graph.network
+
+    def step(
+        self, number: int, free: int, passing: frozenset[int], far: frozenset[int], least: int = 1
+    ) -> TiledStep:
+        """The tiles of a step when `free` bytes of each LB are left for the values that are `passing`,
+        some of them from `far`, that is DDR.
+
+        The first axis is cut into a multiple of `least`.
+        """
+        step = self.steps[number]
+        first = max((part for part in step.cores if part), key=lambda part: size(part.made.get(step.primary)))
+        grain = self.device.activation_buffer // _GRAINS
+        free = free // grain * grain if passing else 0
+        key = step.layer, shape_of(first.made[step.primary]), passing, far, free, least
+        if key not in self._cuts:
+            self._cuts[key] = self._cut(step, first, free, (passing, far), least)
+        cut, short = self._cuts[key]
+        if short:
+            return TiledStep(((),), short)
+        if (number, cut) not in self._made:
+            cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
+            self._made[number, cut] = TiledStep(cores)
+        return self._made[number, cut]
+
+    def _cut(
+        self, step: LayerParts, part: CorePart, free: int, moved: tuple[frozenset[int], frozenset[int]], least: int
+    ) -> tuple[Cut, int]:
+        """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
+        passing, far = moved
+        weights = self._weight_cut(step, part)
+        options = [Cut(weights, others) for others in self._other_cuts(step, part, least)]
+        if not passing:
+            return self._pipelined(step, part, options, least), 0
+        fair = min(2 * self._passing_bytes(part, passing), self.device.activation_buffer // _FAIR_SHARE)
+        if free < fair:
+            return options[0], fair
+        sizes = {cut: self._passing_bytes(self._largest(step, part, cut), passing) for cut in options}
+        fitting = [cut for cut in options if sizes[cut] * min(2, cut.count) <= free]
+        both = [replace(cut, rows_first=first) for cut in fitting for first in (False, True)]
+        if both:
+            return min(both, key=lambda cut: self._price(step, part, cut, passing, far)), 0
+        smallest = min(options, key=lambda cut: sizes[cut])
+        return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
+
+    def _price(
+        self, step: LayerParts, part: CorePart, cut: Cut, passing: frozenset[int], far: frozenset[int]
+    ) -> float:
+        """Cycles of all tiles, which are computed while operands and weights of others arrive.
+
+        What does not change from tile to tile stays: operands where weights change first, weights where they do last.
+        """
+        tile = self._largest(step, part, cut)
+        columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
+        read = self._moved_cycles(tile.inputs, passing, far) * rows * (1 if cut.rows_first else columns)
+        written = self._moved_cycles(tile.made, passing, far) * cut.count
+        weights = self._weight_bytes(tile) / self._port * columns * (rows if cut.rows_first else 1)
+        cycles = self.sharing.cycles(step.layer, tile)
+        return max(cut.count * (cycles + _TILE_CYCLES), read, written, weights) + cycles + read / max(1, rows)
+
+    @property
+    def _port(self) -> float:
+        """Bytes a cycle into one LB."""
+        return self.device.global_bandwidth / self.device.cores / self.device.clock
+
+    def _moved_cycles(self, boxes: Boxes, passing: frozenset[int], far: frozenset[int]) -> float:
+        """Cycles to move parts of values, one after another: all cores do it at once."""
+        beat, remote = self.device.alignment, self.device.ddr_bandwidth / self.device.cores / self.device.clock
+        near_latency, far_latency = self.device.hoist_latency, self.device.dma_latency
+        return sum(
+            self.network.wire_bytes(value, box, beat) / (min(remote, self._port) if value in far else self._port)
+            + (far_latency if value in far else near_latency) * self.device.clock
+            for value, box in boxes.items()
+            if value in passing
+        )
+
+    def _pipelined(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
+        """A few tiles where one would do, so that the layers before and after can run on other units meanwhile."""
+        best = options[0]
+        if self.pipeline < 2 or indexed_table(self.network, step.layer):
+            return best
+        whole = self._cycles(step, part, best)
+        for cut in options[1:]:
+            if prod(cut.others) > max(self.pipeline, least):
+                break
+            cycles = self._cycles(step, part, cut)
+            if cycles < _LEAST_CYCLES * cut.count or cycles > _DEARER * whole:
+                break
+            best = cut
+        return best
+
+    def _cycles(self, step: LayerParts, part: CorePart, cut: Cut) -> float:
+        return cut.count * self.sharing.cycles(step.layer, self._largest(step, part, cut))
+
+    def _passing_bytes(self, tile: CorePart, passing: frozenset[int]) -> int:
+        beat = self.device.alignment
+        found = 0
+        for value, box in (*tile.inputs.items(), *tile.made.items()):
+            if value in passing:
+                found += -(-self.network.bytes(value, box) // beat) * beat
+        return found
+
+    def _weight_cut(self, step: LayerParts, part: CorePart) -> tuple[int, ...]:
+        """The fewest pieces whose weights fit half of the buffer for them; else all of it."""
+        box = part.made[step.primary]
+        ones = (1,) * len(box)
+        if indexed_table(self.network, step.layer) or self._weight_bytes(part) <= self.device.weight_buffer // 2:
+            return ones
+        axes = [axis for axis in sorted(self.weight_axes(step, part)) if box[axis][1] - box[axis][0] > 1]
+        for share in (2, 1):
+            for axis in reversed(axes):
+                for factor in _divisors(box[axis][1] - box[axis][0]):
+                    cut = (*ones[:axis], factor, *ones[axis + 1 :])
+                    tile = self._largest(step, part, Cut(cut, ones))
+                    if self._weight_bytes(tile) <= self.device.weight_buffer // share:
+                        return cut
+        raise self._heavy(step, part)
+
+    def _heavy(self, step: LayerParts, part: CorePart) -> DsaError:
+        graph = self.network.graph
+        heaviest = max(part.constants, key=lambda value: self.network.bytes(value, part.constants[value]))
+        size, room = self._weight_bytes(part), self.device.weight_buffer
+        return DsaError(
+            f"weights {graph.values[heaviest].name!r}: split fully, a tile still takes more than the {room} bytes that "
+            f"{self.device.name}'s LB has for weights ({size} bytes in all)"
+        )
+
+    def _weight_bytes(self, part: CorePart) -> int:
+        beat = self.device.alignment
+        return sum(-(-self.network.bytes(value, box) // beat) * beat for value, box in part.constants.items())
+
+    def weight_axes(self, step: LayerParts, part: CorePart) -> frozenset[int]:
+        """Axes of the primary output along which tiles need different weights."""
+        if step.layer not in self._axes:
+            box = part.made[step.primary]
+            found = set()
+            for axis, (start, stop) in enumerate(box):
+                if stop - start > 1:
+                    half = (*box[:axis], (start, start + (stop - start) // 2), *box[axis + 1 :])
+                    less = self.sharing.part(step.instance, step.layer, {step.primary: half})
+                    if less is not None and self._weight_bytes(less) < self._weight_bytes(part):
+                        found.add(axis)
+            self._axes[step.layer] = frozenset(found)
+        return self._axes[step.layer]
+
+    def _other_cuts(self, step: LayerParts, part: CorePart, least: int) -> Iterator[tuple[int, ...]]:
+        """Finer and finer, from the outermost axis in."""
+        box = part.made[step.primary]
+        factors = [1] * len(box)
+        if box:
+            factors[0] = least
+        yield tuple(factors)
+        heavy = self.weight_axes(step, part) if self._weight_bytes(part) else frozenset()
+        kept = self.sharing.kept(step.layer, step.primary)
+        axes = [axis for axis in self.network.axes[step.primary] if axis not in kept]
+        for axis in (*(a for a in axes if a not in heavy), *(a for a in axes if a in heavy)):
+            for factor in _factors(box[axis][1] - box[axis][0]):
+                if factor > factors[axis] and factor % factors[axis] == 0:
+                    yield (*factors[:axis], factor, *factors[axis + 1 :])
+            factors[axis] = box[axis][1] - box[axis][0]
+
+    def _largest(self, step: LayerParts, part: CorePart, cut: Cut) -> CorePart:
+        """A tile from the middle: it has all its neighbours."""
+        middle = []
+        for (start, stop), a, b in zip(part.made[step.primary], cut.weights, cut.others, strict=True):
+            length = -(-(stop - start) // max(a, b))
+            first = min(start + (max(a, b) // 2) * length, stop - length)
+            middle.append((first, first + length))
+        return self._part(step, part, tuple(middle), is_first=True)
+
+    def _tiles(self, step: LayerParts, part: CorePart, cut: Cut) -> Iterator[CorePart]:
+        """In the order in which they are computed."""
+        box = part.made[step.primary]
+        if prod(cut.weights) == prod(cut.others) == 1:
+            yield part
+            return
+        is_first = True
+        outer, inner = (_without(cut), cut.weights) if cut.rows_first else (cut.weights, _without(cut))
+        for piece in _pieces(box, outer):
+            for tile in _pieces(piece, inner):
+                yield self._part(step, part, tile, is_first)
+                is_first = False
+
+    def _part(self, step: LayerParts, part: CorePart, box: Box, is_first: bool) -> CorePart:
+        """One tile: other outputs are cut like the primary one where they have its shape, else the first makes them."""
+        primary = part.made[step.primary]
+        made: dict[int, Box] = {}
+        for value, own in part.made.items():
+            if own == primary:
+                made[value] = box
+            elif is_first:
+                made[value] = own
+        found = self.sharing.part(step.instance, step.layer, made)
+        assert found is not None
+        return found
+
+
+def _without(cut: Cut) -> tuple[int, ...]:
+    """What is left to cut of a piece: axes that weights cut already are not cut again."""
+    return tuple(1 if weight > 1 else other for weight, other in zip(cut.weights, cut.others, strict=True))
+
+
+def _pieces(box: Box, factors: tuple[int, ...]) -> Iterator[Box]:
+    """Parts as equal as they can be, row by row."""
+    if not box:
+        yield ()
+        return
+    start, stop = box[0]
+    factor = min(factors[0], stop - start)
+    for index in range(factor):
+        first = (start + index * (stop - start) // factor, start + (index + 1) * (stop - start) // factor)
+        for rest in _pieces(box[1:], factors[1:]):
+            yield (first, *rest)
+
+
+def _factors(extent: int) -> list[int]:
+    """Into how many parts an axis may be cut: few, then each time about half as many again."""
+    found = [1]
+    while found[-1] < extent:
+        found.append(min(extent, found[-1] + max(1, found[-1] // 2)))
+    return found
+
+
+def _divisors(extent: int) -> list[int]:
+    return [factor for factor in range(1, extent + 1) if extent % factor == 0]

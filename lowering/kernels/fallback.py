@@ -1,0 +1,157 @@
+"""Kernels without a lowering: each a small ONNX model that ONNX Runtime runs on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+from onnx_ir import serde
+
+from ...engine.onnx.model import Model
+from ...engine.onnx.nodes import has_body, outer_values
+from ...engine.onnx.typing import dtype_of
+from ...extract.partition.graph import OperatorGraph
+from ..bundle.interface import static_type
+from ..errors import LoweringError
+from ..weights import Weights
+from .copied_maps import is_copy, name_in_model
+
+FUNCTION = "eqfuse.fallback."
+"""How a library calls what ONNX Runtime runs, followed by its number."""
+FOLDER = "fallback"
+"""Where the models are in a bundle; each is called by its number."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Operators that ONNX Runtime runs. `inputs` and `outputs` are values of the graph, `reason` says why."""
+
+    operators: tuple[str, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    reason: str
+    model: onnx.ModelProto
+
+
+def fallback(
+    graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str, last: Collection[int] = ()
+) -> Fallback:
+    """The model of some operators, with its constants; it reads and writes the values `last` with their channels last.
+
+    Raises LoweringError where ONNX Runtime cannot run it either.
+    """
+    inside = tuple(sorted(members))
+    if any(is_copy(graph.operators[member]) for member in inside):
+        return _copied(graph, inside, reason, last)
+    touched = {v for m in inside for v in (*graph.operators[m].inputs, *graph.operators[m].outputs) if v is not None}
+    numbers = {value.name: number for number, value in enumerate(graph.values)}
+    numbers |= {name_in_model(graph.values[number]): number for number in touched}
+    nodes = _nodes(graph, inside, weights.model)
+    made = {output.name for node in nodes for output in node.outputs if output.name}
+    read = dict.fromkeys(name for node in nodes for name in _read(node, weights.model) if name not in made)
+    inputs = tuple(numbers[n] for n in read if n in numbers and not is_constant(graph, numbers[n], weights.model))
+    outputs = tuple(_outputs(graph, inside))
+    operators = tuple(graph.operators[index].op for index in inside)
+    fed = {name_in_model(graph.values[value]) for value in inputs}
+    proto = onnx.ModelProto(ir_version=max(8, weights.model.ir.ir_version))
+    proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in weights.model.ir.opset_imports.items())
+    proto.graph.name = "fallback"
+    proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
+    proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
+    proto.graph.input.extend(_info(graph, value) for value in inputs)
+    proto.graph.output.extend(_info(graph, value) for value in outputs)
+    _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
+    _require_runnable(proto, operators, reason)
+    return Fallback(operators, inputs, outputs, reason, proto)
+
+
+def _copied(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Collection[int]) -> Fallback:
+    """The model of one operator that copies a map: both of its ends have one name in the model."""
+    (operator,) = (graph.operators[member] for member in inside)
+    (source,), (result,) = operator.inputs, operator.outputs
+    assert source is not None
+    ends = [onnx.helper.make_tensor_value_info(name, *_element_and_shape(graph, result)) for name in ("from", "to")]
+    copy = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["from"], ["to"])], "copy", ends[:1], ends[1:])
+    stored = zip(("from", "to"), (source, result), strict=True)
+    _store_last(copy, {name for name, value in stored if value in last})
+    proto = onnx.helper.make_model(copy, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return Fallback((operator.op,), (source,), (result,), reason, proto)
+
+
+def is_constant(graph: OperatorGraph, value: int, model: Model) -> bool:
+    """Whether a value is known before any run; defaults that callers of the original may replace are compiled in."""
+    found = graph.values[value]
+    return found.is_constant or (found.producer is None and found.name in model.graph.initializers)
+
+
+def _nodes(graph: OperatorGraph, inside: tuple[int, ...], model: Model) -> list[ir.Node]:
+    producers = {output.name: node for node in model.graph for output in node.outputs if output.name}
+    return [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
+
+
+def _read(node: ir.Node, model: Model) -> Iterator[str]:
+    values = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
+    return (value.name for value in values if value is not None and value.name)
+
+
+def _outputs(graph: OperatorGraph, inside: tuple[int, ...]) -> Iterator[int]:
+    for index in inside:
+        for value in graph.operators[index].outputs:
+            if graph.values[value].is_output or not set(graph.consumers[value]).issubset(inside):
+                yield value
+
+
+def _info(graph: OperatorGraph, value: int) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name_in_model(graph.values[value]), *_element_and_shape(graph, value))
+
+
+def _element_and_shape(graph: OperatorGraph, value: int) -> tuple[int, Any]:
+    type_ = static_type(graph, value)
+    return int(dtype_of(type_.dtype)), type_.shape
+
+
+def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:
+    """Transposes those inputs, in front of all nodes, and outputs, behind them."""
+    before, after = [], []
+    for info in (*graph.input, *graph.output):
+        dimensions = info.type.tensor_type.shape.dim
+        axes = [0, *range(2, len(dimensions)), 1]
+        if info.name not in names:
+            continue
+        shape, outer = [d.dim_value for d in dimensions], f"{info.name}.channels_last"
+        if any(info is given for given in graph.input):
+            inverse = [0, len(axes) - 1, *range(1, len(axes) - 1)]
+            before.append(onnx.helper.make_node("Transpose", [outer], [info.name], perm=inverse))
+        else:
+            after.append(onnx.helper.make_node("Transpose", [info.name], [outer], perm=axes))
+        kind = info.type.tensor_type.elem_type
+        info.CopyFrom(onnx.helper.make_tensor_value_info(outer, kind, [shape[a] for a in axes]))
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _require_runnable(proto: onnx.ModelProto, operators: tuple[str, ...], reason: str) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's exceptions share no base class of their own
+        text = " ".join(str(error).split())
+        raise LoweringError(
+            f"{', '.join(operators)}: cannot be compiled ({reason}), and ONNX Runtime does not run it: {text[:200]}"
+        ) from None
+
+
+def store(fallbacks: Iterable[Fallback], folder: Path) -> None:
+    """Write the models into the folder of a bundle."""
+    for number, entry in enumerate(fallbacks):
+        (folder / FOLDER).mkdir(exist_ok=True)
+        (folder / FOLDER / f"{number}.onnx").write_bytes(entry.model.SerializeToString())

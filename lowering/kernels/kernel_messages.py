@@ -1,0 +1,47 @@
+"""What a process that compiles kernels is asked, and what it answers. Light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...costmodels.device import Device
+from .decisions import Decisions, Site
+
+
+@dataclass(frozen=True)
+class Request:
+    """One kernel for `threads` threads. `prim_func` is TVM's JSON of it, `target` as TVM takes it.
+
+    Its schedule takes these `decisions`, as far as its rule has such sites. Without `with_rules` it gets a plain
+    schedule, which no compiler stumbles over.
+    """
+
+    name: str
+    prim_func: str
+    device: Device
+    target: Mapping[str, Any]
+    object_file: str
+    threads: int = 1
+    with_rules: bool = True
+    decisions: Decisions = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One kernel compiled, or why it is not: the `problem`.
+
+    `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule, and took the
+    decisions of `trace`. `recovered` is what the compiler stumbled over before it got a plain one. `lost`: the problem
+    says nothing about the kernel.
+    """
+
+    name: str
+    seconds: float
+    repack: tuple[Any, ...] = ()
+    rule: str = ""
+    problem: str | None = None
+    recovered: str | None = None
+    trace: tuple[Site, ...] = ()
+    lost: bool = False

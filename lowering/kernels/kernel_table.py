@@ -1,0 +1,106 @@
+"""kernels.json: what the kernels of a bundle are, for whoever measures them: ``Prepared, Target -> KernelFacts``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...costmodels.device import Device
+from ...costmodels.flops import depth, flops
+from ...extract.partition.kernels import KernelModel
+from ..errors import BundleError
+
+if TYPE_CHECKING:
+    from ..target import Target
+    from .kernel_functions import Call
+    from .kernels import Prepared
+
+KERNELS = "kernels.json"
+_PRODUCTS = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm"))
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """A distinct kernel: its operators, the rule that scheduled it, and how many times a run of the model calls it.
+
+    Of one call: multiply-adds of products and convolutions, floating-point operations in all, and the bytes that it
+    reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
+    longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction).
+    """
+
+    symbol: str
+    operators: tuple[str, ...]
+    rule: str
+    calls: int
+    multiply_adds: int
+    flops: int
+    bytes: int
+    roofline: float
+    predicted: float | None
+
+
+def kernel_facts(prepared: Prepared, target: Target) -> tuple[KernelFacts, ...]:
+    """The distinct kernels in the order of their first calls."""
+    model = KernelModel(prepared.graph, target.device)
+    calls: dict[str, list[Call]] = {}
+    for call in prepared.calls:
+        calls.setdefault(call.symbol, []).append(call)
+    return tuple(_facts(prepared, target, model, same) for same in calls.values())
+
+
+def write_kernel_table(prepared: Prepared, target: Target, folder: Path) -> None:
+    """Write the table into a bundle."""
+    rows = [asdict(facts) for facts in kernel_facts(prepared, target)]
+    (folder / KERNELS).write_text(json.dumps({"kernels": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def read_kernel_table(folder: Path) -> tuple[KernelFacts, ...]:
+    """The table of a bundle, whose checksum the manifest has. Raises BundleError where there is none that fits."""
+    path = folder / KERNELS
+    if not path.is_file():
+        raise BundleError(f"{folder}: does not say what its kernels are (no {KERNELS}); compile the model again")
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["kernels"]
+        return tuple(_read(row) for row in rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{path}: is no table of kernels: {error}") from None
+
+
+def roofline(floating: float, moved: int, device: Device, threads: int) -> float:
+    """Seconds of the longer of two: the arithmetic at the device's peak, the bytes at the bandwidth of the smallest
+    cache that holds a thread's share of them. Every thread is a core."""
+    share = -(-moved // threads)
+    return max(floating / (device.peak_flops * threads), share / device.bandwidth(share))
+
+
+def _facts(prepared: Prepared, target: Target, model: KernelModel, calls: list[Call]) -> KernelFacts:
+    call, graph = calls[0], prepared.graph
+    operations = [graph.operations[member] for member in call.members]
+    floating = sum(map(flops, operations))
+    moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))
+    predicted = model.kernel_with_launch(call.members)
+    return KernelFacts(
+        symbol=call.symbol,
+        operators=tuple(operation.op for operation in operations),
+        rule=prepared.answers[call.symbol].rule,
+        calls=len(calls),
+        multiply_adds=sum(_multiply_adds(operation) for operation in operations),
+        flops=int(floating),
+        bytes=moved,
+        roofline=roofline(floating, moved, target.device, target.threads),
+        predicted=predicted if predicted < float("inf") else None,
+    )
+
+
+def _multiply_adds(operation: Any) -> int:
+    if operation.op not in _PRODUCTS:
+        return 0
+    if operation.op == "ConvTranspose":
+        return int(flops(operation)) // 2
+    return int(operation.output.elements * depth(operation))
+
+
+def _read(row: dict[str, Any]) -> KernelFacts:
+    return KernelFacts(**{**row, "operators": tuple(row["operators"])})

@@ -1,0 +1,71 @@
+"""The process that schedules and compiles kernels: it answers requests until there are no more.
+
+TVM may crash on a kernel and take its process with it, so it has processes of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...support.worker_process import serve
+from .decisions import Trace, following
+from .kernel_messages import Answer, Request
+
+if TYPE_CHECKING:
+    from ..schedules.packing import Scheduled
+
+
+def compile_kernel(request: Request) -> Answer:
+    """Schedule and compile one kernel to an object file. What goes wrong is part of the answer."""
+    started = time.perf_counter()
+    Path(request.object_file).parent.mkdir(exist_ok=True)
+    try:
+        scheduled, trace = _compile(request)
+    except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
+        return Answer(request.name, time.perf_counter() - started, problem=_line(error))
+    seconds = time.perf_counter() - started
+    return Answer(request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))
+
+
+def _line(error: Exception) -> str:
+    """The end of a message of TVM's, where it says what was wrong, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
+
+
+def _compile(request: Request) -> tuple[Scheduled, Trace]:
+    """By the first schedule that TVM can make and compile; the last one may raise."""
+    import tvm
+
+    from .scheduling import candidates
+
+    prim_func = tvm.ir.load_json(request.prim_func)
+    *better, last = candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
+    for candidate in better:
+        with following(request.decisions) as trace:
+            try:
+                scheduled = candidate()
+                if scheduled is not None:
+                    _build(scheduled, request)
+                    return scheduled, trace
+            except Exception:  # of many kinds; the next candidate is simpler
+                if any(site.chosen for site in trace.sites):
+                    raise  # what was decided is wrong, not the rule: the next one says nothing about it
+    scheduled = last()
+    assert scheduled is not None
+    _build(scheduled, request)
+    return scheduled, Trace({})
+
+
+def _build(scheduled: Scheduled, request: Request) -> None:
+    import tvm
+
+    (function,) = scheduled.schedule.mod.functions.values()
+    module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
+    executable = tvm.compile(module, target=tvm.target.Target(request.target))
+    executable.mod.write_to_file(request.object_file, "o")
+
+
+if __name__ == "__main__":
+    serve(compile_kernel)

@@ -1,0 +1,1 @@
+"""Schedules of functions with several anchor operators, and of operators that join others."""

@@ -1,0 +1,1 @@
+"""Tiles of registers and caches, from the figures of a device."""

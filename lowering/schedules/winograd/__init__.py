@@ -1,0 +1,1 @@
+"""Winograd's convolution (Lavin and Gray, 2016): transforms, costs, and which convolutions take it."""

@@ -1,0 +1,1 @@
+"""Where candidates are built and measured: here, under emulation, on devices of a tracker."""

@@ -1,0 +1,87 @@
+"""What kernels for 64-bit Arm would take, from what they execute on QEMU's counting emulator: no board is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ....errors import EqfuseError
+from ....support.scratch import scratch_folder
+from ...arm.counts import estimate_cycles
+from ...arm.emulate import build_plugin, count_example
+from ...arm.plan import Buffer, Call, Plan
+from ...arm.project import EXAMPLE, build_example, write_project
+from ...arm.toolchain import Tool, ToolError, missing
+from ...target import Target
+from .measuring import KernelObject, Timing
+from .tensors import example_tensors
+
+_AT_ONCE = 2
+
+
+class EmulatedRunner:
+    """An ESTIMATE of the seconds on one core of the target's device, in which the second call of a kernel is counted.
+
+    The same kernel gives the same number on any machine, so there is one sample, and what was measured is not measured
+    again. Programs lie in `folder` while they are needed. Raises ToolError where the cross compiler or the emulator is
+    missing.
+    """
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
+        if absent:
+            raise ToolError(absent)
+        build_plugin()
+        self._device = target.device
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "emulate")
+        self._known: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        """What tells its times from others'."""
+        return "emulate"
+
+    def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
+        """A timing of each, in their order. A kernel that fails costs itself alone."""
+        return list(self._pool.map(self._timing, kernels))
+
+    def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
+        """For each challenger one pair of seconds (incumbent, challenger); none where one fails."""
+        first, *others = self.measure([incumbent, *challengers])
+        return [list(zip(first.seconds, other.seconds, strict=False)) for other in others]
+
+    def close(self) -> None:
+        """Begin no more."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _timing(self, kernel: KernelObject) -> Timing:
+        try:
+            code = kernel.digest
+            if code not in self._known:
+                self._known[code] = self._seconds(kernel)
+            return Timing((self._known[code],))
+        except (EqfuseError, OSError, ValueError) as error:
+            return Timing(problem=str(error))
+
+    def _seconds(self, kernel: KernelObject) -> float:
+        plan = plan_of(kernel)
+        with scratch_folder("emulate") as scratch:
+            project, executable = Path(scratch) / "project", Path(scratch) / EXAMPLE
+            write_project(project, plan, {}, [kernel.object_file])
+            build_example(project, executable, self._device, emulation=True)
+            inputs = example_tensors(kernel.parameters[: len(plan.inputs)])
+            (call,) = count_example(executable, plan, inputs, self._device).calls
+        return estimate_cycles(call.counts, self._device).cycles / self._device.clock
+
+
+def plan_of(kernel: KernelObject) -> Plan:
+    """A model of one call: what the kernel reads is given by the caller, constants too. Raises PlanError."""
+    buffers = tuple(
+        Buffer(f"tensor {number}", type_.dtype, tuple(int(extent) for extent in type_.shape or ()))
+        for number, type_ in enumerate(kernel.parameters)
+    )
+    inputs = tuple(range(len(buffers) - kernel.outputs))
+    outputs = tuple(range(len(inputs), len(buffers)))
+    return Plan(buffers, (Call(kernel.symbol, inputs, outputs),), inputs, outputs, ())

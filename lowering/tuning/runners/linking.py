@@ -1,0 +1,71 @@
+"""Shared libraries of single kernels, for the runners that load them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...arm.toolchain import Tool, find
+from ...errors import LoweringError
+from ...target import check_linker
+
+_COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
+_SECONDS = 60.0
+_GUARD = """\
+/* A kernel that crashes ends its process as if all were well: TVM's RPC server does not outlive a session that fails.
+ * The signals are Linux's SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV. */
+typedef void (*handler)(int);
+extern handler signal(int, handler);
+extern void _exit(int);
+static void leave(int number) { (void)number, _exit(0); }
+static __attribute__((constructor)) void guard(void) {
+    static const int numbers[] = {4, 6, 7, 8, 11};
+    for (int i = 0; i < 5; ++i) signal(numbers[i], leave);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A compiler driver that links for one processor."""
+
+    program: str
+
+    @staticmethod
+    def of(architecture: str) -> Linker:
+        """For the processors whose triples begin so. Raises UsageError, ToolError or LoweringError without a tool."""
+        if architecture == platform.machine():
+            check_linker()
+            named = os.environ.get("CXX") or os.environ.get("CC")
+            return Linker(named or next(found for found in map(shutil.which, _COMPILERS) if found))
+        if architecture == "aarch64":
+            return Linker(str(find(Tool.CROSS_COMPILER)))
+        raise LoweringError(f"no linker for {architecture}; kernels are measured on {platform.machine()} and aarch64")
+
+    def link(self, objects: tuple[Path, ...], library: Path) -> None:
+        """Write the shared library of these objects. Raises LoweringError with the linker's complaint.
+
+        Of the libraries only those that kernels call: the others would take most of the time.
+        """
+        self._run("-shared", "-nostdlib", *map(str, objects), "-o", str(library), "-lm", "-lgcc")
+
+    def guard(self, folder: Path) -> Path:
+        """An object that turns the crash of a session of TVM's RPC server into its end."""
+        source, compiled = folder / "guard.c", folder / "guard.o"
+        source.write_text(_GUARD, encoding="utf-8")
+        self._run("-x", "c", "-O1", "-fPIC", "-c", str(source), "-o", str(compiled))
+        return compiled
+
+    def _run(self, *arguments: str) -> None:
+        try:
+            done = subprocess.run(
+                [*self.program.split(), *arguments], capture_output=True, text=True, errors="replace", timeout=_SECONDS
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LoweringError(f"{self.program}: cannot link a kernel: {error}") from None
+        if done.returncode:
+            raise LoweringError(f"{self.program}: cannot link a kernel: {' '.join(done.stderr.split())[-200:]}")

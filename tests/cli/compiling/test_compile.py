@@ -1,0 +1,279 @@
+"""``eqfuse compile``, ``run`` and ``bench``: from a model to numbers and times, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from eqfuse.engine.verification import Verification
+from eqfuse.lowering.bundle import check
+from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.kernels import blame
+
+from ..command_line import CommandLine
+
+
+def topk(eqfuse: CommandLine, name: str = "in.onnx") -> Path:
+    """Values of a TopK, times two: nothing lowers a TopK."""
+    nodes = [
+        helper.make_node("Constant", [], ["k"], value_ints=[3]),
+        helper.make_node("TopK", ["x", "k"], ["v", "i"]),
+        helper.make_node("Mul", ["v", "w"], ["y"]),
+    ]
+    return eqfuse.model(name, nodes, w=[[2.0, 3.0, 4.0]])
+
+
+def compiled(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "-q")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def ort(path: Path, x: np.ndarray) -> np.ndarray:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": x})[0])
+
+
+# --- compile
+
+
+def test_the_summary_says_all_that_matters(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--threads", "1")
+    expected = (
+        "host", "1 thread(s)", "x: float32[2, 3]", "y: float32[2, 3]", "1, 1 distinct",
+        "fallback: none, every kernel is compiled", "verification: passed", "written: build",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert [text for text in expected if text not in outcome.out] == []
+
+
+@pytest.mark.conformance
+def test_what_onnx_runtime_runs_is_reported(eqfuse: CommandLine) -> None:
+    topk(eqfuse)
+    assert "fallback: 1 op (TopK) run in ONNX Runtime" in eqfuse.run("compile", "in.onnx", "-o", "build").out
+
+
+@pytest.mark.conformance
+def test_json_holds_the_manifest(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    said = json.loads(eqfuse.run("compile", "in.onnx", "-o", "build", "--json", "--partition", "none").out)
+    assert said["manifest"]["provenance"]["partition"] == "none"
+    assert said["manifest"]["files"].keys() == {"model.so", "kernels.json"}
+
+
+def test_the_second_compile_comes_from_the_cache(eqfuse: CommandLine) -> None:
+    eqfuse.chain(2)
+    first = json.loads(eqfuse.run("compile", "in.onnx", "-o", "one", "--json").out)
+    second = json.loads(eqfuse.run("compile", "in.onnx", "-o", "two", "--json").out)
+    assert (first["from_cache"], second["from_cache"]) == (False, True)
+    assert first["manifest"] == second["manifest"]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("option", [("--precision", "exact"), ("--threads", "1"), ("--partition", "fuseops")])
+def test_other_options_are_compiled_anew(eqfuse: CommandLine, option: tuple[str, str]) -> None:
+    eqfuse.chain(2)
+    eqfuse.run("compile", "in.onnx", "-o", "one", "--threads", "2")
+    assert not json.loads(eqfuse.run("compile", "in.onnx", "-o", "two", "--json", *option).out)["from_cache"]
+
+
+@pytest.mark.conformance
+def test_an_earlier_bundle_is_replaced(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    eqfuse.run("compile", "in.onnx", "-o", "build")
+    eqfuse.chain(2)
+    assert eqfuse.run("compile", "in.onnx", "-o", "build").code == 0
+    assert [str(port) for port in read_manifest(eqfuse.folder / "build").inputs] == ["x: float32[4, 4]"]
+    assert eqfuse.files() == ["build", "in.onnx"]
+
+
+def test_nothing_is_written_where_verification_fails(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    eqfuse.small()
+    wrong = Verification("failed", (), None, "output 'y' differs", 0.0)
+    monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (wrong, compiled))
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "7")
+    assert outcome.code == 3
+    assert "output 'y' differs; each kernel by itself is right" in outcome.error
+    assert eqfuse.files() == ["in.onnx"]
+
+
+def test_a_kernel_that_is_wrong_gets_a_plain_schedule(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = iter([Verification("failed", (), None, "", 0.0), Verification("passed", (), None, "", 0.0)])
+    wrong = blame.Suspect("kernel_0_relu_add", "fast", "value 'y' is off by 1")
+    monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (next(verdicts), compiled))
+    monkeypatch.setattr(blame, "suspects", lambda *arguments: iter([wrong]))
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "8")
+    assert outcome.code == 0
+    assert "replaced by a plain schedule: kernel_0_relu_add (schedule: fast)" in outcome.out
+
+
+@pytest.mark.conformance
+def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--no-verify")
+    assert "verification: none (--no-verify)" in outcome.out
+
+
+def test_a_dynamic_shape_comes_with_a_hint(eqfuse: CommandLine) -> None:
+    eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("N", 3))
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build")
+    assert outcome.code == 1
+    assert "input 'x' has the shape [N, 3]" in outcome.error
+    assert outcome.error.endswith("--input-shapes x:1,3")
+
+
+@pytest.mark.conformance
+def test_a_fixed_shape_helps(eqfuse: CommandLine) -> None:
+    path = eqfuse.model("in.onnx", [helper.make_node("Softplus", ["x"], ["y"])], ("N", 3))
+    assert eqfuse.run("compile", "in.onnx", "-o", "build", "--input-shapes", "x:2,3").code == 0
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    eqfuse.run("run", "build", "--input", "x.npy", "--output", "y.npy")
+    np.testing.assert_allclose(np.load("y.npy"), ort(path, np.ones((2, 3), np.float32)), rtol=1e-6)
+
+
+def test_an_unknown_target_comes_with_what_was_meant(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "arm-cortex-a67")
+    assert outcome.code == 2
+    assert "the targets are host, arm-" in outcome.error
+    assert "did you mean 'arm-cortex-a" in outcome.error
+
+
+@pytest.mark.parametrize("model", ["missing.onnx", "text.onnx"])
+def test_what_is_no_model_is_named(eqfuse: CommandLine, model: str) -> None:
+    eqfuse.write("text.onnx", "hello")
+    outcome = eqfuse.run("compile", model, "-o", "build")
+    assert outcome.code == 1
+    assert outcome.error.startswith(model)
+
+
+def test_a_file_is_no_place_for_a_bundle(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "in.onnx")
+    assert outcome.code == 2
+    assert onnx.load("in.onnx").graph.node
+
+
+# --- run
+
+
+def test_it_runs_as_onnx_runtime_does(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    np.save("x.npy", x)
+    outcome = eqfuse.run("run", "build", "--input", "x=x.npy", "--output", "out.npz")
+    assert outcome.code == 0
+    np.testing.assert_allclose(np.load("out.npz")["y"], ort(Path("in.onnx"), x), rtol=1e-6)
+
+
+def test_inputs_may_come_in_one_file(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    np.savez("all.npz", x=np.zeros((2, 3), np.float32))
+    said = json.loads(eqfuse.run("run", "build", "--input", "all.npz", "--json").out)
+    assert said["y"] == {"type": "float32", "shape": [2, 3], "min": -0.3, "max": 1.5, "mean": 0.633333}
+
+
+def test_random_inputs_follow_their_seed(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    printed = [eqfuse.run("run", "build", "--random", seed).out for seed in (1, 1, 2)]
+    assert printed[0] == printed[1] != printed[2]
+
+
+@pytest.mark.conformance
+def test_an_output_may_have_any_name(eqfuse: CommandLine) -> None:
+    x, file = ([helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "file"))
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["file"])], "graph", x, file)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "in.onnx")
+    eqfuse.run("compile", "in.onnx", "-o", "build", "-q")
+    assert eqfuse.run("run", "build", "--random", 0, "--output", "out.npz").code == 0
+    assert np.load("out.npz").files == ["file"]
+
+
+def test_numbers_replace_a_file_once_they_are_all_written(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half_written(stream: IO[bytes], *_: object, **__: object) -> None:
+        stream.write(b"half of it")
+        raise OSError("No space left on device")
+
+    compiled(eqfuse)
+    eqfuse.write("out.npz", "earlier")
+    monkeypatch.setattr("numpy.lib.format.write_array", half_written)
+    outcome = eqfuse.run("run", "build", "--random", 0, "--output", "out.npz")
+    assert (outcome.code, outcome.error) == (1, "out.npz: cannot be written: No space left on device")
+    assert Path("out.npz").read_text() == "earlier"
+    assert eqfuse.files() == ["build", "in.onnx", "out.npz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "build: input 'x' is missing"),
+        (("--input", "z.npy"), "--input z.npy: no such file"),
+        (("--input", "in.onnx"), "--input in.onnx: is no .npy or .npz file"),
+        (("--input", "z=x.npy", "--random", 0), "build: there is no input 'z'"),
+        (("--input", "x.npy", "--input", "x.npy"), "2 files without a name, and 1 inputs are left"),
+        (("--input", "x.npy"), "input 'x': must be float32, not float64"),
+        (("--random", 0, "--output", "nowhere/y.npz"), "nowhere does not exist"),
+        (("--random", 0, "--output", "y.txt"), "name an .npz or .npy file"),
+    ],
+)
+def test_inputs_and_outputs_that_do_not_fit(eqfuse: CommandLine, arguments: tuple[object, ...], message: str) -> None:
+    compiled(eqfuse)
+    np.save("x.npy", np.zeros((2, 3)))
+    outcome = eqfuse.run("run", "build", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.error
+
+
+# --- bench
+
+
+def test_times_are_printed(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    outcome = eqfuse.run("bench", "build", "--repeat", "3", "--threads", "1")
+    assert outcome.code == 0
+    assert "build: 3 runs, 1 thread(s)" in outcome.out
+
+
+def test_it_takes_turns_with_onnx_runtime(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    said = json.loads(eqfuse.run("bench", "build", "--against", "ort", "--repeat", "3", "--json").out)
+    assert said.keys() == {"threads", "repeat", "eqfuse", "ONNX Runtime", "speed-up"}
+    assert said["speed-up"]["wall"]["lower"] <= said["speed-up"]["wall"]["median"]
+
+
+def test_the_original_has_to_be_the_same(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    eqfuse.chain(2)
+    outcome = eqfuse.run("bench", "build", "--against", "ort")
+    assert outcome.code == 2
+    assert "is not the model that build was compiled from" in outcome.error
+
+
+def test_the_original_may_have_moved(eqfuse: CommandLine) -> None:
+    compiled(eqfuse)
+    Path("in.onnx").rename("moved.onnx")
+    assert "say where it is by --model FILE" in eqfuse.run("bench", "build", "--against", "ort").error
+    assert eqfuse.run("bench", "build", "--against", "ort", "--model", "moved.onnx", "--repeat", "1").code == 0
+
+
+# --- the program as a whole
+
+
+def test_commands_that_compile_nothing_do_not_import_tvm(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    program = (
+        "import sys; from eqfuse.cli import main; main(['optimize', 'in.onnx', '-q']); sys.exit('tvm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=eqfuse.environment(), check=False)
+    assert done.returncode == 0

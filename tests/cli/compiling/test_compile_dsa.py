@@ -1,0 +1,293 @@
+"""``eqfuse compile --target dsa-...``, and ``run`` and ``bench`` of what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from eqfuse.cli.compile_parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
+from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
+from eqfuse.driver.accelerator import WIDTHS
+from eqfuse.lowering.bundle import check
+from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.bundle.interface import random_inputs
+from eqfuse.lowering.bundle.runner import load
+from eqfuse.lowering.dsa.program.program_json import load_json
+from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
+from eqfuse.lowering.dsa.schedule.variants import VARIANTS
+from eqfuse.lowering.dsa.simulate.simulated_model import IsolatedSimulation
+
+from ...lowering.dsa.small_networks import by_sample, cnn, transformer
+from ..command_line import CommandLine, Outcome
+
+TARGET = "dsa-stcp920-1mb"
+
+
+def written(model: onnx.ModelProto, name: str = "in.onnx") -> onnx.ModelProto:
+    onnx.save(model, name)
+    return model
+
+
+def compiled(eqfuse: CommandLine, *arguments: object) -> Outcome:
+    outcome = eqfuse.run("compile", "in.onnx", "--target", TARGET, "-o", "build", *arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome
+
+
+def tiny_device(path: str = "tiny.toml", **figures: object) -> str:
+    """The edge NPU with other figures, as a file."""
+    lines = []
+    for line in (DIRECTORY / "edge-npu.toml").read_text(encoding="utf-8").splitlines():
+        name = line.partition("=")[0].strip()
+        lines.append(f'{name} = {{ value = {figures[name]}, origin = "assumed" }}' if name in figures else line)
+    Path(path).write_text("\n".join(lines), encoding="utf-8")
+    return f"dsa-{path}"
+
+
+# --- compile, run
+
+
+@pytest.mark.representatives(1)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_transformer_runs_as_onnx_runtime_does(eqfuse: CommandLine, batch: int) -> None:
+    model = written(transformer())
+    ids = np.random.default_rng(0).integers(0, 32, (batch, 8))
+    np.save("ids.npy", ids)
+    said = compiled(eqfuse, "--batch", batch).out
+    assert "verification: passed, 1 output(s)" in said
+    assert f"({batch} of {batch} sample(s), simulated)" in said
+    assert eqfuse.run("run", "build", "--input", "ids.npy", "--output", "y.npy").code == 0
+    np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"ids": ids}, 1)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+def test_a_cnn_runs_as_onnx_runtime_does_in_several_iterations(eqfuse: CommandLine) -> None:
+    model = written(cnn())
+    x = np.random.default_rng(0).standard_normal((16, 3, 12, 12)).astype(np.float32)
+    np.save("x.npy", x)
+    said = compiled(eqfuse, "--batch", 16, "--per-cluster", 2).out
+    assert "16: 2 iteration(s) x 4 cluster(s) x 2 sample(s)" in said
+    assert "(2 of 16 sample(s), simulated)" in said
+    eqfuse.run("run", "build", "--input", "x.npy", "--output", "y.npy")
+    np.testing.assert_allclose(np.load("y.npy"), by_sample(model, {"x": x}, 2)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.conformance
+def test_floats_may_be_narrower_than_the_models(eqfuse: CommandLine) -> None:
+    written(transformer())
+    assert "verification: passed" in compiled(eqfuse, "--floats", "float16").out
+    said = json.loads(eqfuse.run("run", "build", "--random", 0, "--json").out)
+    assert said["y"]["type"] == "float32"
+
+
+@pytest.mark.conformance
+def test_nothing_is_verified_where_that_is_not_wanted(eqfuse: CommandLine) -> None:
+    written(transformer())
+    assert "verification: none (--no-verify)" in compiled(eqfuse, "--no-verify").out
+    assert eqfuse.run("run", "build", "--random", 0).code == 0
+
+
+def test_the_bundle_holds_the_program_for_people_and_tools(eqfuse: CommandLine) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify")
+    program = load_json(Path("build/program.json").read_text())
+    assert f"instructions ({len(program.instructions)}):" in Path("build/program.txt").read_text()
+    assert json.loads(Path("build/trace.json").read_text())["traceEvents"]
+    assert "<svg" in Path("build/report.html").read_text()
+    section = read_manifest(Path("build")).dsa
+    assert section is not None
+    assert section["batch"] == 1
+
+
+@pytest.mark.conformance
+def test_the_same_again_comes_from_the_cache(eqfuse: CommandLine) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify", "--seed", 7)
+    assert "taken from the cache" in compiled(eqfuse, "--no-verify", "--seed", 7).out
+
+
+@pytest.mark.conformance
+def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(transformer())
+    compiled(eqfuse)
+    model = load("build")
+    inputs = random_inputs(model.inputs, 0)
+    first = model.run(inputs)
+    monkeypatch.setattr("eqfuse.lowering.dsa.stored_program.made_for", dict)
+    again = load("build").run(inputs)
+    assert all(np.array_equal(again[name], first[name]) for name in first)
+
+
+@pytest.mark.representatives(1)
+@pytest.mark.parametrize("floats", ["float32", "float16"])
+def test_a_program_that_is_wrong_is_not_published(
+    eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch, floats: str
+) -> None:
+    written(transformer())
+
+    right = IsolatedSimulation.run_programs
+
+    def wrong(*given: Any) -> dict[str, Any]:
+        return {name: array * 1.1 for name, array in right(*given).items()}
+
+    monkeypatch.setattr(IsolatedSimulation, "run_programs", wrong)
+    monkeypatch.setattr(check, "isolated", lambda _, function, *arguments: function(*arguments))
+    outcome = eqfuse.run("compile", "in.onnx", "--target", TARGET, "-o", "build", "--floats", floats, "--seed", 11)
+    assert outcome.code == 3
+    assert "the program differs from the original" in outcome.error
+    assert not Path("build").exists()
+
+
+def test_a_damaged_bundle_is_named(eqfuse: CommandLine) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify")
+    Path("build/constants.bin").write_bytes(b"")
+    outcome = eqfuse.run("run", "build", "--random", 0)
+    assert outcome.code == 1
+    assert "build/constants.bin: was changed" in outcome.error
+
+
+# --- bench
+
+
+def test_the_time_report_is_printed(eqfuse: CommandLine) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify")
+    outcome = eqfuse.run("bench", "build", "--trace", "t.json")
+    expected = (
+        "simulated time", "throughput", "DDR, bytes read", "mme occupied", "tensors in LB", "lower bound / cycles",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert [text for text in expected if text not in outcome.out] == []
+    assert json.loads(Path("t.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("variant", ["tvm", "full"])
+def test_a_variant_is_compared_with(eqfuse: CommandLine, variant: str) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify")
+    said = json.loads(eqfuse.run("bench", "build", "--against", variant, "--json").out)
+    own, other = said["variants"].values()
+    assert said["speed-up"] == pytest.approx(other["cycles"] / own["cycles"])
+    assert variant != "full" or own == other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--against", "ort"), "--against ort: the time of build is simulated"),
+        (("--kernels",), "--kernels: build is a program for an accelerator"),
+        (("--trace", "nowhere/t.json"), "nowhere does not exist"),
+    ],
+)
+def test_what_bench_cannot_do(eqfuse: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    written(transformer())
+    compiled(eqfuse, "--no-verify")
+    outcome = eqfuse.run("bench", "build", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.error
+
+
+def test_other_bundles_have_no_variants(eqfuse: CommandLine) -> None:
+    eqfuse.small()
+    eqfuse.run("compile", "in.onnx", "-o", "build", "-q", "--no-verify")
+    outcome = eqfuse.run("bench", "build", "--against", "tvm")
+    assert outcome.code == 2
+    assert "--against tvm: is for programs of an accelerator" in outcome.error
+
+
+# --- what is refused
+
+
+def refusal(eqfuse: CommandLine, *arguments: object) -> Outcome:
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", *arguments)
+    assert outcome.code in (1, 2)
+    assert not Path("build").exists()
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "dsa-stcp921"), "unknown; the targets are host"),
+        (("--target", "dsa-nothing.toml"), "device 'nothing.toml': not found"),
+        (("--target", TARGET, "--threads", "2"), "--threads: is for processors"),
+        (("--batch", "2"), "--batch: is for accelerators (--target dsa-NAME)"),
+        (("--target", TARGET, "--batch", "6"), "batch 6: not divisible over 4 clusters; use a multiple of 4"),
+        (("--target", TARGET, "--batch", "8", "--per-cluster", "3"), "batch 8: is not divisible into programs of 3"),
+    ],
+)
+def test_options_that_do_not_fit(eqfuse: CommandLine, arguments: tuple[str, ...], message: str) -> None:
+    written(transformer())
+    assert message in refusal(eqfuse, *arguments).error
+
+
+def test_impossible_figures_of_a_device_are_named(eqfuse: CommandLine) -> None:
+    written(transformer())
+    target = tiny_device(weight_buffer=262144)
+    message = "tiny.toml: field weight_buffer: 262144 bytes do not leave room in the 262144 bytes of local_buffer"
+    assert message in refusal(eqfuse, "--target", target).error
+
+
+def test_a_tensor_that_does_not_fit_is_named(eqfuse: CommandLine) -> None:
+    written(transformer(length=64))
+    sizes = {"local_buffer": 1024, "weight_buffer": 512, "global_buffer": 2048, "ddr_capacity": 2048}
+    message = refusal(eqfuse, "--target", tiny_device(**sizes)).error
+    assert "tensor '" in message
+    assert "do not fit the 2048 bytes of DDR" in message
+
+
+def test_dynamic_shapes_are_named(eqfuse: CommandLine) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    eqfuse.model("in.onnx", nodes, ("N", 4))
+    error = refusal(eqfuse, "--target", TARGET).error
+    assert "input 'x' has the shape [N, 4]" in error
+    assert "--input-shapes x:1,4" in error
+
+
+def test_an_operator_that_nothing_runs_is_named(eqfuse: CommandLine) -> None:
+    nodes = [helper.make_node("Odd", ["x"], ["y"], name="n", domain="odd")]
+    model = onnx.load(eqfuse.model("in.onnx", nodes, (4, 4)))
+    model.opset_import.append(helper.make_opsetid("odd", 1))
+    written(model)
+    assert "operator 'n' (Odd): the shape of its result 'y' is not known" in refusal(eqfuse, "--target", TARGET).error
+
+
+def test_an_output_that_is_a_constant_is_named(eqfuse: CommandLine) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["z"]),
+        helper.make_node("Sub", ["w", "w"], ["c"]),
+        helper.make_node("Add", ["c", "w"], ["y"]),
+    ]
+    model = onnx.load(eqfuse.model("in.onnx", nodes, w=np.ones((2, 3))))
+    model.graph.output.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, (2, 3)))
+    written(model)
+    assert "output 'y' is " in refusal(eqfuse, "--target", TARGET).error
+
+
+# --- names
+
+
+def test_accelerators_are_listed_where_targets_are(eqfuse: CommandLine) -> None:
+    written(transformer())
+    error = refusal(eqfuse, "--target", "nonsense").error
+    assert [name for name in dsa_device_names() if f"dsa-{name}" not in error] == []
+
+
+def test_the_parser_knows_all_names() -> None:
+    assert set(DSA_VARIANTS) == set(VARIANTS)
+    assert set(DSA_ORDERS) == set(_ORDERS)
+    assert set(FLOATS) == set(WIDTHS)
+
+
+def test_help_says_what_is_for_accelerators(eqfuse: CommandLine) -> None:
+    said = eqfuse.run("compile", "--help").out
+    assert [
+        o for o in ("dsa-NAME", "--batch", "--floats", "--variant", "--order", "--per-cluster") if o not in said
+    ] == []

@@ -1,0 +1,65 @@
+"""Nodes that a chosen graph may not hold: ONNX Runtime cannot run them, or reads them in another way."""
+
+from __future__ import annotations
+
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from eqfuse.costmodels.types import TensorType
+from eqfuse.engine.egraph.egraph import ENode
+from eqfuse.engine.egraph.emit import emission
+
+DOUBLE, SINGLE = TensorType("float64", (1, 2, 4, 4)), TensorType("float32", (1, 2, 4, 4))
+UNARY = [
+    "Abs", "Exp", "Erf", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sin", "Tanh",
+    "Sigmoid", "Relu", "Sqrt", "Floor", "GlobalAveragePool", "GlobalMaxPool",
+]  # fmt: skip
+
+
+def runs(op: str, kind: int) -> bool:
+    """Whether ONNX Runtime has a kernel."""
+    ends = [helper.make_tensor_value_info(name, kind, [1, 2, 4, 4] if name == "x" else None) for name in "xy"]
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "one", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("type_", [SINGLE, DOUBLE], ids=["float32", "float64"])
+def test_new_nodes_have_a_kernel(op: str, type_: TensorType) -> None:
+    kind = TensorProto.FLOAT if type_ is SINGLE else TensorProto.DOUBLE
+    assert (emission(ENode(op, (), (0,)), (type_,), type_, 18, {}, runs=True) is not None) == runs(op, kind)
+
+
+def test_no_cosine_of_doubles_is_written() -> None:
+    """Only newer runtimes have a kernel for it."""
+    assert emission(ENode("Cos", (), (0,)), (DOUBLE,), DOUBLE, 18, {}, runs=True) is None
+
+
+def test_no_reduction_over_no_axis_is_written() -> None:
+    """Without axes ONNX reduces over all of them."""
+    assert emission(ENode("ReduceSum", ((), 1), (0,)), (SINGLE,), SINGLE, 18, {}) is None
+    scalar = TensorType("float32", ())
+    assert emission(ENode("ReduceSum", ((), 1), (0,)), (scalar,), scalar, 18, {}) is not None
+
+
+def test_constants_are_computed_without_a_kernel() -> None:
+    assert emission(ENode("Erf", (), (0,)), (DOUBLE,), DOUBLE, 18, {}) is not None
+
+
+@pytest.mark.parametrize(("alpha", "said"), [(0.5, True), (0.1, False)])
+def test_attributes_have_to_hold_what_float64_meets(alpha: float, said: bool) -> None:
+    """Attributes are float32 in ONNX."""
+    made = emission(ENode("Elu", (alpha,), (0,)), (DOUBLE,), DOUBLE, 18, {})
+    assert (made is not None) == said
+
+
+def test_a_squeeze_of_no_axes_is_not_written() -> None:
+    assert emission(ENode("Squeeze", ((),), (0,)), (SINGLE,), SINGLE, 18, {}) is None

@@ -1,0 +1,51 @@
+"""Shapes that are computed from shapes: known however many of them follow each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+
+
+def views(depth: int, batch: int | str) -> onnx.ModelProto:
+    """Reshape to (size of axis 0, 2, -1), flatten, and so on: each target is computed from the result before."""
+    constants = {"zero": np.array(0), "axis": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
+    nodes, value = [], "x"
+    for i in range(depth):
+        made = [f"{name}{i}" for name in ("shape", "first", "size", "target", "split", "flat", "y")]
+        shape, first, size, target, split, flat, result = made
+        nodes += [
+            helper.make_node("Shape", [value], [shape]),
+            helper.make_node("Gather", [shape, "zero"], [first]),
+            helper.make_node("Unsqueeze", [first, "axis"], [size]),
+            helper.make_node("Concat", [size, "two", "rest"], [target], axis=0),
+            helper.make_node("Reshape", [value, target], [split]),
+            helper.make_node("Flatten", [split], [flat]),
+            helper.make_node("Relu", [flat], [result]),
+        ]
+        value = result
+    graph = helper.make_graph(
+        nodes, "views",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array.astype(np.int64), name) for name, array in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("depth", [1, 40])
+def test_every_shape_of_a_chain_of_computed_reshapes_is_known(depth: int) -> None:
+    knowledge = infer(read(views(depth, 3)))
+    assert knowledge.types[f"split{depth - 1}"].shape == (3, 2, 4)
+    assert knowledge.types[f"y{depth - 1}"].shape == (3, 8)
+
+
+def test_a_symbolic_size_stays_symbolic() -> None:
+    knowledge = infer(read(views(3, "batch")))
+    first = knowledge.types["split0"].shape
+    assert first is not None
+    assert not isinstance(first[0], int)

@@ -1,0 +1,378 @@
+"""Groups of FuseOps on small graphs, and what holds for every graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.types import TensorType
+from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph, forward_graph
+from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
+from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
+from eqfuse.extract.partition.baselines.post_dominators import post_dominator_tree
+from eqfuse.extract.partition.graph import OperatorGraph, Value
+from eqfuse.extract.partition.partition import Partition
+from eqfuse.rules.signatures import operators
+
+from .. import blocks
+from ..graphs import Builder, chain, operator_graphs
+
+ELEMENTWISE, BROADCAST, INJECTIVE, COMM_REDUCE, ANCHOR = list(PatternKind)[:5]
+TUPLE, OPAQUE = PatternKind.TUPLE, PatternKind.OPAQUE
+
+
+def groups(graph: OperatorGraph) -> list[list[int]]:
+    return sorted(map(list, fuse_ops(graph).members))
+
+
+# Networks
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (blocks.the_texts_example, [[0, 1, 2, 3, 4]]),
+        (blocks.normalised, [[0, 1, 2]]),
+        (blocks.residual, [[0, 1, 2], [3, 4, 5, 6]]),
+        (blocks.projected_residual, [[0, 1], [2, 4, 5], [3]]),
+        (blocks.inverted_residual, [[0, 1], [2, 3], [4, 5]]),
+        (blocks.squeeze_excitation, [[0, 1, 2], [3], [4, 5], [6, 7], [8], [9]]),
+        (blocks.inception, [[0, 1], [2, 3], [4], [5], [6, 7]]),
+        (blocks.lstm_step, [[0, 1, 4], [2, 3], [5], [6, 7, 8, 10, 11, 12], [9, 13, 14]]),
+    ],
+)
+def test_blocks(block: Callable[[], OperatorGraph], expected: list[list[int]]) -> None:
+    assert groups(block()) == expected
+
+
+def test_method() -> None:
+    assert fuse_ops(chain("Relu")).method == "fuseops"
+
+
+def test_no_operators() -> None:
+    assert fuse_ops(OperatorGraph((), ())).count == 0
+
+
+# Element-wise operators and anchors
+
+
+def test_element_wise_chain() -> None:
+    assert groups(chain("Relu", "Exp", "Sigmoid")) == [[0, 1, 2]]
+
+
+def test_two_anchors_stay_apart() -> None:
+    assert groups(chain("Softmax", "Relu", "Softmax", "Relu")) == [[0, 1], [2, 3]]
+
+
+def test_what_comes_before_an_anchor_stays_outside() -> None:
+    assert groups(chain("Relu", "Softmax")) == [[0], [1]]
+
+
+def test_an_operator_that_nothing_is_known_of_stays_alone() -> None:
+    b = Builder()
+    x = b.node("Relu", (b.op("Exp", b.input(4)),), [(4,)], is_opaque=True)[0]
+    assert groups(b.graph(b.op("Exp", x))) == [[0], [1], [2]]
+
+
+def test_a_value_that_the_caller_reads_ends_a_group() -> None:
+    b = Builder()
+    x = b.op("Relu", b.input(4))
+    assert groups(b.graph(x, b.op("Exp", x))) == [[0], [1]]
+
+
+def test_readers_that_do_not_meet_again() -> None:
+    b = Builder()
+    x = b.op("Relu", b.input(4))
+    b.op("Exp", x)
+    b.op("Neg", x)
+    assert groups(b.graph()) == [[0], [1], [2]]
+
+
+def test_an_opaque_operator_on_one_branch_keeps_the_branches_apart() -> None:
+    b = Builder()
+    x = b.op("Relu", b.input(4, 4))
+    y = b.op("Gather", x, b.constant(4), shape=(4, 4))
+    assert groups(b.graph(b.op("Add", b.op("Exp", x), y))) == [[0], [1], [2, 3]]
+
+
+def test_an_anchor_stops_where_its_result_is_broadcast() -> None:
+    b = Builder()
+    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
+    assert groups(b.graph(b.op("Add", x, b.input(4, 4)))) == [[0], [1]]
+
+
+def test_an_anchor_stops_where_its_result_is_broadcast_further_on() -> None:
+    b = Builder()
+    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
+    wide = b.input(4, 4)
+    left, right = (b.op("Add", b.op(op, x), wide) for op in ("Relu", "Exp"))
+    assert groups(b.graph(b.op("Mul", left, right))) == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_a_broadcast_joins_what_reads_it() -> None:
+    b = Builder()
+    x = b.op("Relu", b.input(1, 4))
+    assert groups(b.graph(b.op("Add", x, b.input(4, 4)))) == [[0, 1]]
+
+
+# Reductions
+
+
+def _reduced(*before: str, after: Sequence[str] = ()) -> OperatorGraph:
+    b = Builder()
+    x = b.input(4, 4)
+    for op in before:
+        x = b.op(op, x)
+    x = b.op("ReduceSum", x, shape=(4, 1), axes=(1,), keepdims=1)
+    for op in after:
+        x = b.op(op, x)
+    return b.graph()
+
+
+def test_element_wise_operators_join_a_reduction() -> None:
+    assert groups(_reduced("Relu", "Exp")) == [[0, 1, 2]]
+
+
+def test_a_reduction_ends_a_group() -> None:
+    assert groups(_reduced("Relu", after=["Exp", "Neg"])) == [[0, 1], [2, 3]]
+
+
+def test_an_anchor_stops_before_a_reduction() -> None:
+    assert groups(_reduced("Softmax")) == [[0], [1]]
+
+
+# Injective operators
+
+
+def _moved(first: str, *after: str) -> OperatorGraph:
+    b = Builder()
+    x = b.op("Transpose", b.op(first, b.input(4, 4)), shape=(4, 4), perm=(1, 0))
+    x = b.op("Reshape", x, shape=(2, 8))
+    for op in after:
+        x = b.op(op, x)
+    return b.graph()
+
+
+def test_injective_operators_fuse_with_element_wise_ones_around() -> None:
+    assert groups(_moved("Relu", "Exp")) == [[0, 1, 2, 3]]
+
+
+def test_an_anchor_stops_before_an_injective_operator() -> None:
+    assert groups(_moved("Softmax", "Exp")) == [[0], [1, 2, 3]]
+
+
+def test_injective_operators_do_not_join_an_anchor() -> None:
+    assert groups(_moved("Relu", "Softmax")) == [[0, 1, 2], [3]]
+
+
+def test_an_injective_operator_between_element_wise_ones_comes_along_to_an_anchor() -> None:
+    b = Builder()
+    product = b.op("MatMul", b.input(4, 4), b.constant(4, 4), shape=(4, 4))
+    x = b.op("Relu", b.input(4, 4))
+    moved = b.op("Transpose", x, shape=(4, 4), perm=(1, 0))
+    assert groups(b.graph(b.op("Add", b.op("Add", x, moved), product))) == [[0, 1, 2, 3, 4]]
+
+
+# Tuples
+
+
+def test_element_wise_operators_join_a_concat() -> None:
+    assert groups(blocks.elementwise_into_concat()) == [[0, 1, 2, 3]]
+
+
+def test_what_feeds_a_concat_joins_it_last() -> None:
+    b = Builder()
+    x = b.op("Softmax", b.input(2, 4))
+    joined = b.op("Concat", x, b.op("Relu", b.input(2, 4)), shape=(2, 8), axis=1)
+    assert groups(b.graph(b.op("Add", joined, b.input(2, 8)))) == [[0], [1, 2, 3]]
+
+
+def test_a_tuple_on_one_branch_keeps_the_branches_apart() -> None:
+    assert groups(blocks.concat_on_a_branch()) == [[0], [1, 2, 3, 4]]
+
+
+def _halves(read: int) -> OperatorGraph:
+    """Relu 0, Split 1, of which `read` halves are read, and Add 2."""
+    b = Builder()
+    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
+    return b.graph(b.op("Add", left, right if read == 2 else b.input(4, 2)))
+
+
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_split_joins_where_its_parts_meet(read: int) -> None:
+    assert groups(_halves(read)) == [[0, 1, 2]]
+
+
+def test_a_split_whose_parts_part_stays_with_what_it_reads() -> None:
+    b = Builder()
+    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
+    b.op("Exp", left)
+    b.op("Neg", right)
+    assert groups(b.graph()) == [[0, 1], [2], [3]]
+
+
+def test_the_part_of_a_split_that_the_caller_reads_is_external() -> None:
+    b = Builder()
+    left, right = b.node("Split", (b.input(4, 4),), [(4, 2)] * 2, {"axis": 1})
+    nodes = forward_graph(b.graph(left, b.op("Add", left, right)))
+    assert nodes.is_external == (False, True, False, True)
+
+
+# Depth
+
+
+def test_no_group_is_larger_than_the_depth() -> None:
+    assert max(map(len, fuse_ops(chain(*["Relu"] * 600)).members)) <= 256
+
+
+def test_a_long_chain_needs_no_deep_recursion() -> None:
+    length = 5000
+    assert fuse_ops(chain(*["Relu"] * length), max_fuse_depth=length).count == 1
+
+
+# Kinds
+
+
+def test_every_operator_of_the_rules_has_a_kind_but_those_that_never_fuse() -> None:
+    b = Builder()
+    for name in operators():
+        b.node(name, (), [(4,)])
+    opaque = {o.op for o in b.graph().operators if pattern_kind(o) is OPAQUE}
+    assert opaque == {"CumSum", "Gather", "Hardmax"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "operand", "result", "expected"),
+    [
+        (BROADCAST, (2, 3), (2, 3), ELEMENTWISE),
+        (BROADCAST, ("n", 3), ("n", 3), ELEMENTWISE),
+        (BROADCAST, (3,), (2, 3), BROADCAST),
+        (BROADCAST, None, None, BROADCAST),
+        (INJECTIVE, (2, 3), (2, 3), INJECTIVE),
+    ],
+)
+def test_edge_kind(
+    kind: PatternKind, operand: tuple[int, ...] | None, result: tuple[int, ...] | None, expected: PatternKind
+) -> None:
+    values = [Value("v", TensorType("float32", shape)) for shape in (operand, result)]
+    assert edge_kind(kind, *values) is expected
+
+
+def test_an_edge_without_types_is_a_broadcast() -> None:
+    assert edge_kind(BROADCAST, Value("a", None), Value("b", None)) is BROADCAST
+
+
+# The tree
+
+
+def forward(kinds: Sequence[PatternKind], edges: dict[int, list[int]]) -> ForwardGraph:
+    """Each edge has the kind of the node that it leads to; the last node is read by the caller."""
+    links = tuple(tuple(Edge(t, kinds[t]) for t in edges.get(node, [])) for node in range(len(kinds)))
+    external = tuple(node == len(kinds) - 1 for node in range(len(kinds)))
+    return ForwardGraph(tuple(kinds), links, external, tuple(range(len(kinds))))
+
+
+def test_post_dominators_of_a_diamond() -> None:
+    tree = post_dominator_tree(forward([ELEMENTWISE] * 4, {0: [1, 2], 1: [3], 2: [3]}))
+    assert (tree.parent, tree.depth) == ((3, 3, 3, None), (2, 2, 2, 1))
+
+
+def test_the_kind_on_the_way_is_the_largest_of_all_paths() -> None:
+    tree = post_dominator_tree(forward([ANCHOR, ELEMENTWISE, INJECTIVE, BROADCAST], {0: [1, 2], 1: [3], 2: [3]}))
+    assert tree.kind == (INJECTIVE, BROADCAST, BROADCAST, OPAQUE)
+
+
+def test_the_kind_on_the_way_counts_edges_far_from_the_node() -> None:
+    kinds = [ANCHOR, ELEMENTWISE, ELEMENTWISE, INJECTIVE, ELEMENTWISE]
+    tree = post_dominator_tree(forward(kinds, {0: [1, 2], 1: [3], 3: [4], 2: [4]}))
+    assert (tree.parent[0], tree.kind[0]) == (4, INJECTIVE)
+
+
+def test_a_node_that_nobody_reads_has_no_post_dominator() -> None:
+    tree = post_dominator_tree(forward([ELEMENTWISE] * 3, {0: [1, 2]}))
+    assert tree.parent == (None, None, None)
+
+
+@st.composite
+def forward_graphs(draw: st.DrawFn) -> ForwardGraph:
+    """Up to 10 nodes, each read by up to three later ones, or by the caller."""
+    count = draw(st.integers(1, 10))
+    kinds = draw(st.lists(st.sampled_from(PatternKind), min_size=count, max_size=count))
+    edges = {n: sorted(draw(st.sets(st.integers(n + 1, count - 1), max_size=3))) for n in range(count - 1)}
+    return forward(kinds, edges)
+
+
+def _paths(graph: ForwardGraph, node: int) -> list[list[int]]:
+    """All paths from `node` to a node without readers."""
+    onwards = [path for edge in graph.edges[node] for path in _paths(graph, edge.target)]
+    return [[node, *path] for path in onwards] or [[node]]
+
+
+@given(forward_graphs())
+def test_the_immediate_post_dominator_is_the_first_node_that_all_paths_share(graph: ForwardGraph) -> None:
+    tree = post_dominator_tree(graph)
+    for node in range(len(graph)):
+        paths = [path[1:] for path in _paths(graph, node)]
+        shared = set(paths[0]).intersection(*paths)
+        assert tree.parent[node] == next((n for n in paths[0] if n in shared), None)
+
+
+# What holds for every graph
+
+
+def last_operators(partition: Partition, number: int) -> set[int]:
+    """Operators of a group whose results are read outside."""
+    makers = {partition.graph.values[value].producer for value in partition.outputs[number]}
+    return {maker for maker in makers if maker is not None}
+
+
+@given(operator_graphs())
+def test_only_the_last_operator_of_a_group_is_read_from_outside(graph: OperatorGraph) -> None:
+    partition = fuse_ops(graph)
+    for number, members in enumerate(partition.members):
+        assert last_operators(partition, number) <= {max(members)}
+
+
+@given(operator_graphs())
+def test_groups_are_acyclic(graph: OperatorGraph) -> None:
+    group = fuse_ops(graph).group
+    assert all(group[source] <= group[n] for n, sources in enumerate(graph.predecessors) for source in sources)
+
+
+@given(operator_graphs())
+def test_groups_are_convex(graph: OperatorGraph) -> None:
+    group = fuse_ops(graph).group
+    below: list[set[int]] = []
+    for sources in graph.predecessors:
+        below.append(set(sources).union(*(below[s] for s in sources)))
+    for last, reached in enumerate(below):
+        for middle in reached:
+            assert group[middle] == group[last] or all(group[first] != group[last] for first in below[middle])
+
+
+@given(operator_graphs())
+def test_a_group_has_one_anchor_at_most(graph: OperatorGraph) -> None:
+    kinds = [pattern_kind(operator) for operator in graph.operators]
+    for members in fuse_ops(graph).members:
+        assert [kinds[m] for m in members].count(ANCHOR) <= 1
+
+
+@given(operator_graphs())
+def test_opaque_operators_stay_alone(graph: OperatorGraph) -> None:
+    for members in fuse_ops(graph).members:
+        assert len(members) == 1 or all(pattern_kind(graph.operators[m]) is not OPAQUE for m in members)
+
+
+@given(forward_graphs(), st.integers(1, 6))
+def test_no_group_of_nodes_is_larger_than_the_depth(graph: ForwardGraph, depth: int) -> None:
+    labels = node_groups(graph, depth)
+    assert max(labels.count(label) for label in labels) <= depth
+
+
+@given(operator_graphs())
+def test_the_forward_graph_has_a_node_for_each_operator(graph: OperatorGraph) -> None:
+    nodes = forward_graph(graph)
+    assert [nodes.kinds[node] for node in nodes.node_of] == [pattern_kind(o) for o in graph.operators]

@@ -1,0 +1,231 @@
+"""DNNFusion's Listing 1: the paper's figures, what every plan keeps to, and blocks of known networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.extract.partition.baselines.combination import Colour, combine
+from eqfuse.extract.partition.baselines.fusion_plan import Price, fusion_plan, seeds
+from eqfuse.extract.partition.baselines.mapping_types import MappingType, edge_mapping_type, mapping_types
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.extract.partition.partition import Partition
+
+from ..graphs import Builder, chain, operator_graphs
+
+DEVICE = load_device(DEFAULT)
+
+
+def launches(operators: tuple[int, ...]) -> float:
+    """Every kernel costs the same: fewer are better, so each yellow pair is fused."""
+    return 1.0
+
+
+def size(operators: tuple[int, ...]) -> float:
+    """A kernel costs more than its parts: no yellow pair is fused."""
+    return float(len(operators) ** 2)
+
+
+def never(operators: tuple[int, ...]) -> float:
+    raise AssertionError(f"asked for the price of {operators}")
+
+
+def names(partition: Partition) -> list[str]:
+    """The operators of each group."""
+    return [" ".join(partition.graph.operators[m].op for m in members) for members in partition.members]
+
+
+def figure_3() -> OperatorGraph:
+    """GEMM and another input feed Add; then Conv, Relu, Mul and Sub, all results of one size."""
+    builder = Builder()
+    product = builder.op("Gemm", builder.input(16, 16), builder.constant(16, 16), shape=(16, 16))
+    image = builder.op("Add", product, builder.input(16, 16))
+    rows = builder.op("Conv", image, builder.constant(16, 16, 1), shape=(16, 16), kernel_shape=(1,))
+    relu = builder.op("Relu", rows)
+    builder.op("Sub", builder.op("Mul", relu, builder.constant(16, 16)), relu)
+    return builder.graph()
+
+
+def test_figure_3_fuses_five_operators_and_rejects_the_second_product() -> None:
+    assert names(fusion_plan(figure_3(), DEVICE, never)) == ["Gemm", "Add Conv Relu Mul Sub"]
+
+
+def test_looking_back_first_the_seed_goes_to_the_product_before_it() -> None:
+    plan = fusion_plan(figure_3(), DEVICE, never, predecessors_first=True)
+    assert names(plan) == ["Gemm Add", "Conv Relu Mul Sub"]
+
+
+def test_figure_4_is_one_kernel() -> None:
+    """Out = Recip(GEMM) * C + Recip(GEMM) * D: the reciprocal is read twice."""
+    builder = Builder()
+    product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
+    reciprocal = builder.op("Reciprocal", product)
+    left = builder.op("Mul", reciprocal, builder.input(4, 4))
+    builder.op("Add", left, builder.op("Mul", reciprocal, builder.input(4, 4)))
+    assert names(fusion_plan(builder.graph(), DEVICE, never)) == ["MatMul Reciprocal Mul Mul Add"]
+
+
+@pytest.mark.parametrize(("price", "count"), [(launches, 1), (size, 2)])
+def test_the_price_decides_over_the_transpose_of_section_4_4(price: Price, count: int) -> None:
+    """GEMM, Div and Transpose: Div and Transpose are green, GEMM before the Shuffle that they make is yellow."""
+    builder = Builder()
+    product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
+    builder.op("Transpose", builder.op("Div", product, builder.constant()), shape=(4, 4), perm=(1, 0))
+    assert fusion_plan(builder.graph(), DEVICE, price).count == count
+
+
+def test_a_price_that_is_equal_fuses() -> None:
+    graph = chain("Relu", "Transpose", "MatMul")
+    assert fusion_plan(graph, DEVICE, lambda operators: float(len(operators))).count == 1
+
+
+def test_seeds_are_one_to_one_and_the_smallest_come_first() -> None:
+    builder = Builder()
+    big = builder.op("Relu", builder.input(8, 8))
+    summed = builder.op("ReduceSum", big, shape=(8, 1), axes=(1,))
+    builder.op("Exp", builder.op("Neg", summed))
+    graph = builder.graph()
+    assert seeds(graph, mapping_types(graph)) == [2, 3, 0]
+
+
+def test_without_a_seed_nothing_is_fused() -> None:
+    assert fusion_plan(chain("MatMul", "Transpose", "Softmax"), DEVICE, never).count == 3
+
+
+def test_an_opaque_operator_stays_by_itself() -> None:
+    builder = Builder()
+    x = builder.op("Relu", builder.input(4))
+    (y,) = builder.node("Relu", [x], [(4,)], is_opaque=True)
+    builder.op("Relu", y)
+    assert fusion_plan(builder.graph(), DEVICE, never).count == 3
+
+
+def test_an_output_of_the_graph_is_fused_like_others() -> None:
+    builder = Builder()
+    y = builder.op("Relu", builder.input(4))
+    plan = fusion_plan(builder.graph(y, builder.op("Exp", y)), DEVICE, never)
+    assert plan.count == 1
+    assert plan.outputs == ((1, 2),)
+
+
+def test_a_path_through_another_kernel_keeps_the_ends_apart() -> None:
+    """The branch with the product cannot join (two products), so neither may the Add behind both branches."""
+    builder = Builder()
+    first = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
+    top = builder.op("Relu", first)
+    branch = builder.op("MatMul", top, builder.constant(4, 4), shape=(4, 4))
+    builder.op("Add", top, branch)
+    plan = fusion_plan(builder.graph(), DEVICE, never, predecessors_first=True)
+    assert names(plan) == ["MatMul Relu", "MatMul Add"]
+
+
+def test_a_broadcast_on_the_other_operand_does_not_ask_for_a_price() -> None:
+    """The Add is One-to-Many for its bias, One-to-One for the product."""
+    builder = Builder()
+    product = builder.op("MatMul", builder.input(4, 4), builder.constant(4, 4), shape=(4, 4))
+    builder.op("Add", builder.op("Relu", product), builder.input(4))
+    assert fusion_plan(builder.graph(), DEVICE, never, predecessors_first=True).count == 1
+
+
+def test_registers_limit_a_kernel() -> None:
+    builder = Builder()
+    x = builder.input(4)
+    total = builder.op("Relu", x)
+    parts = [builder.op("Exp", total) for _ in range(6)]
+    for part in parts:
+        total = builder.op("Add", total, part)
+    graph = builder.graph()
+    assert fusion_plan(graph, DEVICE, never).count == 1
+    assert fusion_plan(graph, replace(DEVICE, vector_registers=6), never).count > 1
+
+
+def test_a_long_chain_is_one_kernel() -> None:
+    assert fusion_plan(chain(*["Relu"] * 300), DEVICE, never).count == 1
+
+
+def residual_block(builder: Builder, x: int, channels: int) -> int:
+    """Of ResNet, batch normalization folded away."""
+    inner = builder.op("Relu", convolution(builder, x, channels))
+    return builder.op("Relu", builder.op("Add", convolution(builder, inner, channels), x))
+
+
+def convolution(builder: Builder, x: int, channels: int) -> int:
+    weight = builder.constant(channels, channels, 3, 3)
+    return builder.op("Conv", x, weight, builder.constant(channels), shape=builder.shape(x), kernel_shape=(3, 3))
+
+
+def test_residual_blocks_take_one_kernel_for_each_convolution() -> None:
+    builder = Builder()
+    x = builder.input(1, 8, 14, 14)
+    for _ in range(3):
+        x = residual_block(builder, x, 8)
+    plan = fusion_plan(builder.graph(), DEVICE, never, predecessors_first=True)
+    assert names(plan) == ["Conv Relu", "Conv Add Relu"] * 3
+
+
+def dense(builder: Builder, x: int, width: int) -> int:
+    rows, depth = builder.shape(x)[-2:]
+    product = builder.op("MatMul", x, builder.constant(depth, width), shape=(rows, width))
+    return builder.op("Add", product, builder.constant(width))
+
+
+def test_in_a_feed_forward_layer_the_smallest_seed_takes_the_second_product() -> None:
+    builder = Builder()
+    x = builder.input(16, 32)
+    inner = dense(builder, x, 64)
+    gate = builder.op("Add", builder.op("Erf", builder.op("Div", inner, builder.constant())), builder.constant())
+    outer = dense(builder, builder.op("Mul", builder.op("Mul", inner, gate), builder.constant()), 32)
+    builder.op("LayerNormalization", builder.op("Add", outer, x), builder.constant(32), builder.constant(32), axis=1)
+    graph = builder.graph()
+    ahead, back = (names(fusion_plan(graph, DEVICE, never, predecessors_first=p)) for p in (False, True))
+    assert ahead == ["MatMul", "Add Div Erf Add Mul Mul MatMul", "Add Add LayerNormalization"]
+    assert back == ["MatMul", "Add Div Erf Add Mul Mul MatMul Add Add", "LayerNormalization"]
+
+
+def _has_red_edge(partition: Partition) -> bool:
+    graph, types = partition.graph, mapping_types(partition.graph)
+    for index, operator in enumerate(graph.operators):
+        for value in (v for v in operator.inputs if v is not None):
+            maker = graph.values[value].producer
+            if maker is None or partition.group[maker] != partition.group[index]:
+                continue
+            first, second = types[maker], edge_mapping_type(graph, value, index)
+            if first is None or second is None or combine(first, second).colour is Colour.RED:
+                return True
+    return False
+
+
+@given(operator_graphs(), st.booleans(), st.sampled_from((launches, size)))
+def test_no_group_holds_a_red_pair(graph: OperatorGraph, back: bool, price: Price) -> None:
+    assert not _has_red_edge(fusion_plan(graph, DEVICE, price, predecessors_first=back))
+
+
+@given(operator_graphs(), st.booleans())
+def test_no_group_holds_two_many_to_many_operators(graph: OperatorGraph, back: bool) -> None:
+    plan = fusion_plan(graph, DEVICE, launches, predecessors_first=back)
+    types = mapping_types(graph)
+    assert all(sum(types[m] is MappingType.MANY_TO_MANY for m in members) <= 1 for members in plan.members)
+
+
+@given(operator_graphs(), st.booleans())
+def test_every_group_is_connected_and_has_one_seed_at_least(graph: OperatorGraph, back: bool) -> None:
+    plan = fusion_plan(graph, DEVICE, launches, predecessors_first=back)
+    types = mapping_types(graph)
+    for members in plan.members:
+        reached, stack = {members[0]}, [members[0]]
+        while stack:
+            here = stack.pop()
+            near = (set(graph.successors[here]) | set(graph.predecessors[here])) & set(members) - reached
+            reached |= near
+            stack += near
+        assert reached == set(members)
+        assert len(members) == 1 or any(types[m] is MappingType.ONE_TO_ONE for m in members)
+
+
+@given(operator_graphs())
+def test_a_plan_is_the_same_each_time(graph: OperatorGraph) -> None:
+    assert fusion_plan(graph, DEVICE, launches) == fusion_plan(graph, DEVICE, launches)

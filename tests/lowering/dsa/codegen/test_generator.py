@@ -1,0 +1,134 @@
+"""Programs on accelerators with little room compute what ONNX Runtime does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.lowering.dsa.codegen.generated import stored_kernels
+from eqfuse.lowering.dsa.codegen.instruction_order import rescheduled
+from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
+from eqfuse.lowering.dsa.constants import constant_contents, network_of
+from eqfuse.lowering.dsa.errors import DsaError
+from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
+from eqfuse.lowering.dsa.program.program import Level
+from eqfuse.lowering.dsa.program.validate import validate
+from eqfuse.lowering.dsa.schedule.clusters import Allocation
+from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
+from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
+from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
+from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
+
+from ...small_models import model
+from ..small_networks import by_sample, cnn, scheduled_parts
+
+Array = np.ndarray[Any, Any]
+ROOMY = load_dsa_device("stcp920-1mb")
+TIGHT = replace(ROOMY, name="tight", local_buffer=5120, weight_buffer=2048, global_buffer=65536)
+"""Weights do not fit, tensors do not stay."""
+
+
+def perceptron(batch: int = 4, width: int = 16, hidden: int = 1024) -> onnx.ModelProto:
+    """A hidden layer that is wider than any buffer, with an activation that reads its data twice, and a residual."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h0"]),
+        helper.make_node("Add", ["h0", "b1"], ["h1"]),
+        helper.make_node("Sigmoid", ["h1"], ["h2"]),
+        helper.make_node("Mul", ["h1", "h2"], ["h"]),
+        helper.make_node("MatMul", ["h", "w2"], ["z"]),
+        helper.make_node("Add", ["z", "x"], ["y"]),
+    ]
+    random = np.random.default_rng(1)
+    stored = {"w1": (width, hidden), "b1": (hidden,), "w2": (hidden, width)}
+    weights = {name: np.asarray(random.standard_normal(shape) / 8, np.float32) for name, shape in stored.items()}
+    return model(nodes, {"x": (batch, 4, width)}, {"y": (batch, 4, width)}, **weights)
+
+
+def compiled(
+    source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant
+) -> tuple[AcceleratorNetwork, DsaProgram, Any]:
+    graph, layers, weights = scheduled_parts(source)
+    network = accelerator_network(graph, layers, device, 4)
+    program = program_for(network, device, Allocation(1, 1, samples), Choices(variant))
+    return network, program, weights
+
+
+def outputs(
+    source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant, feeds: dict[str, Array]
+) -> Array:
+    network, made, weights = compiled(source, device, samples, variant)
+    validate(made.generated.program, single_cluster(device))
+    axes = network_of(made.generated).axes
+    given = {name: stored_array(axes[v], feeds[name]) for name, v in made.generated.inputs.items()}
+    constants = constant_contents(made.generated, device.alignment, weights.__getitem__, network.slices)
+    kernels = stored_kernels(made.generated.uses, compiled_kernels(made.kernels, opset=17))
+    ((name, value),) = made.generated.outputs.items()
+    return plain_array(axes[value], simulate_function(made.generated.program, kernels, {**constants, **given})[name])
+
+
+SLOW = [
+    pytest.param(variant, marks=pytest.mark.conformance, id=name)
+    for variant, name in zip(ALTERNATIVES, ["full", "roomy", "abreast", "for_gb"], strict=True)
+]
+
+
+@pytest.mark.parametrize("variant", [*SLOW, pytest.param(TVM, id="tvm")])
+def test_a_cnn_with_little_room(variant: Variant) -> None:
+    images = np.random.default_rng(0).standard_normal((4, 3, 12, 12)).astype(np.float32)
+    (expected,) = by_sample(cnn(1), {"x": images}, 1)
+    np.testing.assert_allclose(outputs(cnn(), TIGHT, 4, variant, {"x": images}), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("device", "hidden"), [(ROOMY, 1024), (TIGHT, 64)], ids=["roomy", "tight"])
+def test_a_hidden_layer_in_pieces(device: DsaDevice, hidden: int) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 4, 16)).astype(np.float32)
+    (expected,) = by_sample(perceptron(1, hidden=hidden), {"x": x}, 1)
+    found = outputs(perceptron(hidden=hidden), device, 4, ALTERNATIVES[0], {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_pieces_of_a_hidden_layer_are_never_there_at_once() -> None:
+    network, _, _ = compiled(perceptron(), ROOMY, 4, ALTERNATIVES[0])
+    widths = {value.extent.dimensions[-1] for value in network.graph.values if value.producer is not None}
+    assert max(widths) < 1024
+
+
+@pytest.mark.conformance
+def test_without_room_tensors_are_kept_further_away() -> None:
+    near, far = (compiled(cnn(), device, 4, ALTERNATIVES[0])[1] for device in (ROOMY, TIGHT))
+    assert near.generated.program.scopes.gb == 0
+    assert far.generated.program.scopes.gb > 0
+
+
+def test_a_variant_keeps_tensors_where_it_says() -> None:
+    _, made, _ = compiled(cnn(), ROOMY, 4, TVM)
+    assert set(made.generated.residence.homes.values()) == {Level.DDR}
+
+
+@pytest.mark.conformance
+def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
+    _, made, _ = compiled(cnn(), TIGHT, 4, replace(ALTERNATIVES[0], overlap=False))
+    device, program = single_cluster(TIGHT), made.generated.program
+    validate(rescheduled(program, device), device)
+    assert simulate_time(rescheduled(program, device), device).cycles <= made.timeline.cycles * 1.001
+
+
+@pytest.mark.conformance
+def test_weights_that_fit_nowhere_are_named() -> None:
+    device = replace(TIGHT, weight_buffer=64, local_buffer=5120)
+    with pytest.raises(DsaError, match=r"weights 'w\d.*': split fully, a tile still takes more than the 64 bytes"):
+        compiled(cnn(), device, 4, ALTERNATIVES[0])
+
+
+def test_a_unit_of_a_cluster_is_refused() -> None:
+    matrix, *others = ROOMY.units
+    device = replace(ROOMY, units=(replace(matrix, per="cluster"), *others))
+    with pytest.raises(DsaError, match="unit 'MME' belongs to a cluster, and kernels run on cores"):
+        compiled(cnn(), device, 4, ALTERNATIVES[0])

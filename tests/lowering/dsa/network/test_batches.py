@@ -1,0 +1,98 @@
+"""Graphs at other batch sizes, against the same model made at that size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from eqfuse.costmodels.types import TensorType
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.lowering.dsa.errors import DsaError
+from eqfuse.lowering.dsa.network.batches import with_batch
+
+from ..graphs import Builder, resnet50
+
+
+def attention(batch: int) -> OperatorGraph:
+    """Heads of 2 x 4 out of 6 tokens, rows of all sentences in one matrix, and the first token of each at the end."""
+    builder = Builder()
+    x = builder.value((batch, 6, 8))
+    rows = builder.add("Reshape", [x], (6 * batch, 8), shape=(6 * batch, 8))
+    rows = builder.gemm(rows, 8)
+    heads = builder.add("Reshape", [rows], (batch, 6, 2, 4), shape=(batch, 6, 2, 4))
+    left = builder.add("Transpose", [heads], (batch, 2, 6, 4), perm=(0, 2, 1, 3))
+    right = builder.add("Transpose", [heads], (batch, 2, 4, 6), perm=(0, 2, 3, 1))
+    scores = builder.add("MatMul", [left, right], (batch, 2, 6, 6))
+    scores = builder.add("Softmax", [scores], (batch, 2, 6, 6), axis=3)
+    mixed = builder.add("MatMul", [scores, left], (batch, 2, 6, 4))
+    turned = builder.add("Transpose", [mixed], (2, batch, 6, 4), perm=(1, 0, 2, 3))
+    mean = builder.add("ReduceMean", [turned], (batch, 6, 4), axes=(0,), keepdims=0)
+    indices = builder.value((), constant=True)
+    return builder.graph(builder.add("Gather", [mean, indices], (batch, 4), axis=1))
+
+
+def network(batch: int) -> OperatorGraph:
+    builder, result = resnet50(batch)
+    return builder.graph(result)
+
+
+@pytest.mark.parametrize("made", [attention, network])
+def test_it_is_the_graph_of_that_batch(made: object) -> None:
+    assert callable(made)
+    assert with_batch(made(1), 8) == made(8)
+    assert with_batch(made(2), 6) == made(6)
+
+
+def test_a_batch_can_shrink() -> None:
+    assert with_batch(attention(4), 1) == attention(1)
+
+
+def test_a_constant_that_is_joined_to_the_batch_is_repeated() -> None:
+    """A class token before the patches of an image."""
+    builder = Builder()
+    x, token = builder.value((1, 4, 8)), builder.value((1, 1, 8), constant=True)
+    y = builder.add("Concat", [token, x], (1, 5, 8), axis=1)
+    found = with_batch(builder.graph(y), 3)
+    assert found.values[token].type == TensorType("float32", (3, 1, 8))
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes"),
+    [
+        ("ReduceSum", (4, 8), {"axes": (0,), "keepdims": 0}),
+        ("Split", (1, 4, 8), {"axis": 0}),
+        ("Softmax", (1, 4, 8), {"axis": 0}),
+        ("LayerNormalization", (1, 4, 8), {"axis": 0}),
+        ("Pad", (2, 4, 8), {"pads": (1, 0, 0, 0, 0, 0)}),
+        ("GatherND", (1, 8), {"batch_dims": 0}),
+    ],
+)
+def test_a_batch_that_gets_lost_names_the_operator(
+    op: str, shape: Sequence[int], attributes: dict[str, object]
+) -> None:
+    builder = Builder()
+    y = builder.add(op, [builder.value((1, 4, 8))], shape, **attributes)
+    with pytest.raises(DsaError, match="its batch cannot be told from its result"):
+        with_batch(builder.graph(y), 2)
+
+
+def test_inputs_of_different_batches_are_refused() -> None:
+    builder = Builder()
+    y = builder.sum(builder.value((2, 4)), builder.value((1, 4)))
+    with pytest.raises(DsaError, match=r"the inputs have batches \[1, 2\]"):
+        with_batch(builder.graph(y), 4)
+
+
+def test_operands_whose_batches_lie_across_each_other_are_refused() -> None:
+    builder = Builder()
+    x = builder.value((2, 2))
+    turned = builder.add("Transpose", [x], (2, 2), perm=(1, 0))
+    with pytest.raises(DsaError, match="its batch cannot be told from its result"):
+        with_batch(builder.graph(builder.sum(x, turned)), 4)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_a_batch_of_nothing_is_refused(batch: int) -> None:
+    with pytest.raises(DsaError, match=f"batch {batch}: must be at least 1"):
+        with_batch(attention(1), batch)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eqfuse.lowering.dsa.program.program import (
+    DDR,
+    Barrier,
+    Compute,
+    Operand,
+    Program,
+    ProgramError,
+    Region,
+    Transfer,
+    Unit,
+    global_buffer,
+    local_buffer,
+)
+from eqfuse.lowering.dsa.program.program_json import dump_json, load_json
+from eqfuse.lowering.dsa.program.program_text import dump_text
+
+from ..accelerator_programs import Builder, cluster_dma, layer_program, unit
+
+
+def test_json_reads_back() -> None:
+    program = layer_program()
+    assert load_json(dump_json(program)) == program
+
+
+def test_json_of_strides_and_barriers_reads_back() -> None:
+    builder = Builder()
+    builder.buffer("x", DDR, 0, (4, 8))
+    builder.buffer("y", global_buffer(1), 64, (4, 2))
+    builder.add(Transfer(cluster_dma(1, 3), Region("x", DDR, 8, 8, 4, 32), (builder.region("y"),), waits=()))
+    builder.add(Barrier((cluster_dma(1, 3), unit(0, 1, Unit.VME)), (0,), "end of the layer"))
+    program = builder.program(3)
+    assert load_json(dump_json(program)) == program
+
+
+def test_json_of_an_engine_of_the_cluster_reads_back() -> None:
+    program = Program("p", "d", 1, (), (Compute(0, None, "k", (), (), ()),))
+    assert load_json(dump_json(program)) == program
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("buffers", 0, "size"), "many", 'program.buffers[0].size: expected int, found "many"'),
+        (("buffers", 0, "memory"), "L2[0]", "program.buffers[0].memory: 'L2[0]' is no memory"),
+        (("buffers", 0, "role"), "spare", 'program.buffers[0].role: "spare" is none of input, constant, output'),
+        (
+            ("instructions", 0, "op"),
+            "jump",
+            "program.instructions[0].op: 'jump' is none of transfer, indexed_transfer,",
+        ),
+        (("instructions", 0, "engine"), "0.gpu", "program.instructions[0].engine: '0.gpu' is no engine"),
+        (("instructions", 0, "colour"), 1, "program.instructions[0].colour: unknown field"),
+        (("instructions", 0), [], "program.instructions[0]: expected dict, found []"),
+    ],
+)
+def test_json_that_is_no_program_names_the_field(path: tuple[str | int, ...], value: object, message: str) -> None:
+    document = json.loads(dump_json(layer_program()))
+    place = document["program"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(ProgramError) as error:
+        load_json(json.dumps(document))
+    assert message in str(error.value)
+
+
+def test_json_without_a_field_names_it() -> None:
+    document = json.loads(dump_json(layer_program()))
+    del document["program"]["buffers"][2]["address"]
+    with pytest.raises(ProgramError, match=r"program\.buffers\[2\]\.address: missing"):
+        load_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "eqfuse-dsa-program", "version": 99}'])
+def test_other_files_are_refused(text: str) -> None:
+    with pytest.raises(ProgramError, match="a program file"):
+        load_json(text)
+
+
+def test_text_shows_places_bytes_and_waits() -> None:
+    text = dump_text(layer_program())
+    assert "x: DDR:0x0..0x200 512 bytes, float32[16,8], input" in text
+    assert (
+        "2 0.dma1: hoist w00@LB[0.0]:0x0..0x180, w01@LB[0.1]:0x0..0x180 <- w0@GB[0]:0x400..0x580 (384 bytes)"
+        " after 0  ; hoist w" in text
+    )
+    assert "relu y00@LB[0.0]:0x400..0x4c0 float32[4,12] <- p00@LB[0.0]:0x400..0x4c0 float32[4,12] in place" in text
+
+
+def test_text_has_a_line_for_each_buffer_and_instruction() -> None:
+    program = layer_program()
+    assert dump_text(program).count("\n") == 4 + len(program.buffers) + len(program.instructions)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "leading"),
+    [((4, 6), 1, 0), ((4, 6), 4, 1), ((2, 3, 6), 6, 2), ((4, 6), 24, 2), ((4, 6), 8, None)],
+)
+def test_leading_extents_of_strided_operands(shape: tuple[int, ...], rows: int, leading: int | None) -> None:
+    region = Region("x", local_buffer(0, 0), 0, 96 // rows, rows, 128)
+    assert Operand(region, "float32", shape).leading == leading

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from eqfuse.lowering.dsa.program.program import Product, Program, Unit, Work
+from eqfuse.lowering.dsa.report.timeline_svg import COLOURS, timeline_svg
+from eqfuse.lowering.dsa.report.trace import trace_events, trace_json
+from eqfuse.lowering.dsa.simulate.simulate_time import Timeline, simulate_time
+
+from ..accelerator_programs import DEVICE, Builder, layer_program
+from ..simulate.test_simulate_time import compute
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def timeline() -> Timeline:
+    return simulate_time(layer_program(), replace(DEVICE, clock=2e9))
+
+
+def test_complete_events_have_what_the_format_asks_for() -> None:
+    document = json.loads(trace_json(timeline()))
+    complete = [each for each in document["traceEvents"] if each["ph"] == "X"]
+    assert all(each.keys() >= {"name", "cat", "ts", "dur", "pid", "tid", "args"} for each in complete)
+    assert all(each["ts"] >= 0 and each["dur"] >= 0 for each in complete)
+
+
+def test_an_event_for_each_instruction_on_each_engine() -> None:
+    run = timeline()
+    found = [each["args"]["instruction"] for each in trace_events(run) if each["ph"] == "X"]
+    assert found == [i for i, each in enumerate(run.program.instructions) for _ in each.engines]
+
+
+def test_times_are_microseconds() -> None:
+    run = timeline()
+    last = max(each["ts"] + each["dur"] for each in trace_events(run) if each["ph"] == "X")
+    assert last == pytest.approx(run.cycles / 2e9 * 1e6)
+
+
+def test_a_matrix_product_says_its_dataflow() -> None:
+    instruction = compute(0, Work(Unit.MME, products=(Product(4, 8, 4990),)))
+    events = trace_events(simulate_time(Program("p", "d", 1, (), (instruction,)), DEVICE))
+    assert events[-1]["args"]["dataflows"] == ["os"]
+
+
+def test_processes_and_threads_have_names() -> None:
+    run = timeline()
+    names = {(each["pid"], each["tid"], each["name"]): each["args"] for each in trace_events(run) if each["ph"] == "M"}
+    threads = {(each["pid"], each["tid"]) for each in trace_events(run) if each["ph"] == "X"}
+    assert {names[process, thread, "thread_name"]["name"] for process, thread in threads} == {
+        str(engine) for engine in run.program.engines()
+    }
+    assert names[1, 0, "process_name"]["name"] == "cluster 1"
+
+
+def test_events_of_an_engine_do_not_overlap() -> None:
+    ends: dict[int, float] = {}
+    for event in trace_events(timeline()):
+        if event["ph"] == "X":
+            assert event["ts"] >= ends.get(event["tid"], 0.0) - 1e-9
+            ends[event["tid"]] = event["ts"] + event["dur"]
+
+
+def test_a_row_for_each_engine() -> None:
+    run = timeline()
+    texts = [each.text for each in ElementTree.fromstring(timeline_svg(run)).iter(f"{SVG}text")]
+    assert all(str(engine) in texts for engine in run.program.engines())
+
+
+def test_bars_lie_in_the_picture_with_the_colour_of_their_kind() -> None:
+    root = ElementTree.fromstring(timeline_svg(timeline()))
+    bars = [each for each in root.iter(f"{SVG}rect") if each.find(f"{SVG}title") is not None]
+    assert {bar.get("fill") for bar in bars} == {COLOURS[kind] for kind in ("dma", "hoist", "copy", "mme", "vector")}
+    assert all(float(bar.get("x", "")) + float(bar.get("width", "")) <= 1200 for bar in bars)
+
+
+def test_what_is_too_small_to_see_is_drawn_together() -> None:
+    builder = Builder()
+    for _ in range(5000):
+        builder.add(compute(0, Work(Unit.VECTOR, 16)))
+    builder.add(compute(0, Work(Unit.MME, products=(Product(4, 8, 4990),))))
+    assert timeline_svg(simulate_time(builder.program(), DEVICE)).count("<title>") < 1200
+
+
+def test_labels_are_escaped() -> None:
+    instruction = replace(compute(0, Work(Unit.VECTOR, 16)), label="a<b>&c")
+    ElementTree.fromstring(timeline_svg(simulate_time(Program("p", "d", 1, (), (instruction,)), DEVICE)))
+
+
+def test_an_empty_run_is_a_picture() -> None:
+    ElementTree.fromstring(timeline_svg(simulate_time(Program("p", "d", 1, (), ()), DEVICE)))

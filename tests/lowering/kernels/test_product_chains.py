@@ -1,0 +1,101 @@
+"""Which kernels become one with several matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+import pytest
+from onnx import helper
+
+from eqfuse.costmodels.device import load_device
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.lowering.kernels.product_chains import Members, in_order, with_chains
+
+from ..small_models import model, weights
+
+HOST = load_device("host")
+
+
+def attention(rows: int = 64, output: str = "y") -> OperatorGraph:
+    """0 Relu (the mask), 1 Transpose (the keys), 2 MatMul, 3 Add, 4 Softmax, 5 MatMul, 6 Transpose."""
+    nodes = [
+        helper.make_node("Relu", ["m"], ["mask"]),
+        helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "kt"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["t"]),
+        helper.make_node("Softmax", ["t"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["o"]),
+        helper.make_node("Transpose", ["o"], ["y"], perm=[1, 0, 2]),
+    ]
+    inputs = {"q": (2, rows, 32), "k": (2, 64, 32), "v": (2, 64, 32), "m": (1, 1, 64)}
+    outputs = {"y": (rows, 2, 32), "p": (2, rows, 64)}
+    return graph_of(model(nodes, inputs, {name: outputs[name] for name in dict.fromkeys(("y", output))}))
+
+
+def perceptron(rows: int, size: int, hidden: int) -> OperatorGraph:
+    """0 MatMul, 1 Relu, 2 MatMul, 3 Add, 4 LayerNormalization."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w2"], ["c"]),
+        helper.make_node("Add", ["c", "x"], ["d"]),
+        helper.make_node("LayerNormalization", ["d", "gain"], ["y"], axis=-1),
+    ]
+    stored = {"w1": weights(size, hidden), "w2": weights(hidden, size), "gain": weights(size)}
+    return graph_of(model(nodes, {"x": (rows, size)}, {"y": (rows, size)}, **stored))
+
+
+def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
+    found = read(proto)
+    return operator_graph(found, infer(found))
+
+
+def always(members: Members) -> bool:
+    return True
+
+
+def chained(graph: OperatorGraph, kernels: Sequence[Sequence[int]], threads: int = 1) -> tuple[Members, ...]:
+    return with_chains(graph, kernels, HOST, threads, always)
+
+
+def test_attention_is_one_kernel_without_its_mask_and_the_transposition_of_columns() -> None:
+    found = chained(attention(), [(0, 1, 2, 3), (4,), (5, 6)])
+    assert found == ((0,), (1,), (2, 3, 4, 5, 6))
+
+
+def test_scores_that_others_read_are_a_kernel_of_their_own() -> None:
+    kernels = ((0, 1, 2, 3), (4,), (5, 6))
+    assert (5, 6) in chained(attention(output="p"), kernels)
+
+
+def test_products_and_normalisation_are_one_kernel() -> None:
+    assert chained(perceptron(128, 128, 512), [(0, 1), (2, 3), (4,)]) == ((0, 1, 2, 3, 4),)
+
+
+def test_weights_that_each_tile_would_read_from_memory_keep_kernels_apart() -> None:
+    kernels = ((0, 1), (2, 3, 4))
+    assert chained(perceptron(512, 768, 3072), kernels) == kernels
+
+
+def test_one_row_is_not_given_to_two_threads() -> None:
+    kernels = ((0, 1), (2, 3), (4,))
+    assert chained(perceptron(1, 128, 512), kernels, threads=2) == kernels
+    assert chained(perceptron(1, 128, 512), kernels) == ((0, 1, 2, 3, 4),)
+
+
+def test_what_has_no_schedule_stays_apart() -> None:
+    kernels = ((0, 1, 2, 3), (4,), (5, 6))
+    assert with_chains(attention(), kernels, HOST, 1, lambda members: False) == kernels
+
+
+@pytest.mark.parametrize("kernels", [((4,), (3,), (2,), (1,), (0,)), ((2, 3), (4,), (0, 1))])
+def test_kernels_come_after_those_they_read(kernels: tuple[Members, ...]) -> None:
+    assert in_order(perceptron(8, 8, 8), kernels) == sorted(kernels)
+
+
+def test_kernels_that_need_each_other_have_no_order() -> None:
+    assert in_order(perceptron(8, 8, 8), [(0, 2), (1,)]) is None

@@ -1,0 +1,1 @@
+"""An e-graph of its own that a proof is looked for in."""

@@ -1,0 +1,91 @@
+"""A session's e-graph by class, and in terms of another e-graph of the same encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ....engine.egraph.egraph import EGraph, ENode, Literal
+from ..messages import Cell, Contents, class_number
+from .signatures import TERM_SORTS, Signatures
+
+Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
+"""Constructor, literals, and operands as classes of the session."""
+
+_LISTS = frozenset({"Nil", "Cons"})
+
+
+@dataclass
+class Classes:
+    """The e-nodes of each class of a session; the class of each term of the encoding, and the first term in a class."""
+
+    rows: dict[int, list[Row]] = field(default_factory=dict)
+    of: dict[int, int] = field(default_factory=dict)
+    terms: dict[int, int] = field(default_factory=dict)
+
+
+def classes(contents: Contents, tables: Signatures, originals: Mapping[str, str]) -> Classes:
+    """Sort the rows of a session by class; `originals` are what the labels in its tables stand for."""
+    found = Classes()
+    for name in ("term", "node"):
+        rows = contents.constructors[name]
+        found.of |= {class_number(index): class_number(owner) for index, owner in rows}
+    for index in sorted(found.of):
+        found.terms.setdefault(found.of[index], index)
+    for op, rows in contents.constructors.items():
+        if op in ("term", "node"):
+            continue
+        sorts = tables[op].inputs
+        for row in rows:
+            cells = list(zip(sorts, row, strict=False))
+            literals = tuple(_original(c, originals) for s, c in cells if s not in TERM_SORTS)
+            children = tuple(class_number(c) for s, c in cells if s in TERM_SORTS)
+            found.rows.setdefault(class_number(row[-1]), []).append((op, literals, children))
+    return found
+
+
+def _original(cell: Cell, originals: Mapping[str, str]) -> Literal:
+    return originals.get(cell, cell) if isinstance(cell, str) else cell
+
+
+def placed(found: Classes, egraph: EGraph) -> dict[int, int]:
+    """The class of the e-graph that each class of the session is, where there is one."""
+    index = {node: owner for owner, c in enumerate(egraph.classes) for node in c.nodes}
+    places = {owner: egraph.terms[term] for owner, term in found.terms.items() if term in egraph.terms}
+    lists: dict[int, tuple[int, ...]] = {}
+    pending = [(owner, row) for owner, rows in found.rows.items() for row in rows]
+    while True:
+        later = []
+        for owner, row in pending:
+            if owner not in places and owner not in lists and not _place(owner, row, places, lists, index):
+                later.append((owner, row))
+        if len(later) == len(pending):
+            return places
+        pending = later
+
+
+def _place(
+    owner: int, row: Row, places: dict[int, int], lists: dict[int, tuple[int, ...]], index: Mapping[ENode, int]
+) -> bool:
+    """Place one class by one of its e-nodes, if its operands are placed."""
+    op, literals, children = row
+    operands = tuple(_operands(children, places, lists))
+    if len(operands) < len(children):
+        return False
+    flat = tuple(o for operand in operands for o in operand)
+    if op in _LISTS:
+        lists[owner] = flat
+        return True
+    if (place := index.get(ENode(op, literals, flat))) is not None:
+        places[owner] = place
+    return place is not None
+
+
+def _operands(
+    children: tuple[int, ...], places: Mapping[int, int], lists: Mapping[int, tuple[int, ...]]
+) -> Iterator[tuple[int, ...]]:
+    for child in children:
+        if child in places:
+            yield (places[child],)
+        elif child in lists:
+            yield lists[child]

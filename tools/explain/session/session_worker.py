@@ -1,0 +1,79 @@
+"""The process behind a session: it runs programs and reads tables until its input ends."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from ....rules.egglog_bindings import execute, load
+from ....rules.loader import prelude
+from ....support.worker_process import end_with_parent
+from ..messages import Answer, Cell, Contents, Load, Request, Run
+
+_TERMS = ("T", "N", "Ts")
+
+
+class _EGraph:
+    def __init__(self, folder: str) -> None:
+        self.bindings = load()
+        self.egraph = self.bindings.EGraph(fact_directory=folder)
+        self.numbers: dict[Any, int] = {}
+        self.literals: dict[tuple[str, Any], Cell] = {}
+        self.converters: dict[str, Callable[[Any], Cell]] = {
+            "i64": self.egraph.value_to_i64,
+            "f64": self.egraph.value_to_f64,
+            "String": self.egraph.value_to_string,
+            "bool": self.egraph.value_to_bool,
+            "Ints": lambda v: tuple(map(self.egraph.value_to_i64, self.egraph.value_to_vec(v))),
+        }
+
+    def answer(self, request: Request) -> Answer:
+        try:
+            return Answer(self._content(request))
+        except self.bindings.EggSmolError as error:
+            return Answer(refusal=" ".join(str(error).split()))
+
+    def _content(self, request: Request) -> Any:
+        if isinstance(request, Load):
+            execute(self.egraph, request.program)
+            return None
+        if isinstance(request, Run):
+            return execute(self.egraph, f"(run-schedule {request.schedule})")[0].report.updated
+        functions = self.egraph.freeze().functions
+        constructors = [n for n, f in functions.items() if request.terms and f.output_sort in _TERMS]
+        return Contents(
+            {name: self._rows(functions[name]) for name in request.tables},
+            {name: self._rows(functions[name]) for name in constructors},
+        )
+
+    def _rows(self, function: Any) -> list[tuple[Cell, ...]]:
+        sorts = (*function.input_sorts, function.output_sort)
+        return [tuple(map(self._cell, sorts, (*row.inputs, row.output))) for row in function.rows]
+
+    def _cell(self, sort: str, value: Any) -> Cell:
+        if sort not in self.converters:
+            return self.numbers.setdefault(value, len(self.numbers))
+        key = (sort, value)
+        if key not in self.literals:
+            self.literals[key] = self.converters[sort](value)
+        return self.literals[key]
+
+
+def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Answer requests until there are no more; tables of facts are in `folder`."""
+    egraph = _EGraph(folder)
+    execute(egraph.egraph, prelude())
+    while True:
+        try:
+            request: Request = pickle.load(stdin)
+        except EOFError:
+            return
+        pickle.dump(egraph.answer(request), stdout, protocol=pickle.HIGHEST_PROTOCOL)
+        stdout.flush()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
