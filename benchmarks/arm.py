@@ -35,7 +35,7 @@ from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import opened
-from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}

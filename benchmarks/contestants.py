@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
 from eqfuse.lowering.bundle.turns import settle
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 Array = NDArray[Any]
 MOST_CALLS = 1000

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..engine.onnx.summary import GraphSummary
+from ..engine.summary import GraphSummary
 from ..support.text import printable
 from .terminal import write
 

@@ -17,15 +17,15 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
-    from ..lowering.bundle.interface import Port
+    from ..lowering.interface import Port
 
 Array = np.ndarray[Any, Any]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
-    from ..lowering.bundle.interface import random_inputs
     from ..lowering.bundle.isolated_model import IsolatedModel, crashes_of
+    from ..lowering.interface import random_inputs
 
     if arguments.output is not None:
         _check_output(arguments.output)

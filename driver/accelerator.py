@@ -12,7 +12,6 @@ from ..costmodels.dsa_device import DsaDevice
 from ..errors import UsageError, VerificationError
 from ..extract.partition.graph import OperatorGraph
 from ..lowering.bundle import bundle
-from ..lowering.bundle.interface import Port, outputs_of
 from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
 from ..lowering.dsa.compiler import (
     AcceleratorNetwork,
@@ -24,12 +23,13 @@ from ..lowering.dsa.compiler import (
 )
 from ..lowering.dsa.constants import constant_contents, network_of
 from ..lowering.dsa.program.program import Compute
-from ..lowering.dsa.report.report_page import report_page
-from ..lowering.dsa.schedule.scheduler import OrderName
-from ..lowering.dsa.schedule.variants import FULL, VARIANTS
+from ..lowering.dsa.report_page import report_page
+from ..lowering.dsa.scheduler import OrderName
 from ..lowering.dsa.section import Section, Wire
 from ..lowering.dsa.stored_program import REPORT, store_kernels, store_program
+from ..lowering.dsa.variants import FULL, VARIANTS
 from ..lowering.errors import LoweringError
+from ..lowering.interface import Port, outputs_of
 from ..lowering.target import accelerator_of, check_linker
 from ..lowering.weights import Weights
 from ..support.options import OptionError, PositiveInteger, check_options

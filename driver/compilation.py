@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine.onnx.model import Model
 from ..engine.onnx.shapes import override_shapes
-from ..engine.onnx.summary import knowledge_of_result
+from ..engine.summary import knowledge_of_result
 from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.of_model import operator_graph
 from ..lowering.bundle import bundle, cache
-from ..lowering.bundle.interface import Port, inputs_of, read_samples
 from ..lowering.bundle.manifest import Manifest, Provenance
+from ..lowering.interface import Port, inputs_of, read_samples
 from ..lowering.kernels.copied_maps import with_copied_maps
 from ..lowering.kernels.epilogues import with_epilogues
 from ..rules.places import rule_paths

@@ -17,7 +17,7 @@ from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
 from ..engine.onnx.model import Model, write
 from ..engine.onnx.provenance import forget_partition, stamp
-from ..engine.onnx.summary import GraphSummary, knowledge_of_result, summarize
+from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
 from ..extract.select import Pricing
 from ..support.files import check_destination, write_text

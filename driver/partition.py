@@ -18,7 +18,7 @@ from ..engine.choices import PartitionMethod
 from ..engine.egraph.egraph import Selection
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
-from ..engine.onnx.summary import knowledge_of_result
+from ..engine.summary import knowledge_of_result
 from ..extract.joint import Extracted, JointPrices, joint
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.baselines.fuse_ops import fuse_ops

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import VerificationError
 from ..lowering.bundle import bundle, isolation
-from ..lowering.bundle.interface import outputs_of
 from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform
 from ..lowering.errors import CrashError, WrongKernelsError
+from ..lowering.interface import outputs_of
 from ..lowering.kernels.fallback import FOLDER, store
 from ..lowering.target import Target, check_runs_here
 from ..lowering.tvm_runtime import runtime
@@ -26,8 +26,8 @@ from .options import Options
 if TYPE_CHECKING:
     from ..engine.verification import Verification
     from ..lowering.bundle.check import Runnable
-    from ..lowering.kernels.decisions import Decisions
     from ..lowering.kernels.kernels import Prepared
+    from ..lowering.schedules.decisions import Decisions
     from ..lowering.tuning.settings import Settings
 
 RUN_SECONDS = 600.0
@@ -63,7 +63,7 @@ class Processor:
 
     def check_search(self, tuning: Settings) -> None:
         """Raise EqfuseError for what a search for schedules lacks."""
-        from ..lowering.tuning.runners.equipment import check
+        from ..lowering.tuning.equipment import check
 
         check_runs_here(self.target)
         check(self.target, tuning)
@@ -149,7 +149,7 @@ class Processor:
 
     def _explained(self, message: str, prepared: Prepared, folder: Path, crashed_in: str) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
-        from ..lowering.kernels.blame import suspects
+        from ..lowering.bundle.blame import suspects
 
         blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
         found = {suspect.symbol: str(suspect) for suspect in blamed}

@@ -14,9 +14,9 @@ from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError, VerificationError
 from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import opened
-from ..lowering.bundle.interface import Port, random_inputs
 from ..lowering.bundle.isolated_model import IsolatedModel, times
 from ..lowering.bundle.turns import ratios
+from ..lowering.interface import Port, random_inputs
 from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
 from ..lowering.tuning.cost_model import can_learn
 from ..lowering.tuning.settings import Settings, Summary
@@ -90,8 +90,8 @@ class _Search:
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel."""
+        from ..lowering.tuning.equipment import laboratory
         from ..lowering.tuning.measurements import measurements
-        from ..lowering.tuning.runners.equipment import laboratory
         from ..lowering.tuning.tasks import TaskTable
         from ..lowering.tuning.tuner import Tuner
 

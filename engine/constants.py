@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .evaluation import evaluate, evaluate_by_reference
+from .onnx.evaluation import evaluate, evaluate_by_reference
 
 Array = np.ndarray[Any, Any]
 

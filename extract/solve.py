@@ -13,10 +13,10 @@ from .answer import Answer
 from .components import Component, Core, components
 from .cycles import short_cycles
 from .frontier.bounds import Kept
-from .frontier.neighbourhoods import improve_by_neighbourhoods
 from .frontier.search import prove_by_frontiers
 from .greedy import greedy, node_queue_selection
 from .milp import prove_by_milp
+from .neighbourhoods import improve_by_neighbourhoods
 from .problem import TOLERANCE, ExtractionError, Problem, Solution, Status, dag_cost, reached
 from .reduce import Reduced, reduce
 from .ties import prefer_earlier

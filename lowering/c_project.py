@@ -10,8 +10,8 @@ from .arm.plan import Buffer, Plan
 from .arm.plan import Call as BufferCall
 from .arm.plan import View as BufferView
 from .arm.project import write_project
-from .bundle.interface import Port, inputs_of, static_type
 from .errors import LoweringError
+from .interface import Port, inputs_of, static_type
 from .kernels.fallback import Fallback, is_constant
 from .kernels.kernel_functions import Array, Call
 from .kernels.kernels import Prepared

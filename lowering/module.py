@@ -14,8 +14,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from .bundle.interface import inputs_of, static_type
 from .errors import LoweringError
+from .interface import inputs_of, static_type
 from .kernels.fallback import FUNCTION, Fallback, is_constant
 from .kernels.kernel_functions import Call
 from .kernels.kernel_table import write_kernel_table

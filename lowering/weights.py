@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ..engine.evaluation import evaluate
+from ..engine.onnx.evaluation import evaluate
 from ..engine.onnx.model import Model, elements
 from ..engine.onnx.nodes import has_body, outer_values
 from .errors import LoweringError

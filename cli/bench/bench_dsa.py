@@ -57,8 +57,8 @@ def _other_name(variant: str, own: str) -> str:
 def _regenerated(arguments: argparse.Namespace, section: Section) -> Figures:
     """The figures of another variant on what the bundle stores. Raises EqfuseError where it cannot be scheduled."""
     from ...lowering.dsa.compiler import Choices, program_for
-    from ...lowering.dsa.schedule.variants import VARIANTS
     from ...lowering.dsa.stored_program import read_network
+    from ...lowering.dsa.variants import VARIANTS
 
     choices = Choices(VARIANTS[arguments.against])
     try:

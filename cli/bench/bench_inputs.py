@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from ...lowering.bundle.interface import Port, random_inputs, read_samples
+from ...lowering.interface import Port, random_inputs, read_samples
 
 if TYPE_CHECKING:
     from ...lowering.bundle.manifest import Manifest

@@ -21,7 +21,7 @@ def bench_kernels(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
     from ...lowering.bundle.isolated_model import IsolatedModel, crashes_of
     from ...lowering.bundle.isolation import NO_LIMIT, isolated
-    from ...lowering.kernels.kernel_times import kernel_times
+    from ...lowering.bundle.kernel_times import kernel_times
 
     repeat = arguments.repeat or _REPEAT
     with crashes_of(arguments.bundle), Progress(arguments, "measure"):

@@ -18,9 +18,9 @@ from onnx_ir import serde
 
 from ...costmodels.types import TensorType
 from ...errors import ModelError
-from ..evaluation import evaluate
 from . import ceil_pools
 from .delicate import without_delicate_nodes
+from .evaluation import evaluate
 from .local_inference import refined, whole_numbers
 from .model import Model, elements, first_line
 from .nodes import blamed, is_foldable, is_standard

@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...costmodels.types import TensorType
-from ..evaluation import evaluate_by_reference
+from .evaluation import evaluate_by_reference
 from .nodes import has_body, is_standard
 from .typing import dtype_of, tensor_type
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from ...engine.onnx.model import Model
 from ...engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
-from ...engine.onnx.summary import layer_nodes
+from ...engine.summary import layer_nodes
 from .certificate.certificate import certificate_of, crossings_of, disproof
 from .graph import OperatorGraph
 from .partition import Partition, PartitionError, partition_of

@@ -11,7 +11,7 @@ from ...engine.egraph.canonical import canonical
 from ...engine.onnx.inference import Knowledge
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
-from ...engine.onnx.summary import layer_nodes
+from ...engine.summary import layer_nodes
 from ...rules.signatures import operators
 from .graph import Operator, OperatorGraph, Value
 

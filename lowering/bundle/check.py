@@ -19,7 +19,7 @@ from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
 from ...errors import VerificationError
 from ..errors import CrashError
-from .interface import Port
+from ..interface import Port
 from .isolation import isolated, prepare
 
 Parameters = ParamSpec("Parameters")

@@ -17,9 +17,9 @@ from ..arm.emulate import count_example, run_example
 from ..arm.plan import Plan
 from ..arm.project import EXAMPLE, build_example
 from ..arm.toolchain import Tool, ToolError, missing
+from ..interface import Port
 from ..target import Target, target_of
 from .bundle import whole
-from .interface import Port
 from .manifest import PLAN, Manifest
 
 Array = np.ndarray[Any, Any]

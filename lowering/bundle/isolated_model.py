@@ -13,9 +13,9 @@ import numpy as np
 
 from ...support.scratch import scratch_folder
 from ..errors import CrashError
+from ..interface import Port
 from ..tvm_runtime import load_library, use_threads
 from .bundle import read_manifest, usable
-from .interface import Port
 from .isolation import NO_LIMIT, isolated, number
 from .loaded import Array, LoadedModel
 from .runner import CompiledModel, load

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..errors import BundleError
+from ..interface import Port
 from ..tvm_runtime import MOST_THREADS
-from .interface import Port
 
 FORMAT = 2
 _OPTIONAL = ("dsa", "tuning")

@@ -16,8 +16,8 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
 from ...extract.partition.graph import OperatorGraph
-from ..bundle.interface import static_type
 from ..errors import LoweringError
+from ..interface import static_type
 from ..weights import Weights
 from .copied_maps import is_copy, name_in_model
 

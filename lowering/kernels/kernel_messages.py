@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...costmodels.device import Device
-from .decisions import Decisions, Site
+from ..schedules.decisions import Decisions, Site
 
 
 @dataclass(frozen=True)

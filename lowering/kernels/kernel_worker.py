@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.worker_process import serve
-from .decisions import Trace, following
+from ..schedules.decisions import Trace, following
 from .kernel_messages import Answer, Request
 
 if TYPE_CHECKING:

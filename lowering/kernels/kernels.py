@@ -14,12 +14,12 @@ from typing import Any
 import tvm
 
 from ...extract.partition.graph import OperatorGraph
-from ..bundle.interface import static_type
 from ..errors import LoweringError
+from ..interface import static_type
+from ..schedules.decisions import Decisions
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
-from .decisions import Decisions
 from .fallback import Fallback
 from .intensive import joined
 from .kernel_functions import Array, Call, Fitting, KernelFunctions, task_key

@@ -16,7 +16,7 @@ from math import ceil, prod
 
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
-from ...engine.onnx.summary import VIEWS
+from ...engine.summary import VIEWS
 from ...extract.partition.graph import OperatorGraph
 from ...rules.signatures import operators
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from ...engine.onnx.summary import VIEWS
+from ...engine.summary import VIEWS
 from ...extract.partition.graph import OperatorGraph
 from ...extract.partition.layouts.layouts import FeatureMaps
 

@@ -16,8 +16,8 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
-from ..kernels.decisions import decide, decide_number
 from .contraction import is_constant
+from .decisions import decide, decide_number
 from .packing import Repack, Scheduled
 from .pointwise import vectorise_last
 from .preparation import anchor_and_epilogue

@@ -24,7 +24,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..kernels.decisions import Named, decide, decide_number
+from .decisions import Named, decide, decide_number
 from .groups import with_groups
 from .packing import Repack, Scheduled
 from .pixels import flatten_pixels

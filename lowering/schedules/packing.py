@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import s_tir
 
-from .winograd.winograd_filters import WinogradWeights
+from .winograd_filters import WinogradWeights
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
-from ..kernels.decisions import decide_number
+from .decisions import decide_number
 from .packing import Scheduled
 from .preparation import PARALLEL_ELEMENTS, can_decompose, pad_in_place
 from .stages import FUNCTION, Access, Stage, is_parameter, is_unit_stride, may_inline, stages, walk

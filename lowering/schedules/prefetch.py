@@ -20,7 +20,7 @@ from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import CACHE_LINE, Device
-from ..kernels.decisions import decide_number
+from .decisions import decide_number
 from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, walk
 from .tails import PACKED

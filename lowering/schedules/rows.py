@@ -14,7 +14,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..kernels.decisions import decide_number
+from .decisions import decide_number
 from .packing import Scheduled
 from .pointwise import schedule_pointwise
 from .preparation import is_cheap

@@ -17,7 +17,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
-from ..kernels.decisions import decide
+from .decisions import decide
 from .packing import Scheduled
 from .preparation import anchor_and_epilogue, pad_in_place
 from .stages import Access, Stage, is_unit_stride, stage, stages, walk

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.decisions import Option, Site
+from ..schedules.decisions import Option, Site
 
 Row = Mapping[str, float]
 """Features by name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
-from ..kernels.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, Site
 from .cost_model import CostModel, Row, task_row
 from .records import Record
 from .space import Genome, Space, decisions_of, key_of

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ..kernels.decisions import Decisions, Site
 from ..kernels.intensive import candidates, joined
 from ..kernels.kernel_functions import Fitting
 from ..kernels.product_chains import in_order, with_chains
+from ..schedules.decisions import Decisions, Site
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""

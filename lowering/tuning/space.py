@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from random import Random
 
-from ..kernels.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, Site
 from .cost_model import TOTAL, Row, cost_ratio, option_row
 
 Genome = tuple[int, ...]

@@ -15,8 +15,8 @@ from ...costmodels.types import TensorType
 from ..bundle.bundle import versions
 from ..bundle.cache import own_digest
 from ..bundle.turns import Middle
-from ..kernels.decisions import Decisions, Site
 from ..kernels.kernel_messages import Answer, Request
+from ..schedules.decisions import Decisions, Site
 from ..target import Target
 from .cost_model import features_of
 from .records import Record, RecordDatabase

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..kernels.decisions import Decisions, Site
 from ..kernels.kernels import intensive_kernels
+from ..schedules.decisions import Decisions, Site
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, composed, possible_joins, with_joins
 from .learning import Learner

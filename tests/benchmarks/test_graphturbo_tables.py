@@ -16,7 +16,7 @@ from eqfuse.costmodels.flops import depth
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 QUICK = ("G", "I", "J")
 SLOW = tuple(label for label in TABLE2 if label not in QUICK)

@@ -17,7 +17,7 @@ from eqfuse.costmodels.flops import depth
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.bundle.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of, random_inputs
 
 QUICK = tuple(name for name in NETWORKS if not name.endswith(("_112", "_224", "50")))
 SLOW = tuple(name for name in NETWORKS if name not in QUICK)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.cli.bench.bench_inputs import bench_inputs
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle.interface import Port
+from eqfuse.lowering.interface import Port
 
 from .command_line import CommandLine
 

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
-from eqfuse.engine.onnx.summary import knowledge_of_result
+from eqfuse.engine.summary import knowledge_of_result
 
 
 def test_a_filled_constant_has_a_type() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from eqfuse.api import optimize
-from eqfuse.engine.evaluation import evaluate
+from eqfuse.engine.onnx.evaluation import evaluate
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import blamed

@@ -12,10 +12,10 @@ from ...rules.sexpr import Atom, Form, Node
 from .drawing.conditions import Environment, Failed, Unbound, Unknown, evaluate
 from .drawing.generate import Sample
 from .drawing.pattern import LEAVES, Value, sorts_of
+from .drawing.placing import Placement
 from .drawing.sampling import Hit
 from .drawing.scratch import Class, Fired
 from .drawing.terms import Argument, Leaf, Term
-from .oracles.placing import Placement
 
 _PRECISION = 1e-5
 """Relative: an example may round a number that the rule computes."""

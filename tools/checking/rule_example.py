@@ -15,10 +15,10 @@ from ...engine.egraph.emit import Emission, emission
 from ...rules import semantics
 from ...rules.semantics import Array
 from .drawing.elements import draw
+from .drawing.placing import Placement
 from .drawing.sampling import Hit
 from .drawing.scratch import Fired
 from .drawing.terms import Leaf, Term
-from .oracles.placing import Placement
 
 OPSET = 23
 

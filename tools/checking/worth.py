@@ -16,12 +16,12 @@ from ...rules.records import Rule
 from ...rules.semantics import Unsupported
 from ...rules.signatures import Operand, operators
 from .drawing.elements import draw
+from .drawing.evaluation import Evaluation
 from .drawing.generate import Sample
 from .drawing.pattern import LEAVES, Value
+from .drawing.placing import Placement
 from .drawing.sampling import Hit
 from .drawing.scratch import Class, Fired, Node
-from .oracles.evaluation import Evaluation
-from .oracles.placing import Placement
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...rules.loader import Rule, RuleSet
 from .patterns import Recorder, Unclear, patterns, recorder
-from .session.signatures import Signatures, signatures
+from .signatures import Signatures, signatures
 
 RECORDING = "record."
 """Begin of the names of the rulesets that record the matches of a ruleset."""

@@ -10,7 +10,7 @@ from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node
 from ...rules.signatures import operators
 from .patterns import Pattern, constructs, free_variables, variable_sorts
-from .session.signatures import Signatures
+from .signatures import Signatures
 
 Kind = Literal["operator", "argument", "lookup", "fact"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...rules.commute import is_variable, variables
 from ...rules.loader import Rule
 from ...rules.sexpr import Atom, Form, Node, read
-from .session.signatures import TERM_SORTS, Signatures
+from .signatures import TERM_SORTS, Signatures
 
 ROOT = "root.of.rewrite"
 """The variable that stands for what a rewrite rewrites; rules name theirs themselves."""

@@ -18,7 +18,7 @@ from .patterns import Call, Hole, Recorder, Template, patterns, recorder
 from .search import Search
 from .session.placing import Classes, classes, placed
 from .session.session import Session
-from .session.signatures import TERM_SORTS, Signatures, signatures
+from .signatures import TERM_SORTS, Signatures, signatures
 from .words import Words
 
 

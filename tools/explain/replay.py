@@ -15,8 +15,8 @@ from .chain import Step
 from .cone import Cone
 from .minimise import minimal
 from .session.session import Session
-from .session.signatures import TERM_SORTS
 from .session.trial import Proof
+from .signatures import TERM_SORTS
 
 _SUPPORT = "replay.support"
 _ROUNDS = 8

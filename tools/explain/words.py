@@ -13,7 +13,7 @@ from .conditions import COMPUTED, Anchored, Condition
 from .messages import Cell, class_number
 from .patterns import ROOT
 from .session.placing import Classes, Row
-from .session.signatures import TERM_SORTS, Signatures
+from .signatures import TERM_SORTS, Signatures
 
 _KINDS = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
 

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....costmodels.device import Device
-from ..constraints import fits
 from ..contraction import Contraction
 from ..graph import OperatorGraph
 from ..partition import Partition, partition_of
 from .combination import Colour, Combination, combine
+from .constraints import fits
 from .mapping_types import MappingType, edge_mapping_type, mapping_types
 
 Price = Callable[[tuple[int, ...]], float]

@@ -17,6 +17,7 @@ from ..errors import DsaError
 from ..network.boxes import Box, intersection, whole
 from ..network.network import Network
 from ..network.storage import plain_box, stored_box
+from ..network.subgraphs import Layer
 from ..program.program import (
     DDR,
     Engine,
@@ -29,15 +30,14 @@ from ..program.program import (
     global_buffer,
     local_buffer,
 )
-from ..schedule.flow import Flow, Part
-from ..schedule.scheduler import Schedule
-from ..schedule.subgraphs import Layer
-from ..schedule.variants import Variant
+from ..scheduler import Schedule
+from ..tiles.core_parts import CorePart, LayerParts, Sharing, indexed_table
 from ..tiles.local_graph import Tile
 from ..tiles.tiles import TileKernels
 from ..tiles.tiling import Tiling
-from .core_parts import CorePart, LayerParts, Sharing, indexed_table
+from ..variants import Variant
 from .emission import Emission, View, as_operand, core_channel
+from .flow import Flow, Part
 from .generated import Generated, KernelUse
 from .hazards import Contents
 from .layout import enclosing

@@ -10,9 +10,9 @@ from itertools import accumulate
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box
 from ..program.program import Level
-from ..schedule.flow import Flow
+from ..tiles.core_parts import CorePart
 from .addresses import NoRoomError, Request, assign
-from .core_parts import CorePart
+from .flow import Flow
 from .residence import STAGING_SHARE, Residence
 
 

@@ -7,8 +7,8 @@ if its tiles are cut between the samples: each reads the part that one of them l
 from __future__ import annotations
 
 from ..network.boxes import piece, shape_of
-from ..schedule.flow import Flow, Piecewise, Read
-from .core_parts import CorePart, LayerParts, Sharing
+from ..tiles.core_parts import CorePart, LayerParts, Sharing
+from .flow import Flow, Piecewise, Read
 
 
 def piecewise(flow: Flow, sharing: Sharing) -> Piecewise:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....costmodels.dsa_device import DsaDevice
 from ..program.program import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
-from .core_parts import indexed_table
+from ..tiles.core_parts import indexed_table
 from .emission import Emission, View, cluster_channel
 from .hazards import Contents
 from .promotion import Blob, Packed, Ring, Staging, blob_of, packed

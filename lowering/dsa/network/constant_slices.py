@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....extract.partition.graph import Operator, OperatorGraph, Value
-from ..schedule.subgraphs import Layer
+from .subgraphs import Layer
 
 
 @dataclass(frozen=True)

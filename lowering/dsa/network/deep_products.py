@@ -16,9 +16,9 @@ import numpy as np
 from ....costmodels.dsa_device import DsaDevice
 from ....costmodels.types import TensorType
 from ....extract.partition.graph import Operator, OperatorGraph, Value
-from ..schedule.subgraphs import Layer
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
 from .hidden_pieces import Hidden, HiddenPieces, hidden_of
+from .subgraphs import Layer
 
 _HIDDEN = 512
 """How deep the pieces of a hidden layer are: LB holds one at a time."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from ....costmodels.types import TensorType
 from ....extract.partition.graph import Operator, OperatorGraph
 from ....rules.signatures import operators
-from ..schedule.subgraphs import Layer
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
+from .subgraphs import Layer
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from ....costmodels.dsa_device import DsaDevice
-from ..simulate.cost import Cost
+from .cost import Cost
 from .program import (
     Barrier,
     Buffer,

@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import groupby
 
 from ....support.text import escape_html
+from ..codegen.flow import Flow
 from ..order.ordering import Order
-from ..schedule.flow import Flow
 from ..schedule.grouping import Group
 from ..schedule.instances import InstanceGraph
 

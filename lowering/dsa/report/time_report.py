@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....costmodels.dsa_device import DsaDevice
+from ..program.cost import UNIT_KINDS
 from ..program.program import (
     COMPUTE_UNITS,
     DDR,
@@ -25,7 +26,6 @@ from ..program.program import (
     Transfer,
     Unit,
 )
-from ..simulate.cost import UNIT_KINDS
 from ..simulate.simulate_time import Timeline
 
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ..program.cost import Cost
 from ..program.program import Barrier, Compute, Engine, IndexedTransfer, Instruction, Transfer
-from ..simulate.cost import Cost
 from ..simulate.simulate_time import Timeline
 
 

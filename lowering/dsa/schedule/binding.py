@@ -19,12 +19,12 @@ from functools import cached_property
 from math import gcd
 
 from ..network.boxes import Box, Shape, shape_of
+from ..network.core_factors import Binding, core_count, plain_binding
 from ..network.operand_boxes import whole_axes
+from ..network.subgraphs import moved_axis
 from ..program.scopes import Scope
-from .core_factors import Binding, core_count, plain_binding
 from .instances import InstanceGraph
 from .pieces import probes
-from .subgraphs import moved_axis
 
 Tensor = tuple[int, int]
 """An instance and a value of which it makes a part."""

@@ -20,11 +20,11 @@ from ....costmodels.dsa_device import DsaDevice
 from ....extract.partition.partition import partition_of
 from ..errors import DsaError
 from ..network.network import Network
+from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph
 from ..program.scopes import Scope
 from .patterns import Quotient, branches, diamonds, straights
 from .pieces import probes
 from .split_info import Split, splits_of
-from .subgraphs import Layer, SubGraph, moved_axis, sub_graph
 
 Rank = tuple[Scope, int]
 """A level and a splitting factor for it."""

@@ -9,7 +9,7 @@ from itertools import product
 
 from ..network.boxes import Box, Shape, piece
 from ..network.network import Network
-from .subgraphs import SubGraph, moved_axis
+from ..network.subgraphs import SubGraph, moved_axis
 
 Place = tuple[int, ...]
 """Which instance: a number along each axis of the primary output."""

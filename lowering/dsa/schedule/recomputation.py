@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box, size
 from ..network.network import Network
-from .subgraphs import SubGraph
+from ..network.subgraphs import SubGraph
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box, Shape
+from ..network.core_factors import core_count, plain_binding
 from ..network.network import Network
 from ..network.operand_boxes import whole_axes
+from ..network.subgraphs import Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes
 from ..program.scopes import Scope
-from .core_factors import core_count, plain_binding
 from .pieces import Pieces, probes
 from .recomputation import recomputation
-from .subgraphs import Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes
 
 
 @dataclass(frozen=True, order=True)

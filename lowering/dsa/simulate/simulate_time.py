@@ -18,9 +18,9 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from ....costmodels.dsa_device import DsaDevice
+from ..program.cost import Cost, Link
 from ..program.happens_before import predecessors, users
 from ..program.program import Barrier, Compute, Engine, IndexedTransfer, Program, Transfer
-from .cost import Cost, Link
 from .sharing import Sharing, connected
 
 

@@ -23,9 +23,9 @@ from ....engine.verification.source import Source, open_source
 from ....engine.verification.structure import Structure
 from ....engine.verification.values import RunError, one_line
 from ...bundle.check import verdict
-from ...bundle.interface import Port
-from ..network.rounding import magnitudes, rounding_effect
+from ...interface import Port
 from ..section import Wire
+from .rounding import magnitudes, rounding_effect
 from .simulated_model import SimulatedModel
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....costmodels.types import TensorType
-from ....engine.onnx.summary import VIEWS
+from ....engine.summary import VIEWS
 from ....extract.partition.graph import OperatorGraph, Value
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder

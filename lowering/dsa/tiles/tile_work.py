@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ....engine.onnx.summary import VIEWS
+from ....engine.summary import VIEWS
 from ....extract.partition.graph import Operator, OperatorGraph
+from ..program.cost import Cost
 from ..program.program import Engine, Product, Unit, Work
-from ..simulate.cost import Cost
 
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm"})
 MOVES = frozenset(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from tvm import s_tir
 
 from ....costmodels.device import Device
-from ...kernels.decisions import decide, scope
 from ..contraction import cheapest, plans
+from ..decisions import decide, scope
 from ..stages import FUNCTION
 from ..tiling.register_tile import Plan
 from ..tiling.tiles import FLOAT_BYTES

@@ -22,7 +22,6 @@ from typing import Any
 from tvm import s_tir
 
 from ....costmodels.device import Device
-from ...kernels.decisions import decide, decide_number, scope
 from ..apart import APART, split_off
 from ..channels import (
     best_window,
@@ -38,6 +37,7 @@ from ..channels import (
     window_tiles,
 )
 from ..contraction import cheapest, pack, plans, tile_order
+from ..decisions import decide, decide_number, scope
 from ..packing import Scheduled
 from ..pixels import flatten_pixels
 from ..pointwise import schedule_before, vectorise_last

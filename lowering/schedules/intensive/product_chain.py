@@ -18,9 +18,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ....costmodels.device import Device
-from ...kernels.decisions import Named, decide, scope
 from ..apart import APART, split_off
 from ..contraction import pack
+from ..decisions import Named, decide, scope
 from ..packing import Scheduled
 from ..pointwise import schedule_pointwise
 from ..preparation import is_cheap

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import s_tir
 
-from ...kernels.decisions import decide_number
+from ..decisions import decide_number
 from ..stages import Stage, is_unit_stride
 from .tiles import Tile, largest_divisor
 

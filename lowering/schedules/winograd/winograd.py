@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from tvm import s_tir
 
 from ....costmodels.device import Device
-from ...kernels.decisions import Named, decide, decide_number
+from ..decisions import Named, decide, decide_number
 from ..packing import Scheduled
 from ..pointwise import schedule_before
 from ..stages import FUNCTION, stage
 from ..tails import overlap_tails
 from ..tiling.register_tile import Plan, cut_tile, finish_tile, share
+from ..winograd_filters import FILTERS, Filter, WinogradWeights
 from .winograd_costs import slab_counts, tiling_of, winograd_plans
-from .winograd_filters import FILTERS, Filter, WinogradWeights
 from .winograd_function import COPY, INPUT, OUTPUT, PRODUCT, winograd_function
 from .winograd_match import Convolution
 

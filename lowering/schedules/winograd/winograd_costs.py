@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....costmodels.device import Device
 from ..tiling.register_tile import UNROLLED_PRODUCTS, Plan
 from ..tiling.tiles import FLOAT_BYTES, Tile, register_tiles, tile_cycles
-from .winograd_filters import Filter
+from ..winograd_filters import Filter
 from .winograd_function import Tiling
 from .winograd_match import Convolution
 

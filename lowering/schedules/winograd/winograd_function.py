@@ -24,7 +24,7 @@ from tvm.s_tir import stmt as s_stmt
 
 from ..rewriting import with_body
 from ..stages import FUNCTION
-from .winograd_filters import Filter, transformed
+from ..winograd_filters import Filter, transformed
 from .winograd_match import Convolution, at
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"

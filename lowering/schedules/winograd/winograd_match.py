@@ -10,7 +10,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from ..stages import FUNCTION, Access, Stage, consumers, is_parameter, is_unit_stride, parameter_index, stages, walk
-from .winograd_filters import TAPS
+from ..winograd_filters import TAPS
 
 Axes = tuple[int, int, int, int]
 """Iterators of a block for image, row, column and channel."""

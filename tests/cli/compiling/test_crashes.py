@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 
 from eqfuse.lowering.bundle.bundle import digests, versions, write_manifest
-from eqfuse.lowering.bundle.interface import Port
 from eqfuse.lowering.bundle.manifest import LIBRARY, Manifest, Platform, Provenance
 from eqfuse.lowering.dsa.stored_program import TILES, store_kernels
+from eqfuse.lowering.interface import Port
 from eqfuse.lowering.kernels import kernels
 from eqfuse.lowering.kernels.kernel_messages import Answer, Request
 from eqfuse.lowering.kernels.kernel_pool import compile_kernels
@@ -74,7 +74,7 @@ def test_a_kernel_that_hangs_gets_a_plain_schedule(
     eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 5)
-    monkeypatch.setattr("eqfuse.lowering.kernels.blame.KERNEL_SECONDS", 5)
+    monkeypatch.setattr("eqfuse.lowering.bundle.blame.KERNEL_SECONDS", 5)
     spoil(HANG, False)
     outcome = compiled(eqfuse, 105)
     assert outcome.code == 0

@@ -23,7 +23,7 @@ from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import Model, read, write
 from eqfuse.engine.onnx.provenance import GROUP_KEY
-from eqfuse.engine.onnx.summary import layer_nodes
+from eqfuse.engine.summary import layer_nodes
 from eqfuse.errors import ModelError
 from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.kernels import KernelModel

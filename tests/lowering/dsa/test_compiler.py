@@ -28,9 +28,9 @@ from eqfuse.lowering.dsa.network.storage import stored_array
 from eqfuse.lowering.dsa.program.program import DDR, Buffer, Compute, Operand, Program, ProgramError, Region, Role
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.schedule.variants import FULL, VARIANTS, Variant
 from eqfuse.lowering.dsa.simulate.simulate_function import Kernel, simulate_function
 from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
+from eqfuse.lowering.dsa.variants import FULL, VARIANTS, Variant
 
 from .graphs import Builder
 from .small_networks import by_sample, cnn, scheduled_parts, transformer

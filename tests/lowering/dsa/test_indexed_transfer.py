@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from eqfuse.lowering.dsa.program.cost import Cost
 from eqfuse.lowering.dsa.program.program import (
     DDR,
     Buffer,
@@ -25,7 +26,6 @@ from eqfuse.lowering.dsa.program.program_text import dump_text
 from eqfuse.lowering.dsa.program.validate import problems, validate
 from eqfuse.lowering.dsa.report.time_report import compulsory_bytes, report
 from eqfuse.lowering.dsa.report.trace import trace_events
-from eqfuse.lowering.dsa.simulate.cost import Cost
 from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
 from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
 

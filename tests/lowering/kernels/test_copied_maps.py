@@ -17,7 +17,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.lowering.kernels.blame import suspects
+from eqfuse.lowering.bundle.blame import suspects
 from eqfuse.lowering.kernels.copied_maps import with_copied_maps
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.kernels import prepare

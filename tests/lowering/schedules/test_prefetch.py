@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tvm import te
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.lowering.kernels.decisions import following
 from eqfuse.lowering.schedules import Scheduled, constants
 from eqfuse.lowering.schedules.contraction import contraction
+from eqfuse.lowering.schedules.decisions import following
 from eqfuse.lowering.schedules.prefetch import Weights, cycles_with_weights, is_worthwhile
 from eqfuse.lowering.target import target_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.kernels.decisions import Option, Site
+from eqfuse.lowering.schedules.decisions import Option, Site
 from eqfuse.lowering.tuning.joins import Join, best_joins, composed
 
 PAIRS = st.lists(

@@ -24,7 +24,7 @@ from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
 
 from ..small_models import model, saved, weights
 from .compiled import CRASH, HANG, adding, in_c
-from .test_rpc_runner import NO_TRACKER, Farm, free_port
+from .runners.test_rpc_runner import NO_TRACKER, Farm, free_port
 
 ROOT = os.environ.get("EQFUSE_ARM64_ROOT", "")
 PYTHON = Path(ROOT, "usr/bin/python")

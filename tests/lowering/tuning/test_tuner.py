@@ -15,10 +15,10 @@ from onnx import helper
 from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.lowering.kernels.decisions import following
 from eqfuse.lowering.kernels.kernel_functions import Fitting, KernelFunctions
 from eqfuse.lowering.kernels.kernel_messages import Answer, Request
 from eqfuse.lowering.schedules import schedule
+from eqfuse.lowering.schedules.decisions import following
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.local_runner import LOCAL

@@ -6,7 +6,7 @@ from eqfuse.rules.loader import Rule, load_rules
 from eqfuse.tools.explain.conditions import anchored
 from eqfuse.tools.explain.patterns import Call, Hole, Literal, patterns, recorder
 from eqfuse.tools.explain.session.session import Session
-from eqfuse.tools.explain.session.signatures import signatures
+from eqfuse.tools.explain.signatures import signatures
 
 CATALOGUE = load_rules(precision="fast")
 TABLES = signatures(CATALOGUE.files)

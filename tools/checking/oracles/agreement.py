@@ -12,12 +12,12 @@ import numpy as np
 import onnx
 
 from ....rules.semantics import Array
+from ..drawing.evaluation import Comparison, Evaluation, is_float
 from ..drawing.generate import Sample
+from ..drawing.placing import Placement
 from ..drawing.scratch import Fired
 from ..drawing.terms import Leaf, Term, readable
-from .evaluation import Comparison, Evaluation, is_float
 from .onnx_model import Inexpressible, feeds, term_model
-from .placing import Placement
 from .runtime import KernelMissing, Refused, infer_types, outputs
 
 _CLOSE = 1e-3

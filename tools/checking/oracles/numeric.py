@@ -12,11 +12,11 @@ import numpy as np
 from ....rules.semantics import NUMBERS, Arithmetic, Array, Unsupported
 from ....rules.semantics.numbers import FIRST_ZERO
 from ..drawing.elements import Range, draw
+from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
 from ..drawing.generate import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import leaves, readable
 from .agreement import Disagreement, Oracle
-from .evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
 """Of literals, too: they have the precision of float64 whatever they meet."""

@@ -12,12 +12,12 @@ from ....rules.semantics import Array, Unsupported
 from ....rules.signatures import operators
 from ..drawing.coverage import settings, various
 from ..drawing.elements import index_bounds, named_leaves
+from ..drawing.evaluation import Comparison, Evaluation
 from ..drawing.generate import Sample
 from ..drawing.pattern import LEAVES
 from ..drawing.sampling import Hit
 from ..drawing.scratch import Fired
 from ..drawing.terms import Argument, Leaf, Term, readable
-from ..oracles.evaluation import Comparison, Evaluation
 from ..oracles.numeric import Counterexample
 from .proof import Assumption, Proof, leaf_array, prove_equal
 from .symbolic import Reals

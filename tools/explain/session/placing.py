@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....engine.egraph.egraph import EGraph, ENode, Literal
 from ..messages import Cell, Contents, class_number
-from .signatures import TERM_SORTS, Signatures
+from ..signatures import TERM_SORTS, Signatures
 
 Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
 """Constructor, literals, and operands as classes of the session."""

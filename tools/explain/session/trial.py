@@ -19,9 +19,9 @@ from ..cone import Cone, Form
 from ..congruence import Congruence
 from ..messages import Cell, Contents, class_number
 from ..patterns import Call, Hole, Pattern, Recorder, Template
+from ..signatures import TERM_SORTS, Signatures
 from .ground import Constants, Owners, add_node, equal_to
 from .session import Session
-from .signatures import TERM_SORTS, Signatures
 
 _COMBINATIONS = 64
 """How many ways to put operands together are tried for one e-node of the optimised form."""

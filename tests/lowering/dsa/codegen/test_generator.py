@@ -20,10 +20,10 @@ from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.program.program import Level
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
 from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
 from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
 from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
+from eqfuse.lowering.dsa.variants import ALTERNATIVES, TVM, Variant
 
 from ...small_models import model
 from ..small_networks import by_sample, cnn, scheduled_parts

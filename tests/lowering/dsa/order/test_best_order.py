@@ -17,7 +17,7 @@ from eqfuse.lowering.dsa.order.order_moves import improved_by_moves
 from eqfuse.lowering.dsa.order.order_problem import Claim, Effort, OrderProblem, problem_of, series
 from eqfuse.lowering.dsa.order.ordering import MemoryUse, bfs_order, dfs_order, memory_use
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
+from eqfuse.lowering.dsa.scheduler import schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, accelerator, halving_stages, resnet50
 from ..random_graphs import Case, cases

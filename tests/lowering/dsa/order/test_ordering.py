@@ -5,7 +5,7 @@ from __future__ import annotations
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.order.ordering import better_order, bfs_order, dfs_order, memory_use
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.schedule.scheduler import schedule
+from eqfuse.lowering.dsa.scheduler import schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, accelerator, halving_stages, resnet50
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from eqfuse.lowering.dsa.order.ordering import Order, dfs_order
 from eqfuse.lowering.dsa.report.order_picture import order_svg
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
+from eqfuse.lowering.dsa.scheduler import Schedule, schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.subgraphs import sub_graph
 from eqfuse.lowering.dsa.schedule.pieces import Pieces
 from eqfuse.lowering.dsa.schedule.recomputation import Recomputation, recomputation
-from eqfuse.lowering.dsa.schedule.subgraphs import sub_graph
 
 from ..graphs import Builder, accelerator
 

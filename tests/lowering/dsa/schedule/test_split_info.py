@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.subgraphs import SubGraph, lifetimes, peak_bytes, sub_graph
 from eqfuse.lowering.dsa.program.scopes import Scope
 from eqfuse.lowering.dsa.schedule.split_info import SplitInfo, best_split, factors_to_try, splits_of
-from eqfuse.lowering.dsa.schedule.subgraphs import SubGraph, lifetimes, peak_bytes, sub_graph
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 

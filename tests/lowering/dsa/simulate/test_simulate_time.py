@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, load_dsa_device, single_cluster
+from eqfuse.lowering.dsa.program.cost import Cost
 from eqfuse.lowering.dsa.program.happens_before import predecessors, users
 from eqfuse.lowering.dsa.program.program import (
     DDR,
@@ -29,7 +30,6 @@ from eqfuse.lowering.dsa.program.program import (
     local_buffer,
 )
 from eqfuse.lowering.dsa.report.time_report import LevelBytes, report
-from eqfuse.lowering.dsa.simulate.cost import Cost
 from eqfuse.lowering.dsa.simulate.simulate_time import Timeline, simulate_time
 
 from ..accelerator_programs import CLUSTER_DEVICE, DEVICE, Builder, cluster_dma, core_dma, layer_program, unit

@@ -1,0 +1,128 @@
+"""Evaluation of constant nodes, by ONNX Runtime or, where it has no kernel, by onnx.reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from .delicate import without_delicate_nodes
+
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+_FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+
+
+def submodel(
+    nodes: Sequence[onnx.NodeProto], constants: Arrays, outputs: Sequence[str], opsets: Mapping[str, int]
+) -> onnx.ModelProto:
+    """A model without inputs that computes `outputs` from `constants`."""
+    model = onnx.ModelProto(ir_version=10)
+    model.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in opsets.items())
+    model.graph.name = "constants"
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in constants.items())
+    model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in outputs)
+    return model
+
+
+def evaluate(
+    nodes: Sequence[onnx.NodeProto], constants: Arrays, outputs: Sequence[str], opsets: Mapping[str, int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Values of `outputs` in the nodes' own element types.
+
+    Nodes are in topological order. An output that neither evaluator can compute is left out.
+    """
+    if not outputs:
+        return {}
+    divided = _integer_divisions(nodes, constants, opsets)
+    if divided:
+        return _evaluate_around(divided, nodes, constants, outputs, opsets)
+    model = submodel(nodes, constants, outputs, opsets)
+    try:
+        results = _by_runtime(model)
+    except Exception:  # ONNX Runtime raises its own kinds for every missing kernel or type
+        return evaluate_by_reference(nodes, constants, outputs, opsets)
+    return dict(zip(outputs, results, strict=True))
+
+
+def _integer_divisions(
+    nodes: Sequence[onnx.NodeProto], constants: Arrays, opsets: Mapping[str, int]
+) -> frozenset[str]:
+    """What nodes that divide integers make: the least integer divided by -1 in ONNX Runtime ends the process."""
+    divisions = [node for node in nodes if node.op_type in ("Div", "Mod")]
+    if not divisions:
+        return frozenset()
+    try:
+        model = without_delicate_nodes(submodel(nodes, constants, [], opsets), {})
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:  # of several kinds; then none is known to be safe
+        return frozenset(name for node in divisions for name in node.output)
+    floats = {value.name for value in graph.value_info if value.type.tensor_type.elem_type in _FLOATS}
+    return frozenset(name for node in divisions for name in node.output if name not in floats)
+
+
+def _evaluate_around(
+    divided: frozenset[str],
+    nodes: Sequence[onnx.NodeProto],
+    constants: Arrays,
+    outputs: Sequence[str],
+    opsets: Mapping[str, int],
+) -> dict[str, np.ndarray[Any, Any]]:
+    """`evaluate` where these values, and all that they are computed from, come from onnx.reference."""
+    needed, first = set(divided), []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.output):
+            needed.update(name for name in node.input if name)
+            first.append(node)
+    made = [name for node in first for name in node.output if name]
+    known = {**constants, **evaluate_by_reference(first[::-1], constants, made, opsets)}
+    available, rest = {*known, ""}, []
+    for node in nodes:
+        if needed.isdisjoint(node.output) and available.issuperset(node.input):
+            available.update(node.output)
+            rest.append(node)
+    wanted = [name for name in outputs if name in available and name not in known]
+    return {n: known[n] for n in outputs if n in known} | evaluate(rest, known, wanted, opsets)
+
+
+def _by_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    # Packed weights take another kernel, which rounds otherwise; the runtime's own constant folding does not pack.
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    results = session.run(None, {})
+    if not all(isinstance(r, np.ndarray) for r in results):
+        raise TypeError("a constant is not a tensor")
+    return list(results)
+
+
+def evaluate_by_reference(
+    nodes: Sequence[onnx.NodeProto], constants: Arrays, outputs: Sequence[str], opsets: Mapping[str, int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The same node by node in onnx.reference, whose kernels follow their operands' element types.
+
+    With float64 operands it computes in float64, whatever the model's own type.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    known: dict[str, Any] = {**constants, "": None}
+    for node in nodes:
+        if any(i not in known for i in node.input):
+            continue
+        single = submodel([node], {}, list(node.output), opsets)
+        single.graph.input.extend(onnx.ValueInfoProto(name=i) for i in dict.fromkeys(node.input) if i)
+        try:
+            with np.errstate(all="ignore"):
+                results = ReferenceEvaluator(single).run(None, {i: known[i] for i in node.input if i})
+        except Exception:  # a kernel that the reference lacks or that refuses these operands
+            continue
+        known.update({n: r for n, r in zip(node.output, results, strict=True) if isinstance(r, np.ndarray)})
+    return {n: known[n] for n in outputs if n in known}

@@ -1,0 +1,122 @@
+"""What a graph costs, in the figures people compare: layers, FLOPs, intermediate bytes, file size, predicted time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import onnx_ir as ir
+
+from ..costmodels.flops import flops
+from ..costmodels.model import CostModel
+from ..costmodels.operation import Operation
+from ..costmodels.types import TensorType
+from .egraph.canonical import canonical
+from .onnx.inference import SMALL, Knowledge
+from .onnx.model import Model, elements
+from .onnx.nodes import blamed, has_body, outer_values
+from .onnx.typing import dtype_name
+
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+"""Operators that move nothing: their outputs take no memory of their own."""
+
+
+@dataclass(frozen=True)
+class GraphSummary:
+    """Figures of one graph.
+
+    `layers` counts the nodes that depend on an input of the graph; `operators` counts those by type;
+    `intermediate_bytes` adds up their outputs, views apart; `predicted` is in `unit`, of the cost model.
+    """
+
+    nodes: int
+    layers: int
+    operators: Mapping[str, int]
+    flops: float
+    intermediate_bytes: int
+    weight_bytes: int
+    predicted: float
+    unit: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
+    """Measure the main graph; shapes come from `knowledge`."""
+    layers = list(layer_nodes(model))
+    operations = [o for n in layers for o in (_operation(n, model, knowledge),) if o is not None]
+    outputs = [knowledge.types.get(o.name or "") for n in layers if n.op_type not in VIEWS for o in n.outputs]
+    return GraphSummary(
+        nodes=model.graph.num_nodes(),
+        layers=len(layers),
+        operators=dict(Counter(n.op_type for n in layers).most_common()),
+        flops=sum(flops(o) for o in operations),
+        intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
+        weight_bytes=model.weight_bytes,
+        predicted=sum(_price(n, model, knowledge, price) for n in layers),
+        unit=price.unit,
+    )
+
+
+def layer_nodes(model: Model) -> Iterator[ir.Node]:
+    """Nodes that depend on an input of the graph, in order."""
+    constant = frozenset(model.graph.initializers) - model.overridable_initializers
+    live = {i for i in model.graph.inputs if i.name not in constant}
+    for node in model.graph:
+        used = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
+        if any(v in live for v in used if v is not None):
+            live.update(node.outputs)
+            yield node
+
+
+def _arguments(
+    node: ir.Node, model: Model, knowledge: Knowledge
+) -> tuple[dict[str, Any], tuple[TensorType | None, ...], TensorType | None]:
+    call = canonical(node, knowledge, model.opset)
+    attributes: dict[str, Any] = {}
+    if call is not None:
+        attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
+    names = [i.name if i is not None else None for i in node.inputs]
+    if call is not None and node.op_type != "Concat":
+        names = list(call.operands)
+    operands = tuple(knowledge.types.get(n) if n else None for n in names)
+    return attributes, operands, knowledge.types.get(node.outputs[0].name or "")
+
+
+def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation | None:
+    with blamed(node, model.label):
+        attributes, operands, output = _arguments(node, model, knowledge)
+        return Operation.of(node.op_type, attributes, operands, output, (False,) * len(operands))
+
+
+def _price(node: ir.Node, model: Model, knowledge: Knowledge, price: CostModel) -> float:
+    with blamed(node, model.label):
+        attributes, operands, output = _arguments(node, model, knowledge)
+        return price.price(node.op_type, attributes, operands, output, constant=(False,) * len(operands))
+
+
+def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
+    """What is known of a rewritten model: values that kept their names kept their types, the others carry theirs."""
+    types = dict(knowledge.types)
+    constants = dict(knowledge.constants)
+    for node in result.graph:
+        new = (o for o in node.outputs if o.name and o.name not in types)
+        types |= {o.name: t for o in new if o.name and (t := _annotated(o)) is not None}
+    for name, value in result.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and name not in types:
+            types[name] = TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
+        if tensor is not None and name not in constants and tensor.size <= SMALL:
+            constants[name] = elements(tensor)
+    return replace(knowledge, types=types, constants=constants)
+
+
+def _annotated(value: ir.Value) -> TensorType | None:
+    if value.dtype in (None, ir.DataType.UNDEFINED) or value.shape is None:
+        return None
+    dimensions = tuple(d if isinstance(d, int) else str(d.value) for d in value.shape)
+    return TensorType(dtype_name(value.dtype), dimensions)

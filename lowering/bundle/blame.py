@@ -1,0 +1,90 @@
+"""Which kernel computes something else than its operators do: each by itself beside ONNX Runtime, on random inputs.
+
+Kernels run in a process of their own, and one that crashes or hangs is found as one that is wrong is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from ...costmodels.types import TensorType
+from ...engine.verification.compare import Tolerance, compare
+from ..errors import CrashError, LoweringError
+from ..interface import Port, static_type
+from ..kernels.channels_last import from_last, to_last
+from ..kernels.fallback import fallback, is_constant
+from ..kernels.kernel_functions import Array, Call
+from ..kernels.kernels import Prepared
+from .isolated_model import IsolatedKernels
+
+_KERNEL_TOLERANCE = Tolerance()
+KERNEL_SECONDS = 60.0
+"""How long a call of a kernel may take; the largest ones take seconds."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A kernel that is wrong: the rule that scheduled it, and how far its results are off, or that there are none."""
+
+    symbol: str
+    rule: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
+
+
+def suspects(prepared: Prepared, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
+    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations.
+
+    One is where the model crashed, whatever it does by itself.
+    """
+    kernels = IsolatedKernels(library, threads, KERNEL_SECONDS)
+    generator = np.random.default_rng(0)
+    seen: set[str] = set()
+    for call in prepared.calls:
+        if call.symbol not in seen:
+            seen.add(call.symbol)
+            difference = _difference(prepared, call, kernels, generator)
+            if difference is None and call.symbol == crashed_in:
+                difference = "crashed where the model runs it"
+            if difference is not None:
+                rule = prepared.answers[call.symbol].rule.partition(" ")[0]
+                yield Suspect(call.symbol, rule, difference)
+
+
+def _difference(
+    prepared: Prepared, call: Call, kernels: IsolatedKernels, generator: np.random.Generator
+) -> str | None:
+    """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
+    graph, model = prepared.graph, prepared.weights.model
+    given = {v: _random(static_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
+    stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
+    arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
+    ports = [Port(graph.values[v].name, static_type(graph, v).dtype, prepared.stored_shape(v)) for v in call.outputs]
+    try:
+        results = kernels.run(call.symbol, arguments, ports)
+    except (CrashError, LoweringError) as error:
+        return str(error)
+    original = fallback(graph, call.members, prepared.weights, "compared")
+    session = onnxruntime.InferenceSession(original.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = (info.name for info in original.model.graph.input)
+    expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
+    for value, wanted in zip(original.outputs, expected, strict=True):
+        made = results[call.outputs.index(value)]
+        found = compare(wanted, from_last(made) if value in prepared.channels_last else made, _KERNEL_TOLERANCE)
+        if not found.equal:
+            return f"value {graph.values[value].name!r} is off by {found}"
+    return None
+
+
+def _random(type_: TensorType, generator: np.random.Generator) -> Array:
+    """Standard normal floats; 0 and 1 otherwise, which suits indices of any table."""
+    shape, dtype = [int(d) for d in type_.shape or ()], np.dtype(type_.dtype)
+    drawn = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
+    return np.asarray(drawn).astype(dtype)

@@ -1,0 +1,130 @@
+"""Sub-graphs: layers that become one kernel per instance, and the bytes that an instance takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from .boxes import Box, shape_of, size
+from .network import Network
+
+Layer = tuple[int, ...]
+"""Operators that are fused into one loop nest, ascending."""
+
+
+@dataclass(frozen=True)
+class SubGraph:
+    """Layers in an order in which they can run, with the values that cross their borders.
+
+    `inputs` and `constants` come from outside; `outputs` are read outside, the primary one last: it has most elements
+    of those made by the last layer. `intermediates` go from layer to layer, and only there; what stays in a layer is
+    never stored as a whole.
+    """
+
+    layers: tuple[Layer, ...]
+    inputs: tuple[int, ...]
+    constants: tuple[int, ...]
+    outputs: tuple[int, ...]
+    intermediates: tuple[int, ...]
+
+    @cached_property
+    def members(self) -> tuple[int, ...]:
+        """All operators, ascending."""
+        return tuple(sorted(index for layer in self.layers for index in layer))
+
+    @property
+    def primary(self) -> int:
+        """The output whose loops say how the sub-graph is split."""
+        return self.outputs[-1]
+
+    @cached_property
+    def stored(self) -> tuple[int, ...]:
+        """All values that an instance keeps in a buffer: inputs, intermediates, outputs."""
+        return (*self.inputs, *self.intermediates, *self.outputs)
+
+
+def sub_graph(network: Network, layers: Iterable[Layer]) -> SubGraph:
+    """The sub-graph of these layers, given in an order in which they can run."""
+    ordered = tuple(tuple(sorted(layer)) for layer in layers)
+    graph = network.graph
+    owner = {index: number for number, layer in enumerate(ordered) for index in layer}
+    read = sorted({v for index in owner for v in graph.operators[index].inputs if v is not None})
+    outside = [v for v in read if graph.values[v].producer not in owner]
+    outputs, intermediates = [], []
+    for index in sorted(owner):
+        for value in graph.operators[index].outputs:
+            readers = graph.consumers[value]
+            if graph.values[value].is_output or not readers or not owner.keys() >= set(readers):
+                outputs.append(value)
+            elif any(owner[reader] != owner[index] for reader in readers):
+                intermediates.append(value)
+    is_constant = {v: graph.values[v].is_constant for v in outside}
+    last = set(ordered[-1])
+    outputs.sort(key=lambda v: (graph.values[v].producer in last, size_of(network, v), v))
+    return SubGraph(
+        ordered,
+        tuple(v for v in outside if not is_constant[v]),
+        tuple(v for v in outside if is_constant[v]),
+        tuple(outputs),
+        tuple(intermediates),
+    )
+
+
+def size_of(network: Network, value: int) -> int:
+    """Elements of a value."""
+    return size(tuple((0, extent) for extent in network.shapes[value]))
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Per stored value, the first and the last layer of its sub-graph during which an instance keeps it.
+
+    Inputs are there from the start, outputs until the end.
+    """
+
+    spans: Mapping[int, tuple[int, int]]
+    count: int
+
+
+def lifetimes(network: Network, subgraph: SubGraph) -> Lifetimes:
+    """When an instance keeps each of its values, weights left out: they pass through a buffer of their own."""
+    owner = {index: number for number, layer in enumerate(subgraph.layers) for index in layer}
+    spans: dict[int, tuple[int, int]] = {}
+    end = len(subgraph.layers) - 1
+    for value in subgraph.stored:
+        readers = [owner[r] for r in network.graph.consumers[value] if r in owner]
+        producer = network.graph.values[value].producer
+        start = 0 if producer is None else owner.get(producer, 0)
+        spans[value] = (start, end if value in subgraph.outputs else max(readers, default=start))
+    return Lifetimes(spans, end + 1)
+
+
+def peak_bytes(network: Network, kept: Lifetimes, boxes: Mapping[int, Box]) -> int:
+    """The most bytes that the parts `boxes` of stored values take at once, over the layers of a sub-graph."""
+    changes = [0] * (kept.count + 1)
+    for value, (start, stop) in kept.spans.items():
+        if value in boxes:
+            amount = network.bytes(value, boxes[value])
+            changes[start] += amount
+            changes[stop + 1] -= amount
+    most = now = 0
+    for change in changes:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def moved_axis(network: Network, value: int, boxes: Sequence[Mapping[int, Box]]) -> int | None:
+    """The one axis of `value` along which instances need different parts of it; None where it is not one.
+
+    This is Algorithm 1's match_dim: `boxes` are what two or more instances need, which lie along one dimension of
+    their sub-graph's output.
+    """
+    found = [box[value] for box in boxes if value in box]
+    if len(found) < len(boxes) or not found:
+        return None
+    axes = [axis for axis, intervals in enumerate(zip(*found, strict=True)) if len(set(intervals)) > 1]
+    if len(axes) != 1 or shape_of(found[0])[axes[0]] >= network.shapes[value][axes[0]]:
+        return None
+    return axes[0]

@@ -1,0 +1,161 @@
+"""What an instruction costs on a device: cycles of its units, and the links that its bytes cross."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, UnitKind
+from .program import (
+    Compute,
+    Engine,
+    IndexedTransfer,
+    Level,
+    Memory,
+    Movement,
+    Product,
+    ProgramError,
+    Region,
+    Unit,
+    Work,
+)
+from .systolic import best_dataflow
+
+UNIT_KINDS: dict[Unit, UnitKind] = {Unit.MME: "matrix", Unit.VME: "vector_mac", Unit.VECTOR: "vector"}
+
+Link = tuple[Level, int, int]
+"""DDR, the ports of a cluster's GB towards its cores, or the port of one LB: level, cluster, core."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Prices for one device. Times are cycles of its clock, bandwidths bytes a cycle.
+
+    DDR's bandwidth is shared by all clusters, the GB's by all cores of its cluster; the port of one LB has a core's
+    part of the GB's. A row of a transfer takes all the aligned beats of `device.alignment` bytes that it touches. A
+    matrix product takes the least cycles over the dataflows of its unit. What is asked often is kept.
+    """
+
+    device: DsaDevice
+
+    @cached_property
+    def _units(self) -> dict[tuple[Unit, bool], ComputeUnit]:
+        units = ((unit, each) for unit, kind in UNIT_KINDS.items() for each in self.device.units if each.kind == kind)
+        return {(unit, each.per == "core"): each for unit, each in units}
+
+    @cached_property
+    def _products(self) -> dict[tuple[ComputeUnit, Product], tuple[int, Dataflow]]:
+        return {}
+
+    @cached_property
+    def _works(self) -> dict[tuple[tuple[Work, ...], bool], float]:
+        return {}
+
+    @cached_property
+    def _links(self) -> dict[tuple[Memory, ...], tuple[Link, ...]]:
+        return {}
+
+    def unit(self, engine: Engine) -> ComputeUnit | None:
+        """The unit of the device that an engine is; None where there is none."""
+        return self._units.get((engine.unit, engine.core is not None))
+
+    def compute_cycles(self, compute: Compute) -> float:
+        """The slowest of the units, and of the operands on their way from LB (or GB) to them and back."""
+        in_core = compute.core is not None
+        bandwidth = self.device.local_bandwidth if in_core else self.device.global_bandwidth
+        moved = sum(operand.size for operand in compute.inputs) + sum(operand.size for operand in compute.outputs)
+        cycles = self._works.get((compute.work, in_core))
+        if cycles is None:
+            pairs = zip(compute.work, compute.engines, strict=True)
+            cycles = max((self.work_cycles(work, engine) for work, engine in pairs), default=0.0)
+            self._works[compute.work, in_core] = cycles
+        return max(moved * self.device.clock / bandwidth, cycles)
+
+    def work_cycles(self, work: Work, engine: Engine) -> float:
+        """Cycles that one unit takes. Raises ProgramError where the device has no such unit."""
+        unit = self.unit(engine)
+        if unit is None:
+            raise ProgramError(f"{self.device.name} has no unit for engine {engine}")
+        if work.unit is Unit.MME:
+            return float(sum(self._product(unit, product)[0] for product in work.products))
+        return float(-(-work.total // unit.operations))
+
+    def dataflows(self, compute: Compute) -> list[Dataflow]:
+        """That of each matrix product, in order."""
+        unit = self._units.get((Unit.MME, compute.core is not None))
+        products = (product for work in compute.work for product in work.products)
+        return [self._product(unit, product)[1] for product in products] if unit else []
+
+    def _product(self, unit: ComputeUnit, product: Product) -> tuple[int, Dataflow]:
+        found = self._products.get((unit, product))
+        if found is None:
+            found = self._products[unit, product] = best_dataflow(unit, product)
+        return found
+
+    def latency(self, movement: Movement) -> float:
+        """Cycles before the first byte."""
+        seconds = self.device.dma_latency if _touches_ddr(movement) else self.device.hoist_latency
+        return seconds * self.device.clock
+
+    def wire_bytes(self, movement: Movement) -> int:
+        """Bytes of the beats that a transfer takes; one with indices takes theirs too."""
+        if isinstance(movement, IndexedTransfer):
+            rows = movement.count * self._table_row(movement.table, movement.row_bytes)
+            return max(rows, self._beats(movement.target)) + self._beats(movement.indices.region)
+        return max(map(self._beats, (movement.source, *movement.targets)))
+
+    def _table_row(self, table: Region, row_bytes: int) -> int:
+        """Beats of whichever row touches most: which rows are read, only the indices say."""
+        beat = self.device.alignment
+        step = gcd(row_bytes, beat)
+        return -(-(beat - step + table.address % step + row_bytes) // beat) * beat
+
+    def _beats(self, region: Region) -> int:
+        beat, rows = self.device.alignment, region.rows
+        if rows == 1 or region.stride == region.row_bytes:
+            return -(-(region.address % beat + region.size) // beat) * beat
+        # Where rows begin within a beat repeats.
+        period = min(rows, beat // gcd(region.stride, beat))
+        starts = (region.address + region.stride * row for row in range(period))
+        beats = [-(-(start % beat + region.row_bytes) // beat) for start in starts]
+        return (rows // period * sum(beats) + sum(beats[: rows % period])) * beat
+
+    def links(self, movement: Movement) -> tuple[Link, ...]:
+        """What a transfer shares with others. Bytes between LB and anything else cross the ports of the GB."""
+        memories = tuple([region.memory for region in (*movement.reads, *movement.writes)])
+        found = self._links.get(memories)
+        if found is None:
+            found = self._links[memories] = _links(memories)
+        return found
+
+    def bandwidth(self, link: Link) -> float:
+        """Bytes a cycle."""
+        device = self.device
+        gb = device.global_bandwidth / device.clock
+        return {Level.DDR: device.ddr_bandwidth / device.clock, Level.GB: gb, Level.LB: gb / device.cores}[link[0]]
+
+    def capacity(self, memory: Memory) -> int:
+        """Bytes of a memory."""
+        if memory.level is Level.DDR:
+            return self.device.ddr_capacity
+        return self.device.global_buffer if memory.level is Level.GB else self.device.local_buffer
+
+
+def _links(memories: Sequence[Memory]) -> tuple[Link, ...]:
+    inside = all(memory.level is Level.GB for memory in memories)
+    found = {_link(memory) for memory in memories if memory.level is not Level.GB}
+    if inside or any(memory.level is Level.LB for memory in memories):
+        found |= {(Level.GB, memory.cluster, 0) for memory in memories if memory.level is not Level.DDR}
+    return tuple(sorted(found, key=lambda link: (link[0].value, *link[1:])))
+
+
+def _link(memory: Memory) -> Link:
+    return memory.level, memory.cluster, memory.core
+
+
+def _touches_ddr(movement: Movement) -> bool:
+    if isinstance(movement, IndexedTransfer):
+        return movement.table.memory.level is Level.DDR or movement.target.memory.level is Level.DDR
+    return any(region.memory.level is Level.DDR for region in (movement.source, *movement.targets))

@@ -1,0 +1,54 @@
+"""How many cycles a systolic array takes for a matrix product, by SCALE-Sim's published forms.
+
+An array of R rows and C columns maps two of the product's extents on itself, Sr and Sc, in ceil(Sr/R) * ceil(Sc/C)
+folds, and streams the third, T. Samajdar et al., "A systematic methodology for characterizing scalability of DNN
+accelerators using SCALE-Sim" (ISPASS 2020), tables II and III, and SCALE-Sim v2, which counts these cycles for a
+fold:
+
+- output stationary, Sr = M, Sc = N, T = K: ``T + R + C - 2``, from the first operand to the last accumulation (the
+  paper's analytical ``2R + C + T - 2`` adds R cycles that drain the results, which SCALE-Sim v2 overlaps);
+- weight stationary, Sr = K, Sc = N, T = M, and input stationary, Sr = K, Sc = M, T = N: ``2R + C + T - 2``, of which R
+  fill the array with what stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....costmodels.dsa_device import ComputeUnit, Dataflow
+from .program import Product
+
+
+@dataclass(frozen=True)
+class SystolicArray:
+    """`rows` x `columns` multiply-accumulators."""
+
+    rows: int
+    columns: int
+    dataflow: Dataflow = Dataflow.OUTPUT_STATIONARY
+
+    def cycles(self, product: Product) -> int:
+        """Cycles of `product.count` products, one after another."""
+        spatial_rows, spatial_columns, streamed = self._mapping(product)
+        folds = -(-spatial_rows // self.rows) * -(-spatial_columns // self.columns)
+        fill = 0 if self.dataflow is Dataflow.OUTPUT_STATIONARY else self.rows
+        return product.count * folds * (fill + streamed + self.rows + self.columns - 2)
+
+    def _mapping(self, product: Product) -> tuple[int, int, int]:
+        m, n, k = product.m, product.n, product.k
+        return {
+            Dataflow.OUTPUT_STATIONARY: (m, n, k),
+            Dataflow.WEIGHT_STATIONARY: (k, n, m),
+            Dataflow.INPUT_STATIONARY: (k, m, n),
+        }[self.dataflow]
+
+
+def best_dataflow(unit: ComputeUnit, product: Product) -> tuple[int, Dataflow]:
+    """The least cycles of a product over the dataflows of a matrix unit, and the first dataflow that takes them.
+
+    The array may as well compute the transposed product: its rows are the other operand's then.
+    """
+    arrays = [SystolicArray(unit.rows, unit.columns, each) for each in unit.dataflows]
+    both = (product, Product(product.n, product.m, product.k, product.count))
+    found = ((array.cycles(each), array.dataflow) for array in arrays for each in both)
+    return min(found, key=lambda each: each[0])

@@ -1,0 +1,248 @@
+"""How the cores share each layer of an instance.
+
+Algorithm 4 (GraphTurbo, OSDI 2023, section 3.4) says how the cores share an instance's output. What its layers hand on
+inside is shared the same way where that costs least; where another way costs less, in cycles of computation and of what
+cores have to fetch from each other and as weights, that one is taken ("better exploit the trade-off between
+parallelism, load balance and locality", section 5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from ....costmodels.dsa_device import DsaDevice
+from ....extract.partition.graph import OperatorGraph
+from ..network.boxes import Box, Shape, intersection, shape_of, size
+from ..network.core_factors import Binding, core_count
+from ..network.network import Network
+from ..network.operand_boxes import whole_axes
+from ..network.subgraphs import Layer
+from ..program.cost import Cost
+from ..program.program import Compute
+from ..schedule.instances import InstanceGraph
+from .local_graph import Tile
+from .tiles import TileKernels
+
+Boxes = Mapping[int, Box]
+_UNEVEN = 1.25
+"""The largest of the cores' parts may exceed the mean so much."""
+_EXCHANGE = 6.0
+"""Bytes that cores exchange count so many times: senders' ports are shared, receivers wait, both sides need room."""
+_MOST = 8
+"""All but one part in so many."""
+
+
+@dataclass(frozen=True)
+class CorePart:
+    """What one core does of a layer of an instance: per value, what it makes, and what it needs to have for that."""
+
+    made: Boxes
+    inputs: Boxes
+    constants: Boxes
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """One layer of an instance. `primary` is the output whose axes are cut; idle cores have None."""
+
+    instance: int
+    layer: Layer
+    primary: int
+    cores: tuple[CorePart | None, ...]
+
+
+def layer_outputs(network: Network, layer: Layer, wanted: Mapping[int, Box]) -> tuple[int, ...]:
+    """The values that a layer hands on, the one with most elements last."""
+    graph = network.graph
+    inside = set(layer)
+    found = []
+    for index in layer:
+        for value in graph.operators[index].outputs:
+            readers = graph.consumers[value]
+            if value in wanted and (graph.values[value].is_output or not readers or not inside >= set(readers)):
+                found.append(value)
+    return tuple(sorted(found, key=lambda value: (size(wanted[value]), value)))
+
+
+@dataclass
+class Sharing:
+    """Decides for every layer of every instance. Homogeneous instances are shared alike."""
+
+    graph: InstanceGraph
+    device: DsaDevice
+    kernels: TileKernels
+    preferred: Mapping[tuple[int, int], Binding]
+    """What Algorithm 4 found, by instance and value."""
+    _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
+    _made: dict[tuple[int, int], tuple[Box | None, ...]] = field(default_factory=dict)
+
+    def layer(self, instance: int, layer: Layer) -> LayerParts:
+        """How a layer is shared; layers of an instance come in the order in which they run."""
+        wanted = self.graph.instances[instance].needed
+        outputs = layer_outputs(self.graph.network, layer, wanted)
+        primary = outputs[-1]
+        key = layer, shape_of(wanted[primary])
+        if key not in self._chosen:
+            options = list(self._options(instance, layer, primary, wanted[primary]))
+            self._chosen[key] = min(options, key=lambda b: self._price(instance, layer, outputs, b))
+        cores = tuple(self._cores(instance, layer, outputs, self._chosen[key]))
+        for value in outputs:
+            self._made[instance, value] = tuple(None if each is None else each.made.get(value) for each in cores)
+        return LayerParts(instance, layer, primary, cores)
+
+    def made(self, instance: int, value: int) -> tuple[Box | None, ...]:
+        """Per core, the part of a value that it makes."""
+        return self._made[instance, value]
+
+    def _options(self, instance: int, layer: Layer, primary: int, box: Box) -> Iterator[Binding]:
+        """Algorithm 4's binding first, then the others that use as many cores as can be used, the outermost axes first:
+        what is cut there lies together in memory."""
+        extents = shape_of(box)
+        preferred = self.preferred.get((instance, primary), ())
+        divides = all(extent % factor == 0 for extent, factor in zip(extents, preferred, strict=False))
+        if preferred and divides and self._is_regular(primary, preferred):
+            yield preferred
+        kept = self.kept(layer, primary)
+        steps = [[1] if axis in kept else self._factors(extent) for axis, extent in enumerate(extents)]
+        found = [b for b in product(*steps) if prod(b) <= self.device.cores and self._is_regular(primary, b)]
+        most = max(map(core_count, found))
+        axes = self.graph.network.axes[primary]
+        used = (b for b in found if 2 * core_count(b) > most)
+        yield from sorted(used, key=lambda b: tuple(b[axis] for axis in axes), reverse=True)
+
+    def _is_regular(self, value: int, binding: Binding) -> bool:
+        """Whether parts are few rows in memory: of the axes after the first two there, one is cut at most."""
+        return sum(binding[axis] > 1 for axis in self.graph.network.axes[value][2:]) <= 1
+
+    def _factors(self, extent: int) -> list[int]:
+        """Over how many cores an axis may be divided: as the text does it, evenly over 8, 4, 2 or 1, or nearly so."""
+        cores = self.device.cores
+        found = [f for f in range(1, cores + 1) if cores % f == 0 and f <= extent]
+        nearly = [f for f in found if -(-extent // f) * f <= _UNEVEN * extent]
+        return [*nearly, extent] if extent < cores and extent not in nearly else nearly
+
+    def kept(self, layer: Layer, primary: int) -> frozenset[int]:
+        graph, rank = self.graph.network.graph, len(self.graph.network.shapes[primary])
+        axes = [whole_axes(graph.operators[i], rank) for i in layer if primary in graph.operators[i].outputs]
+        table = indexed_table(self.graph.network, layer)
+        inner = frozenset() if table is None else frozenset(range(rank - len(table[1]) + 1, rank))
+        return frozenset().union(*axes, inner)
+
+    def _cores(
+        self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding
+    ) -> Iterator[CorePart | None]:
+        wanted = self.graph.instances[instance].needed
+        primary = outputs[-1]
+        parts = {value: self._like(wanted[value], wanted[primary], binding) for value in outputs}
+        for core in range(self.device.cores):
+            made = {value: boxes[core] for value, boxes in parts.items() if core < len(boxes)}
+            yield self.part(instance, layer, {v: box for v, box in made.items() if box is not None})
+
+    def _like(self, box: Box, primary: Box, binding: Binding) -> Sequence[Box | None]:
+        """Other outputs of a layer are cut like the primary one where they have its axes, else made by one core."""
+        extents = shape_of(box)
+        matching = (extent >= factor for extent, factor in zip(extents, binding, strict=False))
+        if box == primary or (len(box) == len(primary) and all(matching)):
+            return tuple(spread(box, binding))
+        return (box,)
+
+    def part(self, instance: int, layer: Layer, made: Boxes) -> CorePart | None:
+        """What a core that makes these parts needs; a little more where its rows are longer, and whole, then."""
+        if not made:
+            return None
+        network = self.graph.network
+        needed = network.needed(layer, made)
+        inside = {value for index in layer for value in network.graph.operators[index].outputs}
+        outside = {value: box for value, box in needed.items() if value not in inside}
+        limits, values = self.graph.instances[instance].needed, network.graph.values
+        return CorePart(
+            made,
+            {value: _rounded(box, limits[value]) for value, box in outside.items() if not values[value].is_constant},
+            {value: box for value, box in outside.items() if values[value].is_constant},
+        )
+
+    def _price(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
+        """Cycles: of computing beside fetching weights, after fetching what other cores have."""
+        cores = [(core, p) for core, p in enumerate(self._cores(instance, layer, outputs, binding)) if p is not None]
+        network, port = self.graph.network, self.device.global_bandwidth / self.device.cores / self.device.clock
+        most = 0.0
+        largest = max(cores, key=lambda each: size(each[1].made[outputs[-1]]))
+        for core, part in (largest, cores[-1]):
+            fetched = sum(self._absent(instance, core, value, box) for value, box in part.inputs.items())
+            weights = sum(
+                network.bytes(value, box) for value, box in part.constants.items() if not self._is_table(layer, value)
+            )
+            most = max(most, max(self.cycles(layer, part), weights / port) + _EXCHANGE * fetched / port)
+        return most
+
+    def cycles(self, layer: Layer, part: CorePart) -> float:
+        """Cycles of one core for its part of a layer, all at once."""
+        tile = tile_of(layer, part)
+        kernel = self.kernels.kernel(tile)
+        return Cost(self.device).compute_cycles(Compute(0, 0, kernel.name, (), (), kernel.work))
+
+    def _absent(self, instance: int, core: int, value: int, box: Box) -> int:
+        """Bytes of a part that the core did not make itself, as they travel."""
+        network, beat = self.graph.network, self.device.alignment
+        producers = [instance] if (instance, value) in self._made else []
+        producers += [t.producer for t in self.graph.transfers[instance] if t.value == value]
+        own = 0
+        for producer in producers:
+            made = self._made[producer, value][core]
+            shared = intersection(made, box)
+            own += size(shared)
+        part = size(box)
+        return network.wire_bytes(value, box, beat) * max(0, part - own) // max(1, part)
+
+    def _is_table(self, layer: Layer, value: int) -> bool:
+        table = indexed_table(self.graph.network, layer)
+        return table is not None and table[0] == value
+
+
+def is_lookup(graph: OperatorGraph, index: int) -> bool:
+    """Whether an operator looks rows up in a constant table, by indices that are not constant."""
+    operator = graph.operators[index]
+    if operator.op != "Gather" or operator.is_opaque or operator.attributes.get("axis", 0) != 0:
+        return False
+    table, indices = operator.inputs[:2]
+    if table is None or indices is None:
+        return False
+    return graph.values[table].is_constant and not graph.values[indices].is_constant
+
+
+def indexed_table(network: Network, layer: Layer) -> tuple[int, Shape] | None:
+    """The constant table, and its shape, that a layer looks rows up in: DMA's work."""
+    if len(layer) != 1 or not is_lookup(network.graph, layer[0]):
+        return None
+    table = network.graph.operators[layer[0]].inputs[0]
+    assert table is not None
+    return table, network.shapes[table]
+
+
+def tile_of(layer: Layer, part: CorePart) -> Tile:
+    """A core's part of a layer as one tile."""
+    operands = (*sorted(part.inputs.items()), *sorted(part.constants.items()))
+    return Tile(layer, operands, tuple(sorted(part.made.items())))
+
+
+def _rounded(box: Box, limits: Box) -> Box:
+    """All of the inner axes of which most is needed: a strided convolution leaves out a last column, and what is left
+    would be many short rows in memory."""
+    return tuple(
+        limit if axis >= 1 and _MOST * (stop - start) >= (_MOST - 1) * (limit[1] - limit[0]) else (start, stop)
+        for axis, ((start, stop), limit) in enumerate(zip(box, limits, strict=True))
+    )
+
+
+def spread(box: Box, binding: Binding) -> Iterator[Box]:
+    """What each core has, core after core, row by row along the axes that are divided; as equal as they can be."""
+    if not binding:
+        yield box
+        return
+    (start, stop), factor = box[0], binding[0]
+    for number in range(factor):
+        first = start + number * (stop - start) // factor, start + (number + 1) * (stop - start) // factor
+        yield from ((first, *rest) for rest in spread(box[1:], binding[1:]))

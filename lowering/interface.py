@@ -1,0 +1,121 @@
+"""What callers of a compiled model give and get: names, element types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from ..costmodels.types import TensorType
+from ..engine.onnx.model import Model, elements
+from ..engine.onnx.typing import dtype_name
+from ..errors import UsageError
+from ..extract.partition.graph import OperatorGraph
+from .errors import LoweringError
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output. `dtype` is numpy's name of the element type; every dimension is at least 0."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
+
+
+if TYPE_CHECKING:
+    from ..engine.verification.inputs import Sample
+
+
+def shape_text(shape: Sequence[int | str] | None) -> str:
+    """``[1, 3, N]``."""
+    return "unknown" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+
+def inputs_of(model: Model) -> tuple[Port, ...]:
+    """The inputs that callers must give: those without a default.
+
+    Raises LoweringError for one that is no tensor of fixed shape.
+    """
+    given = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    return tuple(_input(value) for value in given)
+
+
+def _input(value: ir.Value) -> Port:
+    name = value.name or ""
+    if value.dtype is None or value.dtype == ir.DataType.STRING or not isinstance(value.type, ir.TensorType):
+        raise LoweringError(f"input {name!r} is no tensor of numbers, and only those can be compiled")
+    if value.shape is None:
+        raise LoweringError(f"input {name!r} has no known shape; give it by --input-shapes {name}:1,3,224,224")
+    shape = [d if isinstance(d, int) else str(d.value or "?") for d in value.shape]
+    fixed = tuple(d for d in shape if isinstance(d, int))
+    if len(fixed) < len(shape):
+        suggestion = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
+        raise LoweringError(
+            f"input {name!r} has the shape {shape_text(shape)}, and compiled code needs fixed sizes; "
+            f"give them by --input-shapes {name}:{suggestion}"
+        )
+    return Port(name, dtype_name(value.dtype), fixed)
+
+
+def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, ...]:
+    """The inputs that a user gives. Raises UsageError where they do not fit the ports."""
+    if not paths:
+        return ()
+    import onnx
+
+    from ..engine.verification.inputs import read_samples as read
+
+    kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype)) for port in ports]
+    tensors = zip(ports, kinds, strict=True)
+    return read(paths, [onnx.helper.make_tensor_value_info(port.name, kind, port.shape) for port, kind in tensors])
+
+
+def static_type(graph: OperatorGraph, value: int) -> TensorType:
+    """The type of a value. Raises LoweringError where its sizes are not known before the run."""
+    found = graph.values[value]
+    if found.type is not None and found.type.is_static:
+        return found.type
+    maker = f" ({graph.operators[found.producer].op} makes it)" if found.producer is not None else ""
+    shape = found.type.shape if found.type is not None else None
+    raise LoweringError(
+        f"value {found.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
+        "compiled code needs fixed sizes"
+    )
+
+
+def outputs_of(model: Model, graph: OperatorGraph) -> tuple[Port, ...]:
+    """What a compiled model gives, in order. An output is made by an operator, or it is an input or a constant."""
+    return tuple(_output(str(value.name), model, graph) for value in model.graph.outputs)
+
+
+def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
+    for port in inputs_of(model):
+        if port.name == name:
+            return port
+    for number, value in enumerate(graph.values):
+        if value.name == name:
+            known = static_type(graph, number)
+            return Port(name, known.dtype, tuple(int(d) for d in known.shape or ()))
+    if name in model.stored:
+        array = elements(model.stored[name])
+        return Port(name, array.dtype.name, array.shape)
+    raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")
+
+
+def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
+    generator = np.random.default_rng(seed)
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for port in ports:
+        dtype = np.dtype(port.dtype)
+        drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
+        found[port.name] = np.asarray(drawn).astype(dtype)
+    return found

@@ -1,0 +1,81 @@
+"""Where the terms of a sample are in the e-graph that its rule ran in, and what the rule added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .conditions import Type
+from .generate import Sample
+from .pattern import LEAVES
+from .scratch import Class, Fired, Node
+from .terms import Leaf, Term, leaves
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A sample and what became of it."""
+
+    sample: Sample
+    fired: Fired
+
+    def class_of(self, term: Term | Leaf) -> Class | None:
+        """The e-class of a term of the sample."""
+        if isinstance(term, Leaf):
+            found = (c for c, nodes in self.fired.classes.items() if any(_is(n, term) for n in nodes))
+        else:
+            node = self.node_of(term)
+            found = (c for c, nodes in self.fired.classes.items() if node in nodes)
+        return next(found, None)
+
+    def node_of(self, term: Term | Leaf) -> Node | None:
+        """The e-node that a term of the sample is; None for a leaf."""
+        if isinstance(term, Leaf):
+            return None
+        arguments = tuple(self.class_of(a) if isinstance(a, (Term, Leaf)) else a for a in term.arguments)
+        return None if None in arguments else Node(term.head, arguments)  # type: ignore[arg-type]
+
+    def after(self) -> tuple[Term | Leaf, ...]:
+        """What the rule made in the place of the roots: a leaf where one of them became equal to it."""
+        return tuple(self._made(root, number) for root, number in zip(self.sample.roots, self.fired.roots, strict=True))
+
+    def _made(self, root: Term | Leaf, number: Class) -> Term | Leaf:
+        added = [n for n in self.fired.classes[number] if n != self.node_of(root)]
+        added.sort(key=lambda n: n.head not in LEAVES)
+        for node in added:
+            term = self.term(node, number)
+            if term is not None:
+                return term
+        return root
+
+    def term(self, node: Node, number: Class) -> Term | Leaf | None:
+        """A term for an e-node of a class that does not go through the class itself."""
+        return self._term(node, frozenset({number}))
+
+    def _term(self, node: Node, above: frozenset[Class]) -> Term | Leaf | None:
+        """A term for an e-node that does not go through the classes above it."""
+        if node.head in ("Var", "Weight"):
+            name = str(node.arguments[0]).partition(".")[2]
+            known = (leaf for root in self.sample.roots for leaf in leaves(root))
+            return next((leaf for leaf in known if leaf.name == name and leaf.kind == node.head), None)
+        if node.head == "Full":
+            shape, value, dtype = node.arguments
+            return Leaf("Full", "", Type(shape, str(dtype), float(value)))  # type: ignore[arg-type]
+        if node.head == "Absent":
+            return Leaf("Absent")
+        arguments = [self._of_class(a, above) if isinstance(a, Class) else a for a in node.arguments]
+        return None if None in arguments else Term(node.head, tuple(arguments))  # type: ignore[arg-type]
+
+    def _of_class(self, number: Class, above: frozenset[Class]) -> Term | Leaf | None:
+        if number in above:
+            return None
+        nodes = sorted(self.fired.classes[number], key=lambda n: n.head not in LEAVES)
+        terms = (self._term(node, above | {number}) for node in nodes)
+        return next((term for term in terms if term is not None), None)
+
+
+def _is(node: Node, leaf: Leaf) -> bool:
+    if node.head != leaf.kind:
+        return False
+    if leaf.kind == "Full":
+        return node.arguments == (leaf.type.shape, leaf.type.value, leaf.type.dtype)
+    return leaf.kind == "Absent" or str(node.arguments[0]).partition(".")[2] == leaf.name

@@ -1,0 +1,81 @@
+"""What the catalogue declares: the sorts of every constructor, function and relation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from ...rules.loader import RuleFile
+from ...rules.places import analysis_files
+from ...rules.sexpr import Atom, Form, read
+from ...rules.signatures import sorts
+
+TERM_SORTS = ("T", "N", "Ts")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A constructor, function or relation; the `output` of a relation is empty.
+
+    `place`: where a rule file declares it; empty for operators and what all rules may be expected to know.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    constructs: bool
+    place: str = ""
+
+
+Signatures = Mapping[str, Table]
+
+
+def signatures(files: Iterable[RuleFile]) -> dict[str, Table]:
+    """All tables by name: the operators, the analyses, and what the rule files declare."""
+    found = dict(_shared())
+    for file in files:
+        found |= _declared_in(file)
+    return found
+
+
+@cache
+def _shared() -> Mapping[str, Table]:
+    found = _declared(sorts())
+    for file in analysis_files():
+        found |= _declared_in(file)
+    return found
+
+
+def _declared_in(file: RuleFile) -> dict[str, Table]:
+    found: dict[str, Table] = {}
+    for command in file.declarations:
+        place = "" if file.path.stem == "declarations" else f"{file.path}:{command.line}"
+        found |= {name: replace(table, place=place) for name, table in _declared(command.text).items()}
+    return found
+
+
+def _declared(text: str) -> dict[str, Table]:
+    return {name: table for form in read(text).forms for name, table in _tables(form)}
+
+
+def _tables(form: Form) -> Iterator[tuple[str, Table]]:
+    if form.head == "datatype":
+        yield from _variants(str(form.items[1]), form.items[2:])
+    elif form.head == "datatype*":
+        for part in form.items[1:]:
+            if isinstance(part, Form):
+                yield from _variants(part.head, part.items[1:])
+    elif form.head in ("constructor", "function", "relation"):
+        output = "" if form.head == "relation" else str(form.items[3])
+        yield str(form.items[1]), Table(_names(form.items[2]), output, form.head == "constructor")
+
+
+def _variants(sort: str, variants: Iterable[Atom | Form]) -> Iterator[tuple[str, Table]]:
+    for variant in variants:
+        if isinstance(variant, Form):
+            names = tuple(n for n in _names(variant)[1:] if not n.startswith(":"))
+            yield variant.head, Table(names, sort, True)
+
+
+def _names(node: Atom | Form) -> tuple[str, ...]:
+    return tuple(map(str, node.items)) if isinstance(node, Form) else ()
