@@ -20,7 +20,7 @@ OPTIONS = {
     "birewrite": (":when", ":ruleset", ":name"),
     "rule": (":ruleset", ":name", ":naive", ":no-decomp"),
 }
-REQUIRED = ("property", "sound", "requires", "source", "example")
+REQUIRED = ("property", "sound")
 MAX_SWAPS = 6
 
 
@@ -85,7 +85,8 @@ def _record(form: Form, comment: list[Atom], vocabulary: Vocabulary) -> Iterator
     fields = {name: value.text for name, value in found.items()}
     if not formula:
         yield form.start, "the rule has no comment above it that begins with a line of maths"
-    missing = [f"@{field}" for field in REQUIRED if not fields.get(field)]
+    required = (*REQUIRED, "example") if form.head == "rule" else REQUIRED
+    missing = [f"@{field}" for field in required if not fields.get(field)]
     if missing:
         yield form.start, f"the record lacks {', '.join(missing)}"
     for field in fields:

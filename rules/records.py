@@ -22,6 +22,7 @@ __all__ = [
     "RuleFile",
     "conditions",
     "option",
+    "own_example",
     "parse",
     "parse_example",
     "read_file",
@@ -49,7 +50,8 @@ class Rule:
 
     `text` is the egglog command, `formula` the first line of its comment: one line of maths. `sound` is ``exact``
     (bit-identical results), ``real`` (equal over the real numbers) or ``approx`` (may change overflow, NaN or
-    infinity behaviour). Fields that the record does not give are empty. `line` and `column` are those of the command.
+    infinity behaviour). Where the record does not say, nothing is required, the rule is derived, and its example is the
+    rewrite itself; other fields are then empty. `line` and `column` are those of the command.
     """
 
     name: str
@@ -131,6 +133,13 @@ class Example:
     right: Node
 
 
+def own_example(form: Form) -> str:
+    """A rewrite as its own example; "" for what has no two sides."""
+    if form.head not in ("rewrite", "birewrite") or len(form.items) < 3:
+        return ""
+    return f"{form.items[1]} => {form.items[2]}"
+
+
 def parse_example(text: str) -> Example:
     """Read ``before => after``. Raises SexprError, with the offset in the text, where it is anything else."""
     if text.count("=>") != 1:
@@ -175,9 +184,9 @@ def _rule(path: Path, document: Document, form: Form) -> Rule:
         formula=formula,
         properties=_words(given["property"]),
         sound=given["sound"],
-        requires=given["requires"],
-        source=given["source"],
-        example=given["example"],
+        requires=given["requires"] or "none",
+        source=given["source"] or "derived",
+        example=given["example"] or own_example(form),
         commutes=_words(given["commutes"]),
         path=path,
         line=line,
