@@ -48,7 +48,7 @@ def operators(path: Path) -> list[str]:
 @pytest.fixture
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturation is out of time as soon as its time begins."""
-    monkeypatch.setattr("eqfuse.engine.egraph.egraph.saturate._GRACE", -1e9)
+    monkeypatch.setattr("eqfuse.engine.egraph.saturate._GRACE", -1e9)
 
 
 class Silent(Worker):
@@ -98,7 +98,7 @@ def test_a_worker_without_memory_gives_the_original(tmp_path: Path, sign: str) -
 def test_the_time_of_an_iteration_that_is_lost_does_not_count_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.engine.egraph.egraph.saturate._GRACE", 0.05)
+    monkeypatch.setattr("eqfuse.engine.egraph.saturate._GRACE", 0.05)
     model = read(chain(tmp_path))
     worker = Silent(tmp_path, ("stage", "facts"), ("progress", Progress(iterations=1, growth=[9], matches={"r": 3})))
     egraph = saturate(encode(model, infer(model)), worker, Budget(seconds=0.0))
