@@ -92,11 +92,10 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
 
 
 def _check_rules(options: Options, clock: Clock) -> None:
-    from ..tools.checking.acceptance import Chosen, require_accepted
+    from ..tools.checking.acceptance import require_accepted
     from ..tools.checking.worth import remark  # the checker takes imports of its own
 
-    chosen = Chosen(options.rules, options.precision, options.only, options.skip)
-    require_accepted(chosen, judge=remark, told=lambda text: clock.tell("rules", text))
+    require_accepted(options.selection, judge=remark, told=lambda text: clock.tell("rules", text))
 
 
 @contextmanager

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...engine.egraph.messages import RuleSelection
 from ...errors import RuleError
 from ...rules.loader import is_chosen
 from ...rules.places import rule_paths
 from ...rules.records import Rule, RuleFile, read_file
 from ...rules.sexpr import SexprError
-from ...rules.vocabulary import Precision
 from ...support.countdown import Countdown
 from .cache import Keys, load
 from .verdict import Verdict
@@ -26,35 +25,26 @@ _SHOWN = 60
 """Characters of each tensor of a counterexample: the message is one line."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The rules to be used: the arguments of `rules.loader.load_rules`."""
-
-    paths: Sequence[Path]
-    precision: Precision
-    only: Sequence[str]
-    skip: Sequence[str]
-
-    def rules_of(self, files: Sequence[RuleFile]) -> dict[str, Rule]:
-        """By name the rules of some files that are to be used and have to be checked for that."""
-        rules = (rule for file in files for rule in file.rules if rule.name == rule.base and not rule.derives)
-        return {r.name: r for r in rules if is_chosen(r, self.precision, self.only, self.skip)}
+def _rules_of(files: Sequence[RuleFile], selection: RuleSelection) -> dict[str, Rule]:
+    """By name the rules of some files that are to be used and have to be checked for that."""
+    rules = (rule for file in files for rule in file.rules if rule.name == rule.base and not rule.derives)
+    return {r.name: r for r in rules if is_chosen(r, selection.precision, selection.only, selection.skip)}
 
 
-def require_accepted(chosen: Chosen, *, judge: Judge, told: Callable[[str], None]) -> None:
+def require_accepted(selection: RuleSelection, *, judge: Judge, told: Callable[[str], None]) -> None:
     """Check the rules of a run that are not shipped, as far as there is no verdict from before.
 
     Raises RuleError for the first that may not be used, with the numbers that show it. `told` hears how far it is.
     """
-    paths = rule_paths(chosen.paths)
-    if _are_known(chosen, paths):
+    paths = rule_paths(selection.paths)
+    if _are_known(selection, paths):
         return
     from ...rules.lint import require_clean  # the lint and the checker have imports of their own
     from .check import check_files
 
     require_clean(paths)
     files = [read_file(path) for path in paths]
-    rules = chosen.rules_of(files)
+    rules = _rules_of(files, selection)
     countdown = Countdown(len(rules), "rules checked")
     for verdict in check_files(files, chosen=rules, judge=judge):
         if not verdict.accepted:
@@ -62,14 +52,14 @@ def require_accepted(chosen: Chosen, *, judge: Judge, told: Callable[[str], None
         told(countdown.advance())
 
 
-def _are_known(chosen: Chosen, paths: Sequence[Path]) -> bool:
+def _are_known(selection: RuleSelection, paths: Sequence[Path]) -> bool:
     """Whether all rules were accepted before. What else the files may hold, whoever loads them looks at."""
     try:
         files = [read_file(path) for path in paths]
         keys = Keys(files)
     except SexprError:
         return False
-    return all(load(keys.of(rule)) is not None for rule in chosen.rules_of(files).values())
+    return all(load(keys.of(rule)) is not None for rule in _rules_of(files, selection).values())
 
 
 def refusal(rule: Rule, verdict: Verdict) -> str:
