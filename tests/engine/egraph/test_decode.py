@@ -1,0 +1,57 @@
+"""Chosen terms as ONNX nodes again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.costmodels.model import cost_model
+from eqfuse.engine.egraph.decode import decode
+from eqfuse.engine.egraph.encode import encode
+from eqfuse.engine.egraph.messages import RuleSelection
+from eqfuse.engine.egraph.plan import origins
+from eqfuse.engine.egraph.saturate import Budget, saturate
+from eqfuse.engine.egraph.worker import Worker
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.select import Pricing, select
+
+RULE = """\
+; the first part of a split is a slice
+; @property layout
+; @sound real
+(rewrite (Out (Split x s k) 0) (Slice x (vec-of 0) (vec-of 2) (vec-of 1) (vec-of 1))
+         :ruleset explore :name "split-by-slice")
+"""
+
+
+def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Split", ["x", "sizes"], ["first", "second"], axis=1),
+        helper.make_node("Relu", ["first"], ["r"]),
+        helper.make_node("Exp", ["second"], ["e"]),
+        helper.make_node("Mul", ["r", "e"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "split", [x], [y], [numpy_helper.from_array(np.array([2, 2]), "sizes")])
+    source = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    (tmp_path / "own.egg").write_text(RULE, encoding="utf-8")
+    knowledge = infer(source)
+    encoding = encode(source, knowledge)
+    with Worker(RuleSelection((tmp_path / "own.egg",), only=("split-by-slice",))) as worker:
+        egraph = saturate(encoding, worker, Budget())
+    origin = origins(source.graph, encoding, egraph)
+    pricing = Pricing.of(cost_model("flops", load_device(DEFAULT)))
+    selection = select(egraph, encoding, origin, source.opset, pricing, time_limit=5)
+    owner = egraph.terms[encoding.values["first"]]
+    sliced = next(n for n in egraph.classes[owner].nodes if n.op == "Slice")
+    chosen = replace(selection, choice={**selection.choice, owner: sliced})
+    result = decode(source, knowledge, encoding, egraph, chosen)
+    names = [o.name for n in result.graph for o in n.outputs]
+    assert len(set(names)) == len(names)
+    assert "first" in names
