@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import UsageError
 from ...lowering.bundle.turns import Middle, Runs
 from .. import render
 from ..progress import Progress
 from .bench_inputs import bench_inputs, original
-
-if TYPE_CHECKING:
-    pass
 
 _REPEAT = 50
 
