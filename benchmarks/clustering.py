@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from eqfuse.extract.partition.baselines.clustering import cluster
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
 
 
 def graph_of(predecessors: list[list[int]]) -> OperatorGraph:

@@ -25,7 +25,7 @@ from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.errors import EqfuseError
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
 from eqfuse.lowering.dsa.network.graph_json import graph_data, graph_of
 from eqfuse.lowering.dsa.network.subgraphs import Layer

@@ -44,11 +44,11 @@ from eqfuse.extract.joint import JointPrices
 from eqfuse.extract.partition.baselines.statistics import PartitionStatistics, statistics
 from eqfuse.extract.partition.certificate.certificate import certificate_of
 from eqfuse.extract.partition.certificate.certify import certify
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.extract.partition.search.search import partition_by
+from eqfuse.ir.graph import OperatorGraph
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")
 CERTIFY_SECONDS = 120.0

@@ -14,11 +14,11 @@ from ..engine.onnx.provenance import METHOD_KEY
 from ..errors import UsageError
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.certificate.certificate import Certificate, CertificateError, certificate_of, check
-from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.intermediate import intermediate_bytes, removed
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.of_model import operator_graph
 from ..extract.partition.partition import Partition, PartitionError, unfused
+from ..ir.graph import OperatorGraph
 from . import render
 from .terminal import write
 

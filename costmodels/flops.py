@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from .operation import LIMIT, Operation
+from ..ir.operation import LIMIT, Operation
 
 _MOVEMENT = """
 Reshape Flatten Squeeze Unsqueeze Identity Dropout Transpose Expand Tile Slice Gather GatherElements GatherND Pad

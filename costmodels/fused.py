@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.operation import Attributes, Operation
+from ..ir.types import TensorType
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
-from .operation import Attributes, Operation
 from .roofline import compute_seconds, copy_seconds, seconds
 from .traffic import VIEWS
-from .types import TensorType
 
 _REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
 _PLAIN_ANCHORS = """

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from ..ir.operation import Attributes, Operation
+from ..ir.types import TensorType
 from .device import Device
 from .flops import flops
-from .operation import Attributes, Operation
 from .roofline import seconds
 from .traffic import traffic
-from .types import TensorType
 
 LEAVES = frozenset(("Var", "Weight", "Full", "Absent", "Out", "Constant"))
 """Nodes that run nothing."""

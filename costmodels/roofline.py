@@ -15,9 +15,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..ir.operation import Operation
 from .device import Device
 from .flops import depth, flops, window
-from .operation import Operation
 from .traffic import VIEWS, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"

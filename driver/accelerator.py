@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ..costmodels.dsa_device import DsaDevice
 from ..errors import UsageError, VerificationError
-from ..extract.partition.graph import OperatorGraph
+from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle
 from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
 from ..lowering.dsa.compiler import (

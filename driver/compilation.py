@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..engine.onnx.model import Model
 from ..engine.onnx.shapes import override_shapes
 from ..engine.summary import knowledge_of_result
-from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.of_model import operator_graph
+from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import Port, inputs_of, read_samples

@@ -25,7 +25,6 @@ from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.certificate.certificate import certificate_of
 from ..extract.partition.certificate.certify import Proof, certify
-from ..extract.partition.graph import OperatorGraph
 from ..extract.partition.index_map_fusion import index_mapped, saved_bytes
 from ..extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
 from ..extract.partition.kernels import KernelModel, Members
@@ -35,6 +34,7 @@ from ..extract.partition.of_model import operator_graph
 from ..extract.partition.partition import Partition, PartitionError, partition_of
 from ..extract.partition.search.search import partition_by
 from ..extract.select import Pricing
+from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock
 from .extract import cost_model_for, extract_model, unchanged

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import EqfuseError, RuleError
+from ..ir.signatures import Operand, operators
 from ..rules.loader import Rule, load_rules
 from ..rules.places import shipped_files
-from ..rules.signatures import Operand, operators
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
 from .constants import Array
@@ -270,7 +270,7 @@ class _Values:
 
 def _computed(node: ENode, operands: Sequence[Value]) -> Value:
     """The value of an e-node over those of its operands."""
-    from ..rules.semantics import Unsupported, evaluate  # it takes a while, and most graphs do without
+    from ..ir.semantics import Unsupported, evaluate  # it takes a while, and most graphs do without
 
     literals = [_WIDE.get(a, a) if isinstance(a, str) else a for a in node.attributes]
     if node.op == "Out":

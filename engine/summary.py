@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
-from ..costmodels.operation import Operation
-from ..costmodels.types import TensorType
+from ..ir.operation import Operation
+from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements

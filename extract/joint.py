@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 from ..costmodels.device import Device
 from ..costmodels.fused import ArithmeticCost, FusedCost, Key, key
 from ..costmodels.model import CostModel, RooflineCost
+from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
-from .partition.graph import OperatorGraph
 from .partition.kernels import KernelModel
 from .partition.partition import Partition, unfused
 from .partition.search.search import Search, refined, search

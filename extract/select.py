@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..costmodels.model import CostModel
-from ..costmodels.types import TensorType
 from ..engine.choices import Extraction
 from ..engine.egraph.collector import paused
 from ..engine.egraph.egraph import EClass, EGraph, ENode, Selection
@@ -15,7 +14,8 @@ from ..engine.egraph.emit import emission
 from ..engine.egraph.encode import Encoding, opaque_type
 from ..engine.egraph.folding import FOLD, is_foldable_class
 from ..engine.egraph.plan import Origins
-from ..rules.signatures import operators
+from ..ir.signatures import operators
+from ..ir.types import TensorType
 from ..support.deadlines import seconds_left
 from .problem import Candidate, Problem
 from .solve import solve

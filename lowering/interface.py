@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from ..costmodels.types import TensorType
 from ..engine.onnx.model import Model, elements
 from ..engine.onnx.typing import dtype_name
 from ..errors import UsageError
-from ..extract.partition.graph import OperatorGraph
+from ..ir.graph import OperatorGraph
+from ..ir.types import TensorType
 from .errors import LoweringError
 
 

@@ -1,1 +1,1 @@
-"""The declarative part: rewrite rules by topic in .egg files, the operators they see, their loader and lint."""
+"""The declarative part: rewrite rules by topic in .egg files, their loader and lint."""

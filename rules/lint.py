@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import RuleError
+from ..ir.signatures import sorts
 from . import sexpr
 from .egglog_bindings import execute, load
 from .lint_rule import Finding, check_rule
 from .places import DIRECTORY, analysis_files, shipped_files
 from .records import Command, Rule, RuleFile, option, parse, read_text
 from .sexpr import Document, Form, SexprError, walk
-from .signatures import sorts
 from .vocabulary import ACTIONS, DECLARATIONS, OWN_DECLARATIONS, RULES, RUN_COMMANDS, TOP_LEVEL, Vocabulary, nearest
 
 UNNAMED = Path("<text>")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from ..ir.signatures import Operand, operators
 from .commute import is_variable, swappable, swaps, variables
 from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
 from .sexpr import Atom, Form, Node, SexprError, walk
-from .signatures import Operand, operators
 from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, key_problem, nearest
 
 Finding = tuple[int, str]

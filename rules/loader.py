@@ -9,10 +9,10 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ..errors import UsageError
+from ..ir.signatures import settling, sorts
 from .lint import require_clean
 from .places import analysis_files, rule_paths, shipped_files
 from .records import PROPERTIES, Rule, RuleFile, read_file
-from .signatures import settling, sorts
 from .vocabulary import Precision
 
 __all__ = ["Rule", "RuleFile", "RuleSet", "load_rules", "prelude"]

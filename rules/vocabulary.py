@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
+from ..ir.signatures import operators
 from .sexpr import Atom, Form, Node
-from .signatures import operators
 
 PROPERTIES = (
     "associative",

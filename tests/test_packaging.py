@@ -13,7 +13,7 @@ import eqfuse
 ROOT = Path(eqfuse.__file__).parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
-SOURCES = ("cli", "driver", "tools", "lowering", "extract", "engine", "costmodels", "rules", "support")
+SOURCES = ("cli", "driver", "tools", "lowering", "extract", "engine", "costmodels", "rules", "ir", "support")
 
 
 def test_every_package_is_listed() -> None:

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from ...costmodels.fused import ANCHORS
-from ...costmodels.types import TensorType
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
-from ...extract.partition.graph import Operator, OperatorGraph
 from ...extract.partition.kernels import Members
 from ...extract.partition.partition import Partition
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.types import TensorType
 from .compound import Arrangement, Compound
 from .layered import Edge, Point
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...costmodels.types import Dimension, TensorType
-from ...rules.signatures import Attribute, Operand, Operator, operators
+from ...ir.signatures import Attribute, Operand, Operator, operators
+from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import is_standard
 from ..onnx.typing import dtype_name

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...costmodels.types import TensorType
 from ...errors import EqfuseError, ModelError
+from ...ir.types import TensorType
 from ..constants import Array, uniform_element
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 
 Literal = int | float | str | tuple[int, ...]
 

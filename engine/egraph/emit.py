@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ...costmodels.types import TensorType
-from ...rules.signatures import Attribute, Operand, Operator, operators
+from ...ir.signatures import Attribute, Operand, Operator, operators
+from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
 from . import custom
 from .egraph import ENode

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...costmodels.types import TensorType
-from ...rules.signatures import operators
+from ...ir.signatures import operators
+from ...ir.types import TensorType
 from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
 from ..onnx.nodes import blamed, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...costmodels.types import TensorType
-from ...rules.signatures import Operand, operators
+from ...ir.signatures import Operand, operators
+from ...ir.types import TensorType
 from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...costmodels.types import TensorType
 from ...errors import EqfuseError, RuleError
+from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .collector import paused
 from .egraph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 from .model import ONNX_DOMAINS
 
 _POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})

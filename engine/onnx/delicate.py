@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx
 
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 from .typing import dtype_of
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})

@@ -16,8 +16,8 @@ import onnx_ir as ir
 from onnx import numpy_helper
 from onnx_ir import serde
 
-from ...costmodels.types import TensorType
 from ...errors import ModelError
+from ...ir.types import TensorType
 from . import ceil_pools
 from .delicate import without_delicate_nodes
 from .evaluation import evaluate

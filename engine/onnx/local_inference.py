@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 from onnx_ir import serde
 
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 from .evaluation import evaluate_by_reference
 from .nodes import has_body, is_standard
 from .typing import dtype_of, tensor_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-from ...costmodels.types import Dimension, TensorType
+from ...ir.types import Dimension, TensorType
 
 
 def dtype_name(dtype: ir.DataType) -> str:

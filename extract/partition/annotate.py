@@ -9,8 +9,8 @@ import onnx_ir as ir
 from ...engine.onnx.model import Model
 from ...engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
 from ...engine.summary import layer_nodes
+from ...ir.graph import OperatorGraph
 from .certificate.certificate import certificate_of, crossings_of, disproof
-from .graph import OperatorGraph
 from .partition import Partition, PartitionError, partition_of
 
 _MOST_DIGITS = 9

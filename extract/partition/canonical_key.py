@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b, sha256
 
-from ...costmodels.operation import Attributes, dimension_size
-from ...costmodels.types import Dimension, TensorType
-from .graph import Operator, OperatorGraph
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.operation import Attributes, dimension_size
+from ...ir.types import Dimension, TensorType
 
 _TRIALS = 128
 """How many candidates are singled out at most, to bound the time of graphs with dozens of equal branches: from then on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from .partition import Partition
 
 

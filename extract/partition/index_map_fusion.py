@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...costmodels.traffic import traffic
-from .graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from .kernels import KernelModel
 from .partition import Partition
 

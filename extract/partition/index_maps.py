@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...costmodels.operation import Operation
-from ...rules.signatures import operators
+from ...ir.operation import Operation
+from ...ir.signatures import operators
 from .loops import Axes, Axis, Loops, Misaligned
 
 

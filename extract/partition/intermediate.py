@@ -7,7 +7,7 @@ its maker.
 from __future__ import annotations
 
 from ...costmodels.traffic import VIEWS
-from .graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from .partition import Partition, unfused
 
 

@@ -19,8 +19,8 @@ from ...costmodels.device import Device
 from ...costmodels.fused import ANCHORS
 from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
+from ...ir.graph import OperatorGraph
 from .baselines.weights import COMPLEX, THRESHOLD, weights
-from .graph import OperatorGraph
 from .index_maps import Site, index_map
 from .loops import Axes, Loops, Misaligned
 from .partition import Partition

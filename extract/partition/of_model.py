@@ -12,8 +12,8 @@ from ...engine.onnx.inference import Knowledge
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.summary import layer_nodes
-from ...rules.signatures import operators
-from .graph import Operator, OperatorGraph, Value
+from ...ir.graph import Operator, OperatorGraph, Value
+from ...ir.signatures import operators
 
 
 def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:

@@ -10,7 +10,7 @@ from typing import get_args
 
 from ...engine.choices import PartitionMethod
 from ...errors import EqfuseError
-from .graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 
 METHODS: tuple[PartitionMethod, ...] = get_args(PartitionMethod)
 

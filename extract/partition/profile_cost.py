@@ -8,11 +8,11 @@ from statistics import median
 
 from ...costmodels.device import Device
 from ...costmodels.model import CostModel, RooflineCost
-from ...costmodels.operation import Attributes
 from ...costmodels.profile import ProfileDatabase
-from ...costmodels.types import TensorType
+from ...ir.graph import Operator, OperatorGraph, Value
+from ...ir.operation import Attributes
+from ...ir.types import TensorType
 from .canonical_key import subgraph_key
-from .graph import Operator, OperatorGraph, Value
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ...costmodels.types import TensorType
 from ...engine.verification.compare import Tolerance, compare
+from ...ir.types import TensorType
 from ..errors import CrashError, LoweringError
 from ..interface import Port, static_type
 from ..kernels.channels_last import from_last, to_last

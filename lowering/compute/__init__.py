@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 
 from tvm import te
 
-from ...costmodels.types import TensorType
-from ...extract.partition.graph import Operator, OperatorGraph
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.types import TensorType
 from . import convolutions, elementwise, indexing, layout, normalisation, pooling, products, reductions, resize
 from .call import ANCHOR, OPERATOR, Call, Immediate, Lowering, NotLowered, Source
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from tvm import te, tirx
 
-from ...costmodels.types import TensorType
-from ...extract.partition.graph import Operator
+from ...ir.graph import Operator
+from ...ir.types import TensorType
 from ..errors import LoweringError
 
 Expr = Any

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from ...costmodels.dsa_device import DsaDevice, single_cluster
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from .alternatives import Candidate, for_splitting, promising
 from .codegen.generated import Generated
 from .codegen.generator import Plan, written

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...costmodels.dsa_device import DsaDevice
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from .errors import DsaError
 from .network.batches import with_batch
 from .network.core_factors import Binding, core_count

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from ..errors import BundleError
 from .codegen.generated import KernelUse, stored_kernels
 from .compiler import AcceleratorNetwork, DsaProgram

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from tvm import s_tir, tirx
 
-from ...extract.partition.graph import OperatorGraph
 from ...extract.partition.layouts.layouts import FeatureMaps
+from ...ir.graph import OperatorGraph
 from ..schedules.stages import FUNCTION, Stage, index_map, is_parameter, stages
 from .steps import Step, View
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...extract.partition.graph import Operator, OperatorGraph, Value
 from ...extract.partition.layouts.layouts import FeatureMaps
+from ...ir.graph import Operator, OperatorGraph, Value
 
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
 _WINDOWS = _POOLS | {"Conv"}

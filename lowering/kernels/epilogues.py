@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...costmodels.fused import ANCHORS
-from ...extract.partition.graph import OperatorGraph
-from ...rules.signatures import operators
+from ...ir.graph import OperatorGraph
+from ...ir.signatures import operators
 
 Kernels = Sequence[Sequence[int]]
 

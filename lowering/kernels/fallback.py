@@ -15,7 +15,7 @@ from onnx_ir import serde
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import static_type
 from ..weights import Weights

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...costmodels.fused import ANCHORS
-from ...extract.partition.graph import Operator, OperatorGraph
+from ...ir.graph import Operator, OperatorGraph
 from .kernel_function import outer_values, results
 
 Members = tuple[int, ...]

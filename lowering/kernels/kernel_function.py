@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from ..compute import Immediate, Source, compute
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from ...costmodels.types import TensorType
-from ...extract.partition.graph import OperatorGraph, Value
+from ...ir.graph import OperatorGraph, Value
+from ...ir.types import TensorType
 from ..compute import lowerable
 from ..schedules import constants, is_intensive
 from ..target import Target

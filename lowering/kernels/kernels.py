@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm
 
-from ...extract.partition.graph import OperatorGraph
+from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import static_type
 from ..schedules.decisions import Decisions

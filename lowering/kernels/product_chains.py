@@ -17,8 +17,8 @@ from math import ceil, prod
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...engine.summary import VIEWS
-from ...extract.partition.graph import OperatorGraph
-from ...rules.signatures import operators
+from ...ir.graph import OperatorGraph
+from ...ir.signatures import operators
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from ...engine.summary import VIEWS
-from ...extract.partition.graph import OperatorGraph
 from ...extract.partition.layouts.layouts import FeatureMaps
+from ...ir.graph import OperatorGraph
 
 _MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 
 
 @dataclass(frozen=True)

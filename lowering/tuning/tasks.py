@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 
 from ...costmodels.flops import flops
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 from ..kernels.kernel_functions import Call, Fitting, task_key
 from ..kernels.kernel_table import roofline
 from ..kernels.steps import Kernel, steps

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from ...costmodels.measurement import canonical_json
-from ...costmodels.types import TensorType
+from ...ir.types import TensorType
 from ..bundle.bundle import versions
 from ..bundle.cache import own_digest
 from ..bundle.turns import Middle

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.flops import flops, is_counted
-from eqfuse.costmodels.operation import Attributes, Operation
-from eqfuse.costmodels.types import TensorType
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.operation import Attributes, Operation
+from eqfuse.ir.signatures import operators
+from eqfuse.ir.types import TensorType
 
 Shape = tuple[int, ...]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
-from eqfuse.costmodels.operation import Attributes
-from eqfuse.costmodels.types import TensorType
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.operation import Attributes
+from eqfuse.ir.signatures import operators
+from eqfuse.ir.types import TensorType
 
 MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device(DEFAULT))]
 each_model = pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)

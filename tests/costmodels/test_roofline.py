@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from eqfuse.costmodels.device import Device, device_names, load_device
-from eqfuse.costmodels.operation import Attributes, Operation
 from eqfuse.costmodels.roofline import kernels, seconds
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.operation import Attributes, Operation
+from eqfuse.ir.types import TensorType
 
 UNITS = {"product", "vector", "scalar", "run"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.costmodels.operation import LIMIT, SYMBOL, Attributes, Operation, extent
 from eqfuse.costmodels.traffic import Traffic, traffic
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.operation import LIMIT, SYMBOL, Attributes, Operation, extent
+from eqfuse.ir.types import TensorType
 
 
 def f32(*shape: int | str) -> TensorType:

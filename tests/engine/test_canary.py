@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 from eqfuse.cli import main
-from eqfuse.costmodels.types import TensorType
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.canary import Conflict, conflict
@@ -21,6 +20,7 @@ from eqfuse.engine.egraph.egraph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
 from eqfuse.engine.onnx.inference import Knowledge
 from eqfuse.engine.onnx.model import read
+from eqfuse.ir.types import TensorType
 from eqfuse.support.deadlines import OutOfTime
 
 RECORD = """\

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from onnx import TensorProto, helper
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.egraph.canonical import Call, canonical
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import emission
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.ir.types import TensorType
 
 
 def call(shape: tuple[int, ...], **attributes: int) -> Call | None:

@@ -14,12 +14,12 @@ import tvm
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
 
 Array = np.ndarray[Any, Any]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from eqfuse.ir.signatures import operators
 from eqfuse.lowering.compute import LOWERINGS, lowerable
-from eqfuse.rules.signatures import operators
 
-from ..rules.onnx_cases import Case, cases, onnx_model
-from ..rules.semantics.onnx_answers import random_array
+from ..ir.onnx_cases import Case, cases, onnx_model
+from ..ir.semantics.onnx_answers import random_array
 from .in_tvm import Call, assert_as_onnx_runtime, typed
 
 NOT_LOWERED: dict[str, str] = {}

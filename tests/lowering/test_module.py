@@ -12,8 +12,8 @@ from onnx import helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.kernels import kernels as kernels_module
 from eqfuse.lowering.kernels.kernel_messages import Answer

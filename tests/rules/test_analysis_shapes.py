@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.signatures import operators
 
-from .onnx_cases import Case, cases, egglog_term, onnx_types
+from ..ir.onnx_cases import Case, cases, egglog_term, onnx_types
 
 NOT_INFERRED = {"Resize", "GroupNormalization"}
 """The sizes of a Resize are opaque to rules; ONNX infers nothing about a GroupNormalization."""

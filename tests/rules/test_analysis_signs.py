@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.signatures import operators
 
-from .onnx_cases import Case, cases, egglog_term, onnx_model
+from ..ir.onnx_cases import Case, cases, egglog_term, onnx_model
 
 Array = np.ndarray[Any, Any]
 NOT_EVALUATED = {"Resize", "Swish", "Softsign", "MaxPool", "AveragePool", "ConvTranspose"}

@@ -17,11 +17,11 @@ from queue import SimpleQueue
 import numpy as np
 
 from ...errors import EqfuseError, RuleError
+from ...ir.semantics import Unsupported
 from ...rules import sexpr
 from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY
 from ...rules.records import Rule, RuleFile
-from ...rules.semantics import Unsupported
 from ...rules.vocabulary import key_problem
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerProcess

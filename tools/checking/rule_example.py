@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import helper, printer
 
-from ...costmodels.types import TensorType
 from ...engine.egraph.egraph import ENode
 from ...engine.egraph.emit import Emission, emission
-from ...rules import semantics
-from ...rules.semantics import Array
+from ...ir import semantics
+from ...ir.semantics import Array
+from ...ir.types import TensorType
 from .drawing.elements import draw
 from .drawing.placing import Placement
 from .drawing.sampling import Hit

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...costmodels.device import DEFAULT, load_device
 from ...costmodels.model import CostModel, cost_model
-from ...costmodels.types import TensorType
+from ...ir.semantics import Unsupported
+from ...ir.signatures import Operand, operators
+from ...ir.types import TensorType
 from ...rules.records import Rule
-from ...rules.semantics import Unsupported
-from ...rules.signatures import Operand, operators
 from .drawing.elements import draw
 from .drawing.evaluation import Evaluation
 from .drawing.generate import Sample

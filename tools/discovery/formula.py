@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...ir.signatures import operators
 from ...rules.sexpr import Atom, Form, Node
-from ...rules.signatures import operators
 from ..checking.overlap import COMMUTATIVE
 from .candidates import mirrored
 from .guards import Guards

@@ -13,10 +13,10 @@ from functools import cache
 from itertools import product
 
 from ...errors import UsageError
+from ...ir.signatures import Attribute, Operator, operators
 from ...rules import sexpr
 from ...rules.commute import variables
 from ...rules.sexpr import Atom, Form, Node
-from ...rules.signatures import Attribute, Operator, operators
 from ..checking.drawing.conditions import Type
 from ..checking.drawing.terms import literal_text
 from ..checking.drawing.types import admits

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from ...rules import semantics
-from ...rules.semantics import Array, Unsupported
-from ...rules.semantics.numbers import element_type
+from ...ir import semantics
+from ...ir.semantics import Array, Unsupported
+from ...ir.semantics.numbers import element_type
+from ...ir.signatures import Attribute, operators
 from ...rules.sexpr import Atom, Form, Node
-from ...rules.signatures import Attribute, operators
 from ..checking.drawing.conditions import literal
 from .language import VARIABLES
 

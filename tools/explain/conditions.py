@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...ir.signatures import operators
 from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node
-from ...rules.signatures import operators
 from .patterns import Pattern, constructs, free_variables, variable_sorts
 from .signatures import Signatures
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...costmodels.types import TensorType
 from ...errors import EqfuseError
+from ...ir.signatures import operators
+from ...ir.types import TensorType
 from ...rules.loader import Rule
-from ...rules.signatures import operators
 from .catalogue import Catalogue, catalogue
 from .chain import Step, chain
 from .cone import Cone, Form, cone, form

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...costmodels.types import TensorType
 from ...engine.egraph.egraph import ENode, Literal
 from ...engine.egraph.encode import opaque_type
-from ...rules.signatures import Operand, operators
+from ...ir.signatures import Operand, operators
+from ...ir.types import TensorType
 from .congruence import Congruence
 from .patterns import Call, Template
 from .session.ground import Constants, flattened

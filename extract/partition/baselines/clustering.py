@@ -33,7 +33,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..partition import Partition, PartitionError, partition_of
 from .topological_stage import StagedGraph
 from .weights import COMPLEX, THRESHOLD

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ....costmodels.device import Device
 from ....costmodels.flops import depth
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from .mapping_types import MappingType
 
 

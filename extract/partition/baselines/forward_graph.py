@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..graph import Operator, OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
 from .pattern_kinds import PatternKind, edge_kind, pattern_kind
 
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..partition import Partition, partition_of
 from .forward_graph import ForwardGraph, forward_graph
 from .pattern_kinds import PatternKind

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....costmodels.device import Device
+from ....ir.graph import OperatorGraph
 from ..contraction import Contraction
-from ..graph import OperatorGraph
 from ..partition import Partition, partition_of
 from .combination import Colour, Combination, combine
 from .constraints import fits

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ....costmodels.operation import Attributes
-from ....costmodels.types import Dimension, TensorType
-from ..graph import Operator, OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.operation import Attributes
+from ....ir.types import Dimension, TensorType
 
 
 class MappingType(IntEnum):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ..graph import Operator, Value
+from ....ir.graph import Operator, Value
 
 
 class PatternKind(IntEnum):

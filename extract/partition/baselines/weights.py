@@ -27,8 +27,8 @@ from collections.abc import Iterable
 from math import log2, prod
 
 from ....costmodels.flops import depth
-from ....costmodels.operation import Extent, Operation
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
+from ....ir.operation import Extent, Operation
 
 SLOPE = 0.275
 """c of Eq. (1)."""

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....ir.graph import OperatorGraph
 from ...cycles import short_cycles
-from ..graph import OperatorGraph
 from ..partition import Partition, PartitionError
 
 VERSION = 1

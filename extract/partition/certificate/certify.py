@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....ir.graph import OperatorGraph
 from ...solver import checked
-from ..graph import OperatorGraph
 from ..partition import PartitionError
 from .certificate import Certificate, Crossing, crossings_of, disproof, labels_of, operator_names
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..kernels import KernelModel
 from ..partition import Partition
 from .layout_preferences import Preference

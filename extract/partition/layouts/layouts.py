@@ -16,11 +16,11 @@ from math import prod
 from typing import Literal
 
 from ....costmodels.device import Device
-from ....costmodels.operation import Extent, Operation
 from ....costmodels.roofline import seconds
 from ....costmodels.traffic import VIEWS
-from ....rules.signatures import operators
-from ..graph import Operator, OperatorGraph, Value
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.operation import Extent, Operation
+from ....ir.signatures import operators
 
 Kind = Literal["plain", "channels_last", "blocked"]
 

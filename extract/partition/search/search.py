@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ....engine.choices import PartitionMethod
+from ....ir.graph import OperatorGraph
 from ....support.deadlines import is_over, seconds_left
 from ..baselines.clustering import cluster
 from ..baselines.fuse_ops import fuse_ops
 from ..baselines.fusion_plan import fusion_plan
 from ..contraction import Contraction
-from ..graph import OperatorGraph
 from ..kernels import KernelModel
 from ..partition import Partition, partition_of, unfused
 from .structure import structure_in

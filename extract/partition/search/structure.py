@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 
 
 def structure_in(graph: OperatorGraph) -> Callable[[tuple[int, ...]], Hashable]:

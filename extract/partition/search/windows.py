@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import fsum, inf
 
-from ..graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..partition import Partition, partition_of
 from .convex import Region, bits, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from ....costmodels.types import TensorType
-from ....extract.partition.graph import Operator, OperatorGraph, Value
-from ....rules.signatures import operators
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.signatures import operators
+from ....ir.types import TensorType
 from ..errors import DsaError
 from .boxes import Shape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....extract.partition.graph import Operator, OperatorGraph, Value
+from ....ir.graph import Operator, OperatorGraph, Value
 from .subgraphs import Layer
 
 

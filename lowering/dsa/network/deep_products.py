@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ....costmodels.dsa_device import DsaDevice
-from ....costmodels.types import TensorType
-from ....extract.partition.graph import Operator, OperatorGraph, Value
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.types import TensorType
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
 from .hidden_pieces import Hidden, HiddenPieces, hidden_of
 from .subgraphs import Layer

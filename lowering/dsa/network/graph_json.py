@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....costmodels.types import TensorType
-from ....extract.partition.graph import Operator, OperatorGraph, Value
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.types import TensorType
 
 
 def graph_data(graph: OperatorGraph) -> dict[str, Any]:

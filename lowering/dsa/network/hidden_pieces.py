@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ....costmodels.types import TensorType
-from ....extract.partition.graph import Operator, OperatorGraph
-from ....rules.signatures import operators
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.signatures import operators
+from ....ir.types import TensorType
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
 from .subgraphs import Layer
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from ....costmodels.flops import flops
-from ....extract.partition.graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..errors import DsaError
 from .boxes import Box, Shape, hull, size, whole
 from .operand_boxes import Site, operand_boxes

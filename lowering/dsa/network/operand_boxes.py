@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....extract.partition.graph import Operator
-from ....rules.signatures import operators
+from ....ir.graph import Operator
+from ....ir.signatures import operators
 from .boxes import Box, Interval, Shape, intersection, reshaped, whole
 
 

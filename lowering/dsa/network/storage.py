@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....extract.partition.graph import Operator, OperatorGraph
-from ....rules.signatures import operators
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.signatures import operators
 from .boxes import Box
 
 Axes = tuple[int, ...]

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ....extract.partition.graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..network.boxes import Box, Shape, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
 from ..network.network import Network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ....extract.partition.graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..network.subgraphs import Layer
 from .core_parts import is_lookup
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ....costmodels.types import TensorType
-from ....extract.partition.graph import Operator, OperatorGraph, Value
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.types import TensorType
 from ..errors import DsaError
 from ..network.boxes import Box, Shape, contains, shape_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....extract.partition.graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..network.boxes import Box, hull
 from ..network.network import Network
 from .local_builder import LocalBuilder, Part

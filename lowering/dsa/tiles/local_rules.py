@@ -6,8 +6,8 @@ no rule knows is computed from whole operands.
 
 from __future__ import annotations
 
-from ....costmodels.types import TensorType
-from ....rules.signatures import operators
+from ....ir.signatures import operators
+from ....ir.types import TensorType
 from ..network.boxes import Box, Interval, Shape, axis_groups, shape_of, size, whole
 from ..network.operand_boxes import REDUCTIONS
 from .local_builder import Part

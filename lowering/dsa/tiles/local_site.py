@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ....extract.partition.graph import Operator
+from ....ir.graph import Operator
 from ..errors import DsaError
 from ..network.boxes import Box, Shape, shape_of, whole
 from ..network.network import Network

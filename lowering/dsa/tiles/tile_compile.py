@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ....costmodels.types import TensorType
 from ....engine.summary import VIEWS
-from ....extract.partition.graph import OperatorGraph, Value
+from ....ir.graph import OperatorGraph, Value
+from ....ir.types import TensorType
 from ....support.processor import available_cores
 from ....support.scratch import scratch_folder
 from ....support.worker_process import WorkerDiedError, WorkerProcess

@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 from ....engine.egraph.egraph import ENode
 from ....engine.egraph.emit import Emission, emission
 from ....engine.onnx.typing import dtype_of
-from ....extract.partition.graph import Operator, OperatorGraph, Value
-from ....rules.signatures import operators
+from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.signatures import operators
 from ..errors import DsaError
 
 Array = np.ndarray[Any, Any]

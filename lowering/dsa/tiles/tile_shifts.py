@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ....extract.partition.graph import Operator
-from ....rules.signatures import operators
+from ....ir.graph import Operator
+from ....ir.signatures import operators
 from ..network.boxes import Box, Shape, axis_groups
 from ..network.network import Network
 from ..network.operand_boxes import REDUCTIONS

@@ -12,7 +12,7 @@ from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
 from ....engine.summary import VIEWS
-from ....extract.partition.graph import Operator, OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
 from ..program.cost import Cost
 from ..program.program import Engine, Product, Unit, Work
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ....costmodels.dsa_device import DsaDevice
-from ....extract.partition.graph import OperatorGraph
+from ....ir.graph import OperatorGraph
 from ..network.network import Network
 from ..program.program import Work
 from .local_graph import Tile, local_graph

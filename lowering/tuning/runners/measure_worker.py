@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from ....costmodels.types import TensorType
+from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
 from ...tvm_runtime import runtime, use_threads
 from ..sampling import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
-from ....costmodels.types import TensorType
+from ....ir.types import TensorType
 
 MOST_BETWEEN = 96 << 20
 """Bytes of constants that are enough to push others out of the caches of one processor."""

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ....costmodels.types import TensorType
+from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
 from ..sampling import Run
 from .linking import Linker

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....costmodels.types import TensorType
+from ....ir.types import TensorType
 
 _SEED = 0
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from ....costmodels.types import TensorType
+from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
 from ...arm.plan import Plan
 from ...arm.project import build_object

@@ -6,9 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import emission
+from eqfuse.ir.types import TensorType
 
 DOUBLE, SINGLE = TensorType("float64", (1, 2, 4, 4)), TensorType("float32", (1, 2, 4, 4))
 UNARY = [

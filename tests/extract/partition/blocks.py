@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, Shape
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
 
 Edges = list[list[int]]
 """Per node, its predecessors, all of them smaller."""

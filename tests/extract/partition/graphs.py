@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.operation import Attributes
-from eqfuse.costmodels.types import Dimension, TensorType
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.operation import Attributes
+from eqfuse.ir.types import Dimension, TensorType
 
 Shape = tuple[Dimension, ...]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from eqfuse.costmodels.operation import Attributes
 from eqfuse.extract.partition.baselines.mapping_types import MappingType
-from eqfuse.extract.partition.graph import OperatorGraph
-from eqfuse.rules.semantics import Array, evaluate
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.operation import Attributes
+from eqfuse.ir.semantics import Array, evaluate
+from eqfuse.ir.signatures import Operand, operators
 
 from .graphs import Builder
 

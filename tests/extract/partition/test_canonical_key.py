@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.canonical_key import operator_names, subgraph_key, subgraph_text
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.types import TensorType
 
 Change = Callable[[OperatorGraph], OperatorGraph]
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.fused import ANCHORS
 from eqfuse.costmodels.roofline import seconds
-from eqfuse.costmodels.types import TensorType
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.loops import Axes, Loops, Misaligned
 from eqfuse.extract.partition.partition import unfused
-from eqfuse.rules.semantics import evaluate
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.semantics import evaluate
+from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.types import TensorType
 
 HOST = load_device(DEFAULT)
 

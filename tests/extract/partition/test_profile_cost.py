@@ -10,10 +10,10 @@ from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.measurement import Measurement
 from eqfuse.costmodels.model import RooflineCost
 from eqfuse.costmodels.profile import ProfileDatabase
-from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.canonical_key import subgraph_key
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
 from eqfuse.extract.partition.profile_cost import ProfileCost
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.types import TensorType
 
 SMALL, LARGE = (TensorType("float32", (8, size)) for size in (64, 4096))
 DEVICE = load_device(DEFAULT)

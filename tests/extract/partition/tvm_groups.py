@@ -11,7 +11,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind
-from eqfuse.extract.partition.graph import Operator, OperatorGraph
+from eqfuse.ir.graph import Operator, OperatorGraph
 
 Groups = set[frozenset[int]]
 _CALL_TIR = ir.Op.get("relax.call_tir")

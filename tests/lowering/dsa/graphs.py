@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device
-from eqfuse.costmodels.types import TensorType
-from eqfuse.extract.partition.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.types import TensorType
 
 Shape = tuple[int, ...]
 

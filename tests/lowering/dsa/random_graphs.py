@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import DsaDevice
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, accelerator
 

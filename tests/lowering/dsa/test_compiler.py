@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
-from eqfuse.extract.partition.graph import Operator
+from eqfuse.ir.graph import Operator
 from eqfuse.lowering.dsa.codegen.generated import stored_kernels
 from eqfuse.lowering.dsa.compiler import (
     AcceleratorNetwork,

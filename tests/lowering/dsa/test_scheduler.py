@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from eqfuse.costmodels.types import TensorType
-from eqfuse.extract.partition.graph import Value
+from eqfuse.ir.graph import Value
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import Box, contains, intersection, size, whole
 from eqfuse.lowering.dsa.network.core_factors import core_count

@@ -13,8 +13,8 @@ from tvm import te, topi
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
 from eqfuse.lowering.kernels.epilogues import with_epilogues
 from eqfuse.lowering.kernels.steps import Kernel, View, steps

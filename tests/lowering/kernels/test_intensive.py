@@ -9,8 +9,8 @@ from onnx import helper
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.intensive import joined
 
 from ..small_models import model, weights

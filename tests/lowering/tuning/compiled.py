@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvm import ir, te
 
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.kernels.kernel_messages import Request
 from eqfuse.lowering.kernels.kernel_pool import KernelPool
 from eqfuse.lowering.target import Target, target_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.tuning.runners.tensors import example_tensors
 
 

@@ -27,8 +27,8 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.extract.select import Pricing, select
-from eqfuse.rules.semantics import Unsupported, evaluate, full
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.semantics import Unsupported, evaluate, full
+from eqfuse.ir.signatures import Operand, operators
 
 from .builder import Array, Graph
 from .builder import evaluate as run

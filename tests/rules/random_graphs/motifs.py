@@ -9,12 +9,12 @@ from random import Random
 
 import numpy as np
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import emission
+from eqfuse.ir.signatures import operators
+from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
-from eqfuse.rules.signatures import operators
 from eqfuse.tools.checking.drawing.generate import Sample, patterns, sample
 from eqfuse.tools.checking.drawing.pattern import Pattern, directions, makes
 from eqfuse.tools.checking.drawing.sampling import example_facts

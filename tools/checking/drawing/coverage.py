@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from ....rules.signatures import operators
+from ....ir.signatures import operators
 from .elements import named_leaves
 from .generate import Sample
 from .pattern import Value

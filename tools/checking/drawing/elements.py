@@ -8,8 +8,8 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from ....rules.semantics import Array
-from ....rules.semantics.numbers import element_type
+from ....ir.semantics import Array
+from ....ir.semantics.numbers import element_type
 from .generate import Sample
 from .terms import Argument, Leaf, Term, leaves
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ....rules import semantics
-from ....rules.semantics import Unsupported
-from ....rules.semantics.numbers import element_type
+from ....ir import semantics
+from ....ir.semantics import Unsupported
+from ....ir.semantics.numbers import element_type
+from ....ir.signatures import Attribute, operators
 from ....rules.sexpr import Atom, Node, walk
-from ....rules.signatures import Attribute, operators
 from .conditions import (
     Environment,
     Failed,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
 
+from ....ir.signatures import Operand, operators
 from ....rules import sexpr
 from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
 from ....rules.records import Rule, conditions
 from ....rules.sexpr import Atom, Form, Node
-from ....rules.signatures import Operand, operators
 
 Value = int | float | str | tuple[int, ...]
 """A literal of the rule language: i64, f64, String, or Ints."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from random import Random
 
-from ....rules.semantics.resize import ROUNDINGS, TRANSFORMATIONS
-from ....rules.signatures import operators
+from ....ir.semantics.resize import ROUNDINGS, TRANSFORMATIONS
+from ....ir.signatures import operators
 from .conditions import Type
 from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ....rules.signatures import operators
+from ....ir.signatures import operators
 from .conditions import Type
 from .pattern import LEAVES, Value
 from .recipe_layout import layout, split

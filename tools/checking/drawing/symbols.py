@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 
-from ....rules import semantics
-from ....rules.semantics import Array, Unsupported
-from ....rules.semantics.numbers import element_type
+from ....ir import semantics
+from ....ir.semantics import Array, Unsupported
+from ....ir.semantics.numbers import element_type
 from .conditions import Type
 from .generate import MAX_ELEMENTS, Sample
 from .pattern import Value

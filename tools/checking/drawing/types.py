@@ -7,8 +7,8 @@ from functools import cache
 
 from onnx import defs
 
-from ....rules.semantics.numbers import element_type
-from ....rules.signatures import Operand, operators
+from ....ir.semantics.numbers import element_type
+from ....ir.signatures import Operand, operators
 from .conditions import Type
 
 OPSET = 24

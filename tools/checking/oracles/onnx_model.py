@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ....rules.semantics import Array, full
-from ....rules.semantics.numbers import element_type
-from ....rules.signatures import Attribute, operators
+from ....ir.semantics import Array, full
+from ....ir.semantics.numbers import element_type
+from ....ir.signatures import Attribute, operators
 from ..drawing.pattern import Value
 from ..drawing.terms import Argument, Leaf, Term
 

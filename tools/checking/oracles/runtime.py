@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import shape_inference
 
-from ....rules.semantics import Array
+from ....ir.semantics import Array
 
 if TYPE_CHECKING:
     import onnxruntime

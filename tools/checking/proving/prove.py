@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from ....rules.semantics import Array, Unsupported
-from ....rules.signatures import operators
+from ....ir.semantics import Array, Unsupported
+from ....ir.signatures import operators
 from ..drawing.coverage import settings, various
 from ..drawing.elements import index_bounds, named_leaves
 from ..drawing.evaluation import Comparison, Evaluation

@@ -9,12 +9,12 @@ from typing import Any
 
 import z3
 
+from ....ir.semantics import Unsupported
+from ....ir.signatures import operators
 from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.records import Rule, conditions
-from ....rules.semantics import Unsupported
 from ....rules.sexpr import Atom, Form, Node
-from ....rules.signatures import operators
 from .comparison import Comparison
 from .derived import alternatives
 from .reading import Reading, Unbound

@@ -8,10 +8,10 @@ from typing import Any
 
 import z3
 
+from ....ir.signatures import Operand, operators
 from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.sexpr import Atom, Form, Node
-from ....rules.signatures import Operand, operators
 from ..drawing.pattern import LEAVES, sorts_of
 from . import layout, linear, reductions, vectors
 from .relations import LOOKUPS, PRIMITIVES, RELATIONS

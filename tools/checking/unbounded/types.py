@@ -9,7 +9,7 @@ from itertools import product
 
 import onnx
 
-from ....rules.signatures import operators
+from ....ir.signatures import operators
 from ..drawing.types import OPSET
 from .world import Unproved
 

@@ -10,7 +10,7 @@ import pytest
 from eqfuse.costmodels.device import DEFAULT, DIRECTORY, VECTOR_REGISTERS, Cache, Device, DeviceError, load_device
 from eqfuse.extract.partition.baselines.constraints import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.baselines.mapping_types import mapping_types
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 
 from ..graphs import Builder, chain
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph, forward_graph
 from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
 from eqfuse.extract.partition.baselines.post_dominators import post_dominator_tree
-from eqfuse.extract.partition.graph import OperatorGraph, Value
 from eqfuse.extract.partition.partition import Partition
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.graph import OperatorGraph, Value
+from eqfuse.ir.signatures import operators
+from eqfuse.ir.types import TensorType
 
 from .. import blocks
 from ..graphs import Builder, chain, operator_graphs

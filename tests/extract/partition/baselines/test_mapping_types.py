@@ -13,8 +13,8 @@ from eqfuse.extract.partition.baselines.mapping_types import (
     mapping_type,
     mapping_types,
 )
-from eqfuse.extract.partition.graph import OperatorGraph
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.signatures import operators
 
 from ..graphs import Builder, operator_graphs
 from ..perturbation import Call, observed

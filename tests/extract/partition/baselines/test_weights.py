@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.costmodels.operation import Attributes, Operation
-from eqfuse.costmodels.types import TensorType
 from eqfuse.extract.partition.baselines.weights import BIAS, SLOPE, loops, weight, weights
+from eqfuse.ir.operation import Attributes, Operation
+from eqfuse.ir.types import TensorType
 
 from ..graphs import chain
 

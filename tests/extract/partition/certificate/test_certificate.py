@@ -20,8 +20,8 @@ from eqfuse.extract.partition.certificate.certificate import (
     operator_names,
 )
 from eqfuse.extract.partition.certificate.certify import Proof, certify, path_out_and_back
-from eqfuse.extract.partition.graph import Operator, OperatorGraph
 from eqfuse.extract.partition.partition import PartitionError, partition_of, unfused
+from eqfuse.ir.graph import Operator, OperatorGraph
 
 from ..dags import Edges, edges, graph_of, stages
 

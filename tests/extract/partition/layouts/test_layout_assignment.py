@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.layouts.layout_assignment import (
     LayoutPlan,
@@ -24,6 +23,7 @@ from eqfuse.extract.partition.layouts.layout_local_search import settled
 from eqfuse.extract.partition.layouts.layout_program import solve
 from eqfuse.extract.partition.layouts.layouts import CHANNELS_LAST, PLAIN, Layout, Role, conversion_seconds
 from eqfuse.extract.partition.partition import partition_of, unfused
+from eqfuse.ir.graph import OperatorGraph
 
 from ..blocks import conv, transformer
 from ..graphs import Builder

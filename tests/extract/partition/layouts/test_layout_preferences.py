@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.device import DEFAULT, load_device
-from eqfuse.costmodels.operation import Operation
 from eqfuse.costmodels.roofline import kernels, layout_share
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.layouts.layout_preferences import Preference, preferences
 from eqfuse.extract.partition.layouts.layouts import CHANNELS_LAST, PLAIN, Layout
 from eqfuse.extract.partition.partition import partition_of
+from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.operation import Operation
 
 from ..blocks import conv, linear
 from ..graphs import Builder

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.costmodels.device import DEFAULT, load_device
-from eqfuse.costmodels.types import TensorType
-from eqfuse.extract.partition.graph import Value
 from eqfuse.extract.partition.layouts.layouts import (
     CHANNELS_LAST,
     PLAIN,
@@ -16,6 +14,8 @@ from eqfuse.extract.partition.layouts.layouts import (
     conversion_seconds,
     layouts,
 )
+from eqfuse.ir.graph import Value
+from eqfuse.ir.types import TensorType
 
 from ..blocks import conv, transformer
 from ..graphs import Builder, Shape

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from eqfuse.extract.partition.certificate.certificate import certificate_of
 from eqfuse.extract.partition.certificate.certify import certify
-from eqfuse.extract.partition.graph import OperatorGraph
 from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, bits, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
 from eqfuse.extract.partition.search.structure import structure_in
 from eqfuse.extract.partition.search.windows import Limits, Price, improve
+from eqfuse.ir.graph import OperatorGraph
 
 from ..dags import Edges, edges, graph_of, stages
 from ..graphs import Builder, chain, operator_graphs

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from eqfuse.costmodels.types import TensorType
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.batches import with_batch
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.network import Network
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eqfuse.extract.partition.graph import OperatorGraph
+from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.boxes import shape_of
 from eqfuse.lowering.dsa.simulate.simulate_function import Kernel

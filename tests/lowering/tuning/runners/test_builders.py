@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.tuning.errors import TuningError
 from eqfuse.lowering.tuning.runners.builders import Builder, ClusterBuilder, PoolBuilder
 from eqfuse.lowering.tuning.runners.local_runner import LocalRunner

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.types import TensorType
+from eqfuse.ir.types import TensorType
 from eqfuse.lowering.arm.plan import PlanError
 from eqfuse.lowering.arm.toolchain import Tool, ToolError, missing
 from eqfuse.lowering.target import target_of

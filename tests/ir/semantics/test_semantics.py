@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from eqfuse.rules.semantics import MEANINGS, NUMBERS, Arithmetic, Array, Unsupported, evaluate, full
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.semantics import MEANINGS, NUMBERS, Arithmetic, Array, Unsupported, evaluate, full
+from eqfuse.ir.signatures import Operand, operators
 
 from ..onnx_cases import Case, cases
 from .onnx_answers import random_array

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eqfuse.rules.semantics import NUMBERS, Array
-from eqfuse.rules.semantics.arithmetic import Reduction
+from eqfuse.ir.semantics import NUMBERS, Array
+from eqfuse.ir.semantics.arithmetic import Reduction
 
 
 class Opaque:

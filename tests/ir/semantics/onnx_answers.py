@@ -11,11 +11,11 @@ import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.costmodels.types import TensorType
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import Emission, emission
-from eqfuse.rules.semantics import Array, Attribute, evaluate
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.semantics import Array, Attribute, evaluate
+from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.types import TensorType
 
 OPSET = 24
 Argument = Array | Attribute | None

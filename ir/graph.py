@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...costmodels.operation import Attributes, Extent, Operation, extent
-from ...costmodels.types import TensorType
+from .operation import Attributes, Extent, Operation, extent
+from .types import TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.signatures import Operand, operators
 
 Shape = tuple[int, ...]
 Literal = int | float | str | tuple[int, ...]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.rules.semantics import Unsupported, evaluate
-from eqfuse.rules.signatures import Operand, operators
+from eqfuse.ir.semantics import Unsupported, evaluate
+from eqfuse.ir.signatures import Operand, operators
 
 from ..onnx_cases import SPECIAL, Case
 from .onnx_answers import assert_as_onnx, random_array

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqfuse.rules.semantics import Array, Unsupported, evaluate
-from eqfuse.rules.signatures import operators
+from eqfuse.ir.semantics import Array, Unsupported, evaluate
+from eqfuse.ir.signatures import operators
 
 from .onnx_answers import assert_as_onnx, random_array
 
