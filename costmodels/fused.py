@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.operation import Attributes, Operation
-from ..ir.types import TensorType
+from ..ir.operation import Operation
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
 from .roofline import compute_seconds, copy_seconds, seconds
@@ -27,14 +26,12 @@ ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDU
 """Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
 
 _VIEW_SECONDS = 1e-9
-Key = tuple[Any, ...]
+CostKey = tuple[Any, ...]
 
 
-def key(
-    op: str, attributes: Attributes, operands: tuple[TensorType | None, ...], output: TensorType | None
-) -> Key:
-    """What tells operators apart: operators of equal key cost the same by themselves."""
-    return op, tuple(sorted(attributes.items())), operands, output
+def cost_key(operation: Operation) -> CostKey:
+    """Operators of equal key cost the same by themselves; `operation` comes from `Operation.of`."""
+    return operation.op, tuple(sorted(operation.attributes.items())), operation.types, operation.output_type
 
 
 @dataclass(frozen=True)
@@ -42,30 +39,21 @@ class FusedCost:
     """Seconds that an operator adds to a kernel of `device`.
 
     An anchor op starts a kernel and costs what it costs alone; any other is computed on the way: its arithmetic, and
-    the bytes of what it reads besides the value that flows through. `observed` are seconds by `key`.
+    the bytes of what it reads besides the value that flows through. `observed` are seconds by `cost_key`.
     """
 
     device: Device
-    observed: Mapping[Key, float] = field(default_factory=dict)
+    observed: Mapping[CostKey, float] = field(default_factory=dict)
     name: str = "fused"
     unit: str = "s"
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
+    def price(self, operation: Operation) -> float:
         """As observed where it was; else as estimated."""
-        if op in LEAVES:
+        if operation.op in LEAVES:
             return 0.0
-        operation = Operation.of(op, attributes, operands, output, constant)
         if operation.is_folded:
             return FOLDED_SECONDS
-        seen = self.observed.get(key(op, attributes, operands, output)) if self.observed else None
+        seen = self.observed.get(cost_key(operation)) if self.observed else None
         return self._estimate(operation) if seen is None else seen
 
     def _estimate(self, operation: Operation) -> float:
@@ -90,19 +78,10 @@ class ArithmeticCost:
     name: str = "arithmetic"
     unit: str = "s"
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
+    def price(self, operation: Operation) -> float:
         """Arithmetic and copying alone."""
-        if op in LEAVES:
+        if operation.op in LEAVES:
             return 0.0
-        operation = Operation.of(op, attributes, operands, output, constant)
         if operation.is_folded:
             return 0.0
         return compute_seconds(operation, self.device) + copy_seconds(operation, self.device)

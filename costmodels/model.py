@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ..ir.operation import Attributes, Operation
-from ..ir.types import TensorType
+from ..ir.operation import Operation
 from .device import Device
 from .flops import flops
 from .roofline import seconds
@@ -37,20 +36,11 @@ class CostModel(Protocol):
     def unit(self) -> str:
         """What prices are in."""
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
-        """The cost of running `op` once.
+    def price(self, operation: Operation) -> float:
+        """The cost of running an operator once. An operator of any name has a price.
 
-        `operands` are in ONNX's order, None where absent or unknown; `output` may be None. `constant` says which
-        operands are known before any run (flag an absent one too): when all are, the node is folded and costs next to
-        nothing, but not 0, so that fewer such nodes stay better. An operator of any name has a price.
+        An operator all of whose operands are constant is folded before any run. It costs next to nothing, but not 0, so
+        that fewer such nodes stay better.
 
         A Concat whose operands are Concats of the same axis flags them in the attribute ``continued``, e.g. (1, 0):
         such a chain of binary Concats costs as much as one Concat of all its operands.
@@ -64,19 +54,10 @@ class FlopsCost:
     name: str = "flops"
     unit: str = "FLOP"
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
+    def price(self, operation: Operation) -> float:
         """FLOPs, plus `NODE_FLOPS` per node and `BYTE_FLOPS` per byte."""
-        if op in LEAVES:
+        if operation.op in LEAVES:
             return 0.0
-        operation = Operation.of(op, attributes, operands, output, constant)
         if operation.is_folded:
             return _FOLDED_FLOPS
         node = NODE_FLOPS if operation.starts_kernel else 0.0
@@ -91,19 +72,10 @@ class RooflineCost:
     name: str = "roofline"
     unit: str = "s"
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
+    def price(self, operation: Operation) -> float:
         """The roofline's time, launch included."""
-        if op in LEAVES:
+        if operation.op in LEAVES:
             return 0.0
-        operation = Operation.of(op, attributes, operands, output, constant)
         return FOLDED_SECONDS if operation.is_folded else seconds(operation, self.device)
 
 

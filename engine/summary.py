@@ -48,7 +48,7 @@ class GraphSummary:
 def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
     """Measure the main graph; shapes come from `knowledge`."""
     layers = list(layer_nodes(model))
-    operations = [o for n in layers for o in (_operation(n, model, knowledge),) if o is not None]
+    operations = [_operation(n, model, knowledge) for n in layers]
     outputs = [knowledge.types.get(o.name or "") for n in layers if n.op_type not in VIEWS for o in n.outputs]
     return GraphSummary(
         nodes=model.graph.num_nodes(),
@@ -57,7 +57,7 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         flops=sum(flops(o) for o in operations),
         intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
         weight_bytes=model.weight_bytes,
-        predicted=sum(_price(n, model, knowledge, price) for n in layers),
+        predicted=sum(price.price(o) for o in operations),
         unit=price.unit,
     )
 
@@ -73,30 +73,19 @@ def layer_nodes(model: Model) -> Iterator[ir.Node]:
             yield node
 
 
-def _arguments(
-    node: ir.Node, model: Model, knowledge: Knowledge
-) -> tuple[dict[str, Any], tuple[TensorType | None, ...], TensorType | None]:
-    call = canonical(node, knowledge, model.opset)
-    attributes: dict[str, Any] = {}
-    if call is not None:
-        attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
-    names = [i.name if i is not None else None for i in node.inputs]
-    if call is not None and node.op_type != "Concat":
-        names = list(call.operands)
-    operands = tuple(knowledge.types.get(n) if n else None for n in names)
-    return attributes, operands, knowledge.types.get(node.outputs[0].name or "")
-
-
-def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation | None:
+def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
+    """A node as cost models price it, none of its operands constant."""
     with blamed(node, model.label):
-        attributes, operands, output = _arguments(node, model, knowledge)
+        call = canonical(node, knowledge, model.opset)
+        attributes: dict[str, Any] = {}
+        names = [i.name if i is not None else None for i in node.inputs]
+        if call is not None:
+            attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
+            if node.op_type != "Concat":
+                names = list(call.operands)
+        operands = tuple(knowledge.types.get(n) if n else None for n in names)
+        output = knowledge.types.get(node.outputs[0].name or "")
         return Operation.of(node.op_type, attributes, operands, output, (False,) * len(operands))
-
-
-def _price(node: ir.Node, model: Model, knowledge: Knowledge, price: CostModel) -> float:
-    with blamed(node, model.label):
-        attributes, operands, output = _arguments(node, model, knowledge)
-        return price.price(node.op_type, attributes, operands, output, constant=(False,) * len(operands))
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:

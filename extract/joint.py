@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..costmodels.device import Device
-from ..costmodels.fused import ArithmeticCost, FusedCost, Key, key
+from ..costmodels.fused import ArithmeticCost, CostKey, FusedCost, cost_key
 from ..costmodels.model import CostModel, RooflineCost
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
@@ -103,7 +103,7 @@ def joint(
     fused = state.consider(original)
     alone = unfused_price(original.graph, device)
     sequence = state.consider(first)
-    observed: dict[Key, float] = {}
+    observed: dict[CostKey, float] = {}
     for _ in range(_ROUNDS):
         if is_over(deadline):
             break
@@ -133,14 +133,11 @@ def unfused_price(graph: OperatorGraph, device: Device) -> float:
     return KernelModel(graph, device).partition(unfused(graph))
 
 
-def observations(partition: Partition, model: KernelModel) -> dict[Key, float]:
-    """What operators cost in the kernels of a partition, by their `key`; the mean where several have the same."""
-    graph = partition.graph
-    found: dict[Key, list[float]] = {}
-    for operator, share in zip(graph.operators, model.shares(partition), strict=True):
-        types = tuple(None if v is None else graph.values[v].type for v in operator.inputs)
-        output = graph.values[operator.outputs[0]].type if operator.outputs else None
-        found.setdefault(key(operator.op, operator.attributes, types, output), []).append(share)
+def observations(partition: Partition, model: KernelModel) -> dict[CostKey, float]:
+    """What operators cost in the kernels of a partition, by their `cost_key`; the mean where several have the same."""
+    found: dict[CostKey, list[float]] = {}
+    for operation, share in zip(partition.graph.operations, model.shares(partition), strict=True):
+        found.setdefault(cost_key(operation), []).append(share)
     return {name: _mean(shares) for name, shares in found.items()}
 
 

@@ -14,6 +14,7 @@ from ..engine.egraph.emit import emission
 from ..engine.egraph.encode import Encoding, opaque_type
 from ..engine.egraph.folding import FOLD, is_foldable_class
 from ..engine.egraph.plan import Origins
+from ..ir.operation import Operation
 from ..ir.signatures import operators
 from ..ir.types import TensorType
 from ..support.deadlines import seconds_left
@@ -49,7 +50,7 @@ class Pricing:
     def of(model: CostModel) -> Pricing:
         """The least price per byte: a mebibyte costs as much as launching one tiny kernel."""
         scalar = TensorType("float32", ())
-        launch = model.price("Relu", {}, (scalar,), scalar, constant=(False,))
+        launch = model.price(Operation.of("Relu", {}, (scalar,), scalar, (False,)))
         return Pricing(model, launch / 2**20)
 
     def stricter(self) -> Pricing:
@@ -123,12 +124,12 @@ class _Pricer:
         if not original and not self._is_writable(node, operands, output):
             return None
         if node.op == "Op":
-            return self.pricing.model.price(opaque_type(node), {}, operands, output, constant=constant)
+            return self.pricing.model.price(Operation.of(opaque_type(node), {}, operands, output, constant))
         names = (a.name for a in operators()[node.op].attributes)
         attributes: Mapping[str, int | float | str | tuple[int, ...]] = dict(zip(names, node.attributes, strict=True))
         if continued:
             attributes = {**attributes, "continued": continued}
-        return self.pricing.model.price(node.op, attributes, operands, output, constant=constant)
+        return self.pricing.model.price(Operation.of(node.op, attributes, operands, output, constant))
 
     def _is_writable(self, node: ENode, operands: tuple[TensorType | None, ...], output: TensorType | None) -> bool:
         """Whether a new node of this opset can be this e-node, and run."""

@@ -6,7 +6,7 @@ constant is computed before any run, and appears as a constant value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, extent
@@ -107,6 +107,6 @@ class OperatorGraph:
         operation = Operation.of(operator.op, operator.attributes, types, result, (False,) * len(inputs))
         if all(constant) or operator.op == "Concat":
             return operation
-        return Operation(operator.op, operator.attributes, operation.operands, operation.output, constant)
+        return replace(operation, constant=constant)
 
 

@@ -52,13 +52,19 @@ def extent(tensor: TensorType | None) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator to price. `operands` keeps ONNX's order with `ABSENT` for those not given."""
+    """An operator to price.
+
+    `operands` keeps ONNX's order with `ABSENT` for those not given. `constant` says which operands are known before any
+    run; an absent one counts as known. `types` and `output_type` are what the sizes come from, where `of` made it.
+    """
 
     op: str
     attributes: Attributes
     operands: tuple[Extent, ...]
     output: Extent
     constant: tuple[bool, ...] = ()
+    types: tuple[TensorType | None, ...] = ()
+    output_type: TensorType | None = None
 
     @classmethod
     def of(
@@ -74,7 +80,7 @@ class Operation:
         result = extent(output)
         if output is None or output.shape is None:
             result = max(extents, key=lambda e: e.elements, default=result)
-        return cls(op, attributes, extents, result, constant)
+        return cls(op, attributes, extents, result, constant, operands, output)
 
     def operand(self, index: int) -> Extent:
         """Operand number `index`, `ABSENT` past the end."""

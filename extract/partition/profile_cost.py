@@ -10,7 +10,7 @@ from ...costmodels.device import Device
 from ...costmodels.model import CostModel, RooflineCost
 from ...costmodels.profile import ProfileDatabase
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import Attributes
+from ...ir.operation import Operation
 from ...ir.types import TensorType
 from .canonical_key import subgraph_key
 
@@ -34,20 +34,12 @@ class ProfileCost:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_roofline", RooflineCost(self.device))
 
-    def price(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType | None,
-        *,
-        constant: tuple[bool, ...],
-    ) -> float:
+    def price(self, operation: Operation) -> float:
         """The fastest measurement, else the roofline's time."""
-        estimate = self._roofline.price(op, attributes, operands, output, constant=constant)
-        if output is None or not self.is_used or all(constant):
+        estimate = self._roofline.price(operation)
+        if operation.output_type is None or not self.is_used or all(operation.constant):
             return self.calibration * estimate
-        measured = self._measured(op, attributes, operands, output, constant)
+        measured = self._measured(operation, operation.output_type)
         return self.calibration * estimate if measured is None else measured
 
     def calibrated(self, graph: OperatorGraph) -> ProfileCost:
@@ -65,8 +57,8 @@ class ProfileCost:
         output = graph.values[operator.outputs[0]].type
         if output is None or operator.is_opaque:
             return None
-        measured = self._measured(operator.op, operator.attributes, operands, output, constant)
-        estimate = self._roofline.price(operator.op, operator.attributes, operands, output, constant=constant)
+        operation = Operation.of(operator.op, operator.attributes, operands, output, constant)
+        measured, estimate = self._measured(operation, output), self._roofline.price(operation)
         return measured / estimate if measured is not None and estimate > 0.0 else None
 
     @cached_property
@@ -74,15 +66,8 @@ class ProfileCost:
         """Whether anything was measured on the device."""
         return bool(self.database.all(device=self.device.name))
 
-    def _measured(
-        self,
-        op: str,
-        attributes: Attributes,
-        operands: tuple[TensorType | None, ...],
-        output: TensorType,
-        constant: tuple[bool, ...],
-    ) -> float | None:
-        key = subgraph_key(_alone(op, attributes, operands, output, constant), (0,))
+    def _measured(self, operation: Operation, output: TensorType) -> float | None:
+        key = subgraph_key(_alone(operation, output), (0,))
         if key is None:
             return None
         if key not in self._known:
@@ -91,17 +76,11 @@ class ProfileCost:
         return self._known[key]
 
 
-def _alone(
-    op: str,
-    attributes: Attributes,
-    operands: tuple[TensorType | None, ...],
-    output: TensorType,
-    constant: tuple[bool, ...],
-) -> OperatorGraph:
-    """The graph of one operator. Where an operand is read twice is not seen, as in prices of nodes."""
-    given = [number for number, operand in enumerate(operands) if operand is not None]
-    values = [Value(f"x{number}", operands[number], None, constant[number]) for number in given]
+def _alone(operation: Operation, output: TensorType) -> OperatorGraph:
+    """The graph of one operator. It does not show that an operand is read twice, and neither do prices of nodes."""
+    given = [number for number, type_ in enumerate(operation.types) if type_ is not None]
+    values = [Value(f"x{number}", operation.types[number], None, operation.constant[number]) for number in given]
     places = {number: place for place, number in enumerate(given)}
-    inputs = tuple(places.get(number) for number in range(len(operands)))
-    operator = Operator("alone", op, attributes, inputs, (len(values),))
+    inputs = tuple(places.get(number) for number in range(len(operation.types)))
+    operator = Operator("alone", operation.op, operation.attributes, inputs, (len(values),))
     return OperatorGraph((operator,), (*values, Value("y", output, 0, is_output=True)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
-from eqfuse.ir.operation import Attributes
+from eqfuse.ir.operation import Attributes, Operation
 from eqfuse.ir.signatures import operators
 from eqfuse.ir.types import TensorType
 
@@ -44,7 +44,7 @@ def f32(*shape: int) -> TensorType:
 def price(
     model: CostModel, op: str, *operands: TensorType, output: TensorType, attributes: Attributes | None = None
 ) -> float:
-    return model.price(op, attributes or {}, operands, output, constant=(False,) * len(operands))
+    return model.price(Operation.of(op, attributes or {}, operands, output, (False,) * len(operands)))
 
 
 @given(
@@ -63,9 +63,9 @@ def test_every_price_is_finite_and_not_negative(
     output: TensorType | None,
     constant: tuple[bool, ...],
 ) -> None:
-    found = model.price(op, attributes, operands, output, constant=constant)
-    assert isfinite(found)
-    assert found >= 0
+    cost = model.price(Operation.of(op, attributes, operands, output, constant))
+    assert isfinite(cost)
+    assert cost >= 0
 
 
 @given(
@@ -107,7 +107,7 @@ def test_leaves_are_free(model: CostModel, leaf: str) -> None:
 @each_model
 def test_a_node_on_constants_costs_next_to_nothing_but_something(model: CostModel) -> None:
     weight = f32(1000, 1000)
-    folded = model.price("Mul", {}, (weight, weight), weight, constant=(True, True))
+    folded = model.price(Operation.of("Mul", {}, (weight, weight), weight, (True, True)))
     assert 0 < folded < 1e-5 * price(model, "Mul", weight, weight, output=weight)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...costmodels.device import DEFAULT, load_device
 from ...costmodels.model import CostModel, cost_model
+from ...ir.operation import Operation
 from ...ir.semantics import Unsupported
 from ...ir.signatures import Operand, operators
 from ...ir.types import TensorType
@@ -119,10 +120,6 @@ class _Prices:
         attributes: Mapping[str, Value] = {n.name: a for n, a in pairs if not isinstance(n, Operand)}  # type: ignore[misc]
         operands = [a for n, a in pairs if isinstance(n, Operand) and isinstance(a, Class)]
         types = tuple(self.types.get(a) for a in operands)
-        return self.model.price(
-            node.head,
-            attributes,
-            types,
-            next((self.types.get(c) for c, nodes in self.fired.classes.items() if node in nodes), None),
-            constant=tuple(a in self.constants for a in operands),
-        )
+        output = next((self.types.get(c) for c, nodes in self.fired.classes.items() if node in nodes), None)
+        constant = tuple(a in self.constants for a in operands)
+        return self.model.price(Operation.of(node.head, attributes, types, output, constant))

@@ -17,6 +17,7 @@ from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.partition import METHODS, partition_of, unfused
 from eqfuse.extract.partition.search.search import coarser, partition_by, refined, search
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.ir.operation import Operation
 
 from .graphs import operator_graphs
 
@@ -79,7 +80,7 @@ def priced(graph: OperatorGraph, cost: CostModel) -> float:
     for operator in graph.operators:
         types = tuple(None if v is None else graph.values[v].type for v in operator.inputs)
         output = graph.values[operator.outputs[0]].type
-        total += cost.price(operator.op, operator.attributes, types, output, constant=(False,) * len(types))
+        total += cost.price(Operation.of(operator.op, operator.attributes, types, output, (False,) * len(types)))
     return total
 
 

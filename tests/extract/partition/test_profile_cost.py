@@ -13,6 +13,7 @@ from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.extract.partition.canonical_key import subgraph_key
 from eqfuse.extract.partition.profile_cost import ProfileCost
 from eqfuse.ir.graph import Operator, OperatorGraph, Value
+from eqfuse.ir.operation import Operation
 from eqfuse.ir.types import TensorType
 
 SMALL, LARGE = (TensorType("float32", (8, size)) for size in (64, 4096))
@@ -37,7 +38,7 @@ def measure(database: ProfileDatabase, type_: TensorType, seconds: float) -> Non
 
 
 def price(model: ProfileCost | RooflineCost, type_: TensorType) -> float:
-    return model.price("Relu", {}, (type_,), type_, constant=(False,))
+    return model.price(Operation.of("Relu", {}, (type_,), type_, (False,)))
 
 
 def test_without_measurements_it_is_the_roofline(database: ProfileDatabase) -> None:
