@@ -31,10 +31,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eqfuse.extract.cycles import is_acyclic, strongly_connected
 from eqfuse.extract.greedy import node_queue_selection
 from eqfuse.extract.problem import TOLERANCE, Candidate, ExtractionError, Problem, dag_cost, reached
 from eqfuse.extract.solve import solve
+from eqfuse.support.directed_graphs import is_acyclic, strongly_connected_components
 
 METHODS = ("greedy", "highs", "eqfuse")
 CLOSE = 0.02
@@ -111,7 +111,7 @@ def plain_highs(problem: Problem, limit: float) -> tuple[float | None, float | N
     column = {pair: position for position, pair in enumerate(pairs)}
     count, levels = len(pairs), len(problem.classes)
     successors = {n: {c for o in options for c in o.children} for n, options in enumerate(problem.classes)}
-    home = {m: k for k, component in enumerate(strongly_connected(successors)) for m in component}
+    home = {m: k for k, component in enumerate(strongly_connected_components(successors)) for m in component}
     rows: list[tuple[list[tuple[int, float]], float]] = []  # sum of terms >= bound
     for root in problem.roots:
         rows.append(([(column[root, i], 1.0) for i in range(len(problem.classes[root]))], 1.0))

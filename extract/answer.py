@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..support.directed_graphs import is_acyclic
 from .components import Core
-from .cycles import is_acyclic
 from .problem import TOLERANCE
 
 Selection = Mapping[int, int]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..support.deadlines import is_over
+from ..support.directed_graphs import connected_components
 from .graph import Option
 from .reduce import Reduced
 
@@ -59,23 +60,9 @@ def components(reduced: Reduced, deadline: float = math.inf) -> list[Component]:
 
 
 def _groups(reduced: Reduced) -> list[list[int]]:
-    """The classes that must be decided together (union-find)."""
-    leader = {number: number for number in reduced.graph}
-
-    def find(number: int) -> int:
-        while leader[number] != number:
-            leader[number] = leader[leader[number]]
-            number = leader[number]
-        return number
-
-    for number, options in reduced.graph.items():
-        for option in options:
-            for child in option.children:
-                leader[find(child)] = find(number)
-    groups: dict[int, list[int]] = {}
-    for number in reduced.graph:
-        groups.setdefault(find(number), []).append(number)
-    return list(groups.values())
+    """The classes that must be decided together."""
+    graph = reduced.graph
+    return connected_components({n: [c for option in options for c in option.children] for n, options in graph.items()})
 
 
 def _component(members: list[int], reduced: Reduced, deadline: float) -> Component:

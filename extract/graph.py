@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .cycles import strongly_connected
+from ..support.directed_graphs import strongly_connected_components
 
 
 class Option(NamedTuple):
@@ -26,7 +26,7 @@ Graph = Mapping[int, tuple[Option, ...]]
 def connected_components(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """The strongly connected components of the e-graph (a class leads to the children of all its options)."""
     successors = {number: frozenset().union(*(option.children for option in graph[number])) for number in graph}
-    return tuple(map(tuple, strongly_connected(successors)))
+    return tuple(map(tuple, strongly_connected_components(successors)))
 
 
 def extraction_ranks(graph: Graph) -> dict[int, int]:

@@ -13,9 +13,9 @@ import math
 from collections import deque
 
 from ..support.deadlines import is_over
+from ..support.directed_graphs import is_acyclic
 from .answer import Answer, Selection, edges, follow, least_cost, selection_cost
 from .components import Core
-from .cycles import is_acyclic
 from .dominance import bits
 from .problem import Problem, reached
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ..support.deadlines import OutOfTime, require_time, seconds_left
+from ..support.directed_graphs import Successors, cyclic_components, short_cycles
 from ..support.sparse import sparse_matrix
 from .answer import Answer, Selection, edges, follow
 from .components import Core
-from .cycles import Successors, cyclic_components, short_cycles
 from .exact import integral
 from .frontier.bounds import Kept, extractable, reachable_components
 from .interruptible import interruptible
@@ -77,7 +77,7 @@ def cheapest_chosen(core: Core, chosen: Iterable[tuple[int, int]]) -> Selection 
     return follow(core, best.get)
 
 
-def unfounded_sets(successors: Successors) -> list[tuple[int, ...]]:
+def unfounded_sets(successors: Successors[int]) -> list[tuple[int, ...]]:
     """Sets of classes of a selection that are built from each other alone: its cyclic components and short cycles."""
     components = (tuple(sorted(component)) for component in cyclic_components(successors))
     return list(dict.fromkeys([*components, *short_cycles(successors)]))

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ..engine.choices import Extraction
 from ..support.deadlines import seconds_left
+from ..support.directed_graphs import short_cycles
 from .answer import Answer
 from .components import Component, Core, components
-from .cycles import short_cycles
 from .frontier.bounds import Kept
 from .frontier.search import prove_by_frontiers
 from .greedy import greedy, node_queue_selection

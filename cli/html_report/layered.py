@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ...support.directed_graphs import topological_order
+
 Point = tuple[float, float]
 Edge = tuple[int, int]
 
@@ -88,24 +90,13 @@ def _rank(made: Layers, edges: Sequence[Edge]) -> None:
         above[target].append(source)
         below[source].append(target)
     rank = [0] * made.count
-    order = _topological(above, below)
+    order = topological_order(dict(enumerate(below)), key=int)
     for vertex in order:
         rank[vertex] = max((rank[a] + 1 for a in above[vertex]), default=0)
     for vertex in reversed(order):
         if len(below[vertex]) > len(above[vertex]):
             rank[vertex] = min(rank[b] for b in below[vertex]) - 1
     made.rank = rank
-
-
-def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    waiting = [len(a) for a in above]
-    order = [v for v, count in enumerate(waiting) if count == 0]
-    for vertex in order:
-        for reader in below[vertex]:
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                order.append(reader)
-    return order
 
 
 def _pass_through(made: Layers, edge: Edge) -> None:

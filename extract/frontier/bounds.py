@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...support.deadlines import require_time
+from ...support.directed_graphs import connected_components, strongly_connected_components
 from ..components import Core
-from ..cycles import strongly_connected
 from ..dominance import bits
 from ..problem import TOLERANCE
 
@@ -96,17 +96,14 @@ class Space:
 
         One on a cycle stays a child of the classes there, so it is paid for with them even where it has one choice.
         """
-        groups = _Groups(len(self.numbers))
+        children = {rank: [c for pick in picks for c in bits(pick.children)] for rank, picks in enumerate(self.picks)}
         for ranks in self.ranges:
-            for rank in ranks:
-                groups.join(ranks.start, rank)
-                for pick in self.picks[rank]:
-                    for child in bits(pick.children):
-                        groups.join(rank, child)
+            children[ranks.start] += ranks
+        part_of = {rank: part for part, ranks in enumerate(connected_components(children)) for rank in ranks}
         parts: dict[int, int] = {}
         for rank in bits(self.required):
             if self.loop[rank] or len(self.picks[rank]) > 1 or self.picks[rank][0].children:
-                parts[groups.find(rank)] = parts.get(groups.find(rank), 0) | 1 << rank
+                parts[part_of[rank]] = parts.get(part_of[rank], 0) | 1 << rank
         return sorted(parts.values(), key=int.bit_count)
 
     def settled(self) -> float:
@@ -278,24 +275,6 @@ class Space:
         return extractable(core, kept)
 
 
-class _Groups:
-    """Sets of ranks that are joined one by one (union-find)."""
-
-    def __init__(self, count: int) -> None:
-        self.leader = list(range(count))
-
-    def find(self, rank: int) -> int:
-        """The rank that stands for the set."""
-        while self.leader[rank] != rank:
-            self.leader[rank] = self.leader[self.leader[rank]]
-            rank = self.leader[rank]
-        return rank
-
-    def join(self, one: int, other: int) -> None:
-        """Make one set of two."""
-        self.leader[self.find(one)] = self.find(other)
-
-
 def reachable_components(core: Core, kept: Kept) -> list[list[int]]:
     """The strongly connected components of what the roots reach, children first."""
     successors: dict[int, frozenset[int]] = {}
@@ -306,7 +285,7 @@ def reachable_components(core: Core, kept: Kept) -> list[list[int]]:
             children = (core.classes[number][position].children for position in kept[number])
             successors[number] = frozenset().union(*children)
             stack.extend(successors[number])
-    return strongly_connected(successors)
+    return strongly_connected_components(successors)
 
 
 def extractable(core: Core, kept: Kept) -> list[list[int]]:

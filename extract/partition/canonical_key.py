@@ -12,7 +12,6 @@ is missed, never confused.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from hashlib import blake2b, sha256
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operation import Attributes, dimension_size
 from ...ir.types import Dimension, TensorType
+from ...support.directed_graphs import topological_order
 
 _TRIALS = 128
 """How many candidates are singled out at most, to bound the time of graphs with dozens of equal branches: from then on
@@ -204,18 +204,8 @@ def _line(subgraph: _Subgraph, operator: Operator, number: dict[int, str], symbo
 
 def _order(subgraph: _Subgraph, colours: _Colours) -> list[int]:
     """The topological order that takes the least colour first."""
-    waiting = {m: len({s[0] for s in sources if s and s[0] >= 0}) for m, sources in subgraph.sources.items()}
-    ready = [(colours[member], member) for member, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, member = heapq.heappop(ready)
-        order.append(member)
-        for user in {user for user, _, _ in subgraph.users[member]}:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, (colours[user], user))
-    return order
+    users = {member: [user for user, _, _ in subgraph.users[member]] for member in subgraph.members}
+    return topological_order(users, key=colours.__getitem__)
 
 
 def _call(operator: Operator) -> str:

@@ -19,7 +19,7 @@ from ...engine.onnx.model import ONNX_DOMAINS, Model, first_line
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.provenance import GROUP_KEY
 from ...errors import ModelError
-from ..cycles import strongly_connected
+from ...support.directed_graphs import strongly_connected_components
 from .annotate import annotate, partitioned_nodes
 from .canonical_key import subgraph_key
 from .partition import Partition, PartitionError
@@ -113,7 +113,7 @@ def _components(sources: Sequence[set[int]], partition: Partition) -> list[int]:
         for source in found:
             readers[partition.group[source]].add(partition.group[index])
     component = [0] * partition.count
-    for place, members in enumerate(strongly_connected(readers)):
+    for place, members in enumerate(strongly_connected_components(readers)):
         for number in members:
             component[number] = place
     return component

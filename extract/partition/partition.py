@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import get_args
 from ...engine.choices import PartitionMethod
 from ...errors import EqfuseError
 from ...ir.graph import OperatorGraph
+from ...support.directed_graphs import CycleError, short_cycles, topological_order
 
 METHODS: tuple[PartitionMethod, ...] = get_args(PartitionMethod)
 
@@ -72,10 +72,18 @@ def partition_of(graph: OperatorGraph, labels: Sequence[int], method: str) -> Pa
     """The partition that puts operators of equal label together. Raises PartitionError where that makes a cycle."""
     if len(labels) != len(graph):
         raise PartitionError(f"{len(labels)} groups given for {len(graph)} operators")
-    edges = _quotient(graph, labels)
-    order = _order(labels, edges)
-    if len(order) < len(edges):
-        raise PartitionError(f"the groups form a cycle: {' -> '.join(map(str, find_cycle(edges)))}")
+    readers: dict[int, set[int]] = {label: set() for label in labels}
+    first_operator: dict[int, int] = {}
+    for index, sources in enumerate(graph.predecessors):
+        first_operator.setdefault(labels[index], index)
+        for source in sources:
+            if labels[source] != labels[index]:
+                readers[labels[source]].add(labels[index])
+    try:
+        order = topological_order(readers, key=first_operator.__getitem__)
+    except CycleError:
+        cycle = short_cycles(readers)[0]
+        raise PartitionError(f"the groups form a cycle: {' -> '.join(map(str, (*cycle, cycle[0])))}") from None
     number = {label: position for position, label in enumerate(order)}
     return Partition(graph, tuple(number[label] for label in labels), method)
 
@@ -85,54 +93,3 @@ def unfused(graph: OperatorGraph) -> Partition:
     return partition_of(graph, range(len(graph)), "none")
 
 
-def _quotient(graph: OperatorGraph, labels: Sequence[int]) -> dict[int, set[int]]:
-    """Which groups read from which: label to the labels of its readers."""
-    edges: dict[int, set[int]] = {label: set() for label in labels}
-    for index, sources in enumerate(graph.predecessors):
-        for source in sources:
-            if labels[source] != labels[index]:
-                edges[labels[source]].add(labels[index])
-    return edges
-
-
-def _order(labels: Sequence[int], edges: dict[int, set[int]]) -> list[int]:
-    """Topological order of the quotient, the group with the earliest operator first; short where there is a cycle."""
-    first: dict[int, int] = {}
-    for index, label in enumerate(labels):
-        first.setdefault(label, index)
-    waiting = dict.fromkeys(edges, 0)
-    for users in edges.values():
-        for user in users:
-            waiting[user] += 1
-    ready = [(first[label], label) for label, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, label = heapq.heappop(ready)
-        order.append(label)
-        for user in edges[label]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, (first[user], user))
-    return order
-
-
-def find_cycle(edges: dict[int, set[int]]) -> list[int]:
-    """A cycle of the quotient graph, its first group repeated at the end. Raises ValueError where there is none."""
-    state: dict[int, int] = {}
-    for start in sorted(edges):
-        path: list[int] = []
-        stack: list[tuple[int, bool]] = [(start, False)]
-        while stack:
-            label, leaving = stack.pop()
-            if leaving:
-                state[label] = 2
-                path.pop()
-            elif state.get(label) == 1:
-                return [*path[path.index(label) :], label]
-            elif label not in state:
-                state[label] = 1
-                path.append(label)
-                stack.append((label, True))
-                stack += [(user, False) for user in sorted(edges[label], reverse=True) if state.get(user) != 2]
-    raise ValueError("no cycle")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import ceil, prod
 
 from ...costmodels.device import Device
@@ -19,6 +18,7 @@ from ...costmodels.flops import flops
 from ...engine.summary import VIEWS
 from ...ir.graph import OperatorGraph
 from ...ir.signatures import operators
+from ...support.directed_graphs import CycleError, connected_components, topological_order
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""
@@ -247,7 +247,8 @@ def _whole(chain: Chain, kernels: list[Members]) -> Members | None:
 def _with(graph: OperatorGraph, kernels: list[Members], whole: Members) -> list[Members] | None:
     """The kernels with that one, and with what is left of others; None where they could not run one by one."""
     hosts = [kernel for kernel in kernels if not set(whole).isdisjoint(kernel)]
-    rest = [part for host in hosts for part in _components(graph, sorted(set(host) - set(whole)))]
+    apart = ({m: graph.successors[m] for m in host if m not in whole} for host in hosts)
+    rest = [tuple(sorted(part)) for readers in apart for part in connected_components(readers)]
     return in_order(graph, [*(kernel for kernel in kernels if kernel not in hosts), *rest, whole])
 
 
@@ -304,31 +305,11 @@ def _leaving(graph: OperatorGraph, members: set[int]) -> list[int]:
     return [v for v in made if graph.values[v].is_output or not members.issuperset(graph.consumers[v])]
 
 
-def _components(graph: OperatorGraph, members: Iterable[int]) -> list[Members]:
-    """The operators in parts between which nothing passes."""
-    parts: list[set[int]] = []
-    for member in members:
-        near = {member, *graph.predecessors[member]}
-        touching = [part for part in parts if not part.isdisjoint(near)]
-        parts = [part for part in parts if part not in touching] + [{member}.union(*touching)]
-    return [tuple(sorted(part)) for part in parts]
-
-
 def in_order(graph: OperatorGraph, kernels: Sequence[Members]) -> list[Members] | None:
     """Kernels after those they read from, otherwise as their first operators come; None where that cannot be."""
     home = {member: kernel for kernel in kernels for member in kernel}
-    needs = {k: {home[p] for m in k for p in graph.predecessors[m] if p in home} - {k} for k in kernels}
-    users: dict[Members, list[Members]] = {kernel: [] for kernel in kernels}
-    for kernel, sources in needs.items():
-        for source in sources:
-            users[source].append(kernel)
-    missing = {kernel: len(sources) for kernel, sources in needs.items()}
-    ready = sorted(kernel for kernel, count in missing.items() if count == 0)
-    found: list[Members] = []
-    while ready:
-        found.append(heappop(ready))
-        for user in users[found[-1]]:
-            missing[user] -= 1
-            if missing[user] == 0:
-                heappush(ready, user)
-    return found if len(found) == len(kernels) else None
+    readers = {k: {home[s] for m in k for s in graph.successors[m] if s in home} - {k} for k in kernels}
+    try:
+        return topological_order(readers, key=tuple)
+    except CycleError:
+        return None

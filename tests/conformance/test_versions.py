@@ -31,6 +31,7 @@ TESTS = (
     "tests/extract/test_solvers.py",
     "tests/extract/partition/layouts/test_layout_assignment.py",
     "tests/extract/partition/test_local_functions.py",
+    "tests/support/test_directed_graphs.py",
     "tests/tools/checking/proving/test_proof_bits.py",
     "tests/lowering/tuning/test_cost_model.py",
     "tests/lowering/tuning/runners/test_builders.py",

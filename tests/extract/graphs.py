@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.problem import Candidate, Problem
+from eqfuse.support.directed_graphs import is_acyclic
 
 # Few distinct costs, so that ties and free classes are common; then a span as of seconds and of FLOPs.
 TIED_COSTS = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 3.0])

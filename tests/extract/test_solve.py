@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from eqfuse.engine.choices import Extraction
 from eqfuse.errors import EqfuseError
-from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.dominance import sweep
 from eqfuse.extract.graph import Graph
 from eqfuse.extract.greedy import node_queue_selection
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem, dag_cost
 from eqfuse.extract.solve import solve
 from eqfuse.support.deadlines import OutOfTime
+from eqfuse.support.directed_graphs import is_acyclic
 
 from .graphs import TIED_COSTS, WIDE_COSTS, closure, edges, least_cost, problems, solvable_problems
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from eqfuse.extract.answer import Answer, edges, selection_cost
 from eqfuse.extract.components import Choice, Core
-from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.exact import integral
 from eqfuse.extract.frontier.search import prove_by_frontiers as prove_and_narrow
 from eqfuse.extract.greedy import greedy
 from eqfuse.extract.milp import prove_by_milp
 from eqfuse.extract.problem import TOLERANCE, Candidate, Problem
+from eqfuse.support.directed_graphs import is_acyclic
 
 from .graphs import WIDE_COSTS, least_cost, solvable_problems
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eqfuse.extract.cycles import is_acyclic
 from eqfuse.extract.graph import Graph, drop_unextractable
 from eqfuse.extract.problem import Candidate, Problem, dag_cost
 from eqfuse.extract.reduce import drop_self_cyclic
 from eqfuse.extract.ties import prefer_earlier
+from eqfuse.support.directed_graphs import is_acyclic
 
 from .graphs import WIDE_COSTS, all_extractions, closure, edges, problems
 

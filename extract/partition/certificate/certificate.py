@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.graph import OperatorGraph
-from ...cycles import short_cycles
+from ....support.directed_graphs import short_cycles
 from ..partition import Partition, PartitionError
 
 VERSION = 1

@@ -7,7 +7,6 @@ stored as ONNX has them: a matrix product packs its weights, not its activations
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -21,6 +20,7 @@ from ....costmodels.traffic import VIEWS
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operation import Extent, Operation
 from ....ir.signatures import operators
+from ....support.directed_graphs import connected_components
 
 Kind = Literal["plain", "channels_last", "blocked"]
 
@@ -83,15 +83,15 @@ class FeatureMaps:
     @cached_property
     def values(self) -> frozenset[int]:
         """The values that are feature maps."""
-        same = _Sets(len(self.graph.values))
-        seeds: list[int] = []
+        alike: dict[int, list[int]] = {value: [] for value in range(len(self.graph.values)) if self._is_map(value)}
+        seeds: set[int | None] = set()
         for operator, role in zip(self.graph.operators, self.roles, strict=True):
             if role is Role.WINDOW:
-                seeds += [v for v in (operator.inputs[0], operator.outputs[0]) if v is not None]
+                seeds |= {operator.inputs[0], operator.outputs[0]}
             elif role is Role.ANY:
-                same.unite(self._alike(operator))
-        found = {same.root(seed) for seed in seeds}
-        return frozenset(v for v in range(len(self.graph.values)) if self._is_map(v) and same.root(v) in found)
+                for first, second in pairwise(self._alike(operator)):
+                    alike[first].append(second)
+        return frozenset(v for part in connected_components(alike) if not seeds.isdisjoint(part) for v in part)
 
     def stored(self, layout: Layout, value: int) -> Layout:
         """How a group that runs in `layout` stores a value: in the longest blocks that its channels fill, and plain
@@ -168,20 +168,3 @@ def _order(layout: Layout, space: int) -> list[int]:
 
 def _shape(value: Value) -> tuple[int | str, ...]:
     return () if value.type is None or value.type.shape is None else value.type.shape
-
-
-class _Sets:
-    """Disjoint sets of numbers."""
-
-    def __init__(self, count: int) -> None:
-        self._parent = list(range(count))
-
-    def root(self, item: int) -> int:
-        while self._parent[item] != item:
-            self._parent[item] = item = self._parent[self._parent[item]]
-        return item
-
-    def unite(self, items: Iterable[int]) -> None:
-        """Make the sets of all `items` one."""
-        for first, second in pairwise(items):
-            self._parent[self.root(second)] = self.root(first)

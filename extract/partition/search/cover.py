@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ....support.directed_graphs import short_cycles
 from ....support.sparse import sparse_matrix
-from ...cycles import short_cycles
 from ...exact import integral
 from ...solver import checked
 from .convex import Region, bits
