@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.operation import Operation
+from ..ir.operators.linear import depth
+from ..ir.operators.pooling import window_size
 from .device import Device
-from .flops import depth, flops, window
+from .flops import flops
 from .traffic import VIEWS, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"
@@ -112,7 +114,7 @@ def _compute(operation: Operation, kernel: Kernel, device: Device) -> float:
 
 def _steps(operation: Operation) -> int:
     if operation.op in ("MaxPool", "AveragePool", "LpPool"):
-        return operation.output.elements * window(operation)
+        return operation.output.elements * window_size(operation)
     return operation.largest
 
 

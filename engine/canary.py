@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import EqfuseError, RuleError
-from ..ir.signatures import Operand, operators
+from ..ir.operators import OPERATORS, Operand
 from ..rules.loader import Rule, load_rules
 from ..rules.places import shipped_files
 from ..support.deadlines import OutOfTime, require_time, seconds_left
@@ -270,7 +270,7 @@ class _Values:
 
 def _computed(node: ENode, operands: Sequence[Value]) -> Value:
     """The value of an e-node over those of its operands."""
-    from ..ir.semantics import Unsupported, evaluate  # it takes a while, and most graphs do without
+    from ..ir.operators import Unsupported, evaluate  # it takes a while, and most graphs do without
 
     literals = [_WIDE.get(a, a) if isinstance(a, str) else a for a in node.attributes]
     if node.op == "Out":
@@ -278,7 +278,7 @@ def _computed(node: ENode, operands: Sequence[Value]) -> Value:
         return parts[int(literals[0])] if isinstance(parts, tuple) else None  # type: ignore[arg-type]
     values, attributes = iter(operands), iter(literals)
     arguments: list[Any] = [
-        next(values) if isinstance(a, Operand) else next(attributes) for a in operators()[node.op].arguments
+        next(values) if isinstance(a, Operand) else next(attributes) for a in OPERATORS[node.op].arguments
     ]
     try:
         with np.errstate(all="ignore"):

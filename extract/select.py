@@ -15,7 +15,7 @@ from ..engine.egraph.encode import Encoding, opaque_type
 from ..engine.egraph.folding import FOLD, is_foldable_class
 from ..engine.egraph.plan import Origins
 from ..ir.operation import Operation
-from ..ir.signatures import operators
+from ..ir.operators import OPERATORS
 from ..ir.types import TensorType
 from ..support.deadlines import seconds_left
 from .problem import Candidate, Problem
@@ -125,7 +125,7 @@ class _Pricer:
             return None
         if node.op == "Op":
             return self.pricing.model.price(Operation.of(opaque_type(node), {}, operands, output, constant))
-        names = (a.name for a in operators()[node.op].attributes)
+        names = (a.name for a in OPERATORS[node.op].attributes)
         attributes: Mapping[str, int | float | str | tuple[int, ...]] = dict(zip(names, node.attributes, strict=True))
         if continued:
             attributes = {**attributes, "continued": continued}

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..errors import RuleError
-from ..ir.signatures import sorts
 from . import sexpr
+from .constructors import sorts
 from .egglog_bindings import execute, load
 from .lint_rule import Finding, check_rule
 from .places import DIRECTORY, analysis_files, shipped_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from ..ir.signatures import Operand, operators
+from ..ir.operators import OPERATORS, Operand
 from .commute import is_variable, swappable, swaps, variables
 from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option, parse_example, record
 from .sexpr import Atom, Form, Node, SexprError, walk
@@ -308,7 +308,7 @@ def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
             yield node.start, f"{node} is of one model, and a rule is for all: match it on the left, and use a variable"
         elif node.head == "Out" and str(node.items[1]).startswith("(Op ") and str(node.items[2]).lstrip("0"):
             yield node.start, "an operator of another domain has one output: write (Out (Op ...) 0)"
-        given = operators()[node.head].arguments if node.head in operators() else ()
+        given = OPERATORS[node.head].arguments if node.head in OPERATORS else ()
         for item, argument in zip(node.items[1:], given, strict=False):
             if str(item) == "(Absent)" and not (isinstance(argument, Operand) and argument.optional):
                 yield item.start, f"{node.head} needs its operand {argument.name}: (Absent) is for optional ones only"

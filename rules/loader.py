@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ..errors import UsageError
-from ..ir.signatures import settling, sorts
+from .constructors import settling, sorts
 from .lint import require_clean
 from .places import analysis_files, rule_paths, shipped_files
 from .records import PROPERTIES, Rule, RuleFile, read_file

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
-from ..ir.signatures import operators
+from ..ir.operators import OPERATORS
 from .sexpr import Atom, Form, Node
 
 PROPERTIES = (
@@ -66,8 +66,8 @@ def key_problem(key: str) -> str:
     """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
     name = key.partition("/")[0]
     domain, _, kind = name.rpartition(".")
-    if domain in ("", "ai.onnx") and kind in operators():
-        operands = " ".join(a.name for a in operators()[kind].arguments)
+    if domain in ("", "ai.onnx") and kind in OPERATORS:
+        operands = " ".join(a.name for a in OPERATORS[kind].arguments)
         return f"{kind} is an operator of ONNX: write ({kind} {operands})"
     if domain == "ai.onnx":
         return f"{kind} is an operator of ONNX without a constructor, so that no rule about it can be checked"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.signatures import Attribute, Operand, Operator, operators
+from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import is_standard
@@ -29,7 +29,7 @@ class Call:
     Dimensions inside a literal may still be symbols; the encoder numbers them.
     """
 
-    operator: Operator
+    operator: OperatorSchema
     operands: tuple[str | None, ...]
     attributes: tuple[Literal, ...]
 
@@ -92,7 +92,7 @@ class Site:
 
 def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
     """The node as a call, or None where it is opaque."""
-    operator = operators().get(node.op_type)
+    operator = OPERATORS.get(node.op_type)
     if operator is None or not is_standard(node) or not _fits(node, operator):
         return None
     site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()})
@@ -109,7 +109,7 @@ _FURTHER_INPUTS = frozenset({"Concat", "Pad", "Resize"})
 """Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""
 
 
-def _fits(node: ir.Node, operator: Operator) -> bool:
+def _fits(node: ir.Node, operator: OperatorSchema) -> bool:
     given = [o for o in node.outputs if o.name]
     if not given or (operator.sort == "T" and (len(given) > 1 or not node.outputs[0].name)):
         return False
@@ -117,7 +117,7 @@ def _fits(node: ir.Node, operator: Operator) -> bool:
     return len(node.inputs) <= inputs or operator.name in _FURTHER_INPUTS
 
 
-def _literals(site: Site, operator: Operator) -> dict[str, Any]:
+def _literals(site: Site, operator: OperatorSchema) -> dict[str, Any]:
     literals = {a.name: _literal(site, a) for a in operator.attributes}
     form = FORMS.get(operator.name)
     return form(site, literals) if form else literals
@@ -135,7 +135,7 @@ def _literal(site: Site, attribute: Attribute) -> Literal | None:
     return tuple(value) if attribute.kind == "Ints" else value
 
 
-def _operands(site: Site, operator: Operator) -> tuple[str | None, ...]:
+def _operands(site: Site, operator: OperatorSchema) -> tuple[str | None, ...]:
     names = []
     for position, argument in enumerate(a for a in operator.arguments if _is_input(a)):
         if isinstance(argument, Operand):

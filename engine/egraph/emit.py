@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ...ir.signatures import Attribute, Operand, Operator, operators
+from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
 from . import custom
@@ -58,7 +58,7 @@ def emission(
     """
     if node.op == "Op":
         return _custom(node, absent)
-    operator = operators().get(node.op)
+    operator = OPERATORS.get(node.op)
     if operator is None:
         return None
     literals = dict(zip((a.name for a in operator.attributes), node.attributes, strict=True))
@@ -107,7 +107,7 @@ Attributes = dict[str, Any]
 
 
 def _inputs(
-    operator: Operator, node: ENode, literals: Mapping[str, Any], opset: int, absent: int
+    operator: OperatorSchema, node: ENode, literals: Mapping[str, Any], opset: int, absent: int
 ) -> Inputs:
     inputs: Inputs = []
     position = 0
@@ -124,7 +124,7 @@ def _is_input(attribute: Attribute, opset: int) -> bool:
     return attribute.input_since is not None and opset >= attribute.input_since
 
 
-def _attributes(operator: Operator, literals: Mapping[str, Any], opset: int) -> Attributes:
+def _attributes(operator: OperatorSchema, literals: Mapping[str, Any], opset: int) -> Attributes:
     return {
         a.name: list(literals[a.name]) if a.kind == "Ints" else literals[a.name]
         for a in operator.attributes
@@ -225,7 +225,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "Reshape": _reshape,
     "Expand": _expand,
     "Squeeze": _squeeze,
-    **{o.name: _reduction for o in operators().values() if o.category == "reduction" and o.name != "CumSum"},
+    **{o.name: _reduction for o in OPERATORS.values() if o.category == "reduction" and o.name != "CumSum"},
     "Cast": _cast,
     "CumSum": _cumulative,
     "Softmax": _softmax,
@@ -291,7 +291,7 @@ def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
     return double and (node.op_type in _SINGLE_ONLY or (node.op_type == "Clip" and opset < 12))
 
 
-def _is_exact(operator: Operator, literals: Mapping[str, Any], operands: Types) -> bool:
+def _is_exact(operator: OperatorSchema, literals: Mapping[str, Any], operands: Types) -> bool:
     """Whether attributes, which are float32 in ONNX, hold what float64 operands meet."""
     if not any(type_ is not None and type_.dtype == "float64" for type_ in operands):
         return True

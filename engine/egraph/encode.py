@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
@@ -280,4 +280,4 @@ def opaque_type(node: ENode) -> str:
 
 def multiple_outputs(op: str) -> bool:
     """Whether a term of this constructor is a node with several outputs, of sort N."""
-    return op == "Op" or (op in operators() and operators()[op].sort == "N")
+    return op == "Op" or (op in OPERATORS and OPERATORS[op].sort == "N")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...ir.signatures import Operand, operators
+from ...ir.operators import OPERATORS, Operand
 from ...ir.types import TensorType
 from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
@@ -37,7 +37,7 @@ def signature(op: str) -> tuple[str, ...]:
     """Sorts of a constructor's arguments, in order."""
     if op in _FIXED:
         return _FIXED[op]
-    return tuple("T" if isinstance(a, Operand) else a.kind for a in operators()[op].arguments)
+    return tuple("T" if isinstance(a, Operand) else a.kind for a in OPERATORS[op].arguments)
 
 
 @dataclass

@@ -187,7 +187,7 @@ class Resize(op_resize.Resize):
     """Resize by what it means to rules, or as onnx has it where that says nothing (cubic, regions, antialiasing)."""
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array]:
-        from ...ir.semantics import Unsupported, evaluate  # it takes a while, and most models have no Resize
+        from ...ir.operators import Unsupported, evaluate  # it takes a while, and most models have no Resize
 
         x, _, *extents = inputs
         named = zip(("scales", "sizes"), extents, strict=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...ir.operation import Operation
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from .loops import Axes, Axis, Loops, Misaligned
 
 
@@ -46,7 +46,7 @@ def index_map(op: str) -> IndexMap | None:
     """The index map of an operator; None where nothing is known of it, so that it stays a kernel by itself."""
     if op in _MAPS:
         return _MAPS[op]
-    known = operators().get(op)
+    known = OPERATORS.get(op)
     return _elementwise if known is not None and known.category.startswith("elementwise") else None
 
 

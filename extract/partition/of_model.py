@@ -13,7 +13,7 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 
 
 def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
@@ -45,7 +45,7 @@ class _Builder:
         inputs = tuple(self.read(name) if name else None for name in names)
         outputs = tuple(self.make(v) for v in node.outputs if v.name)
         name = node.name or f"{node.op_type} of {node.outputs[0].name}"
-        is_opaque = attributes is None or (call is None and node.op_type in operators()) or not is_standard(node)
+        is_opaque = attributes is None or (call is None and node.op_type in OPERATORS) or not is_standard(node)
         self.operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque))
 
     def read(self, name: str) -> int:

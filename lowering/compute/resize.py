@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from ...ir.semantics.resize import ROUNDINGS, SETTINGS
+from ...ir.operators.resize import ROUNDINGS, SETTINGS
 from .call import Call, Expr, Lowering, NotLowered, sizes
 
 

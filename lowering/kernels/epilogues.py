@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...costmodels.fused import ANCHORS
 from ...ir.graph import OperatorGraph
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 
 Kernels = Sequence[Sequence[int]]
 
@@ -107,5 +107,5 @@ class _Moving:
 
 def _is_elementwise(graph: OperatorGraph, member: int) -> bool:
     operator = graph.operators[member]
-    known = operators().get(operator.op)
+    known = OPERATORS.get(operator.op)
     return known is not None and not operator.is_opaque and known.category.startswith("elementwise")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...costmodels.device import Device
-from ...costmodels.flops import depth, flops
+from ...costmodels.flops import flops
 from ...extract.partition.kernels import KernelModel
+from ...ir.operators.linear import depth
 from ..errors import BundleError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...engine.summary import VIEWS
 from ...ir.graph import OperatorGraph
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from ...support.directed_graphs import CycleError, connected_components, topological_order
 
 Members = tuple[int, ...]
@@ -120,7 +120,7 @@ def _is_plain(chain: Chain) -> bool:
 def keeps_rows(graph: OperatorGraph, member: int) -> bool:
     """Whether each row (the last axis) of the result comes from the same row of the operands."""
     operator = graph.operators[member]
-    signature = operators().get(operator.op)
+    signature = OPERATORS.get(operator.op)
     if operator.op in ROW_WISE:
         return _is_along_rows(graph, member)
     return signature is not None and signature.category.startswith("elementwise")
@@ -282,7 +282,7 @@ def _keeps_axes(graph: OperatorGraph, members: Iterable[int]) -> bool:
     viewed = False
     for member in members:
         operator = graph.operators[member]
-        known = operators().get(operator.op)
+        known = OPERATORS.get(operator.op)
         if operator.op in VIEWS:
             viewed = True
         elif viewed or known is None or not (known.category.startswith("elementwise") or operator.op == "Transpose"):

@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 
 from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2, TABLE3, TABLE4
-from eqfuse.costmodels.flops import depth
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.interface import inputs_of, random_inputs
 
 QUICK = ("G", "I", "J")

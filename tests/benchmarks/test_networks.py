@@ -13,10 +13,10 @@ import pytest
 
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.folded import FoldedNetwork
-from eqfuse.costmodels.flops import depth
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.interface import inputs_of, random_inputs
 
 QUICK = tuple(name for name in NETWORKS if not name.endswith(("_112", "_224", "50")))

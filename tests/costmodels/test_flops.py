@@ -6,7 +6,7 @@ import pytest
 
 from eqfuse.costmodels.flops import flops, is_counted
 from eqfuse.ir.operation import Attributes, Operation
-from eqfuse.ir.signatures import operators
+from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 
 Shape = tuple[int, ...]
@@ -46,7 +46,7 @@ def test_count(op: str, attributes: Attributes, operands: list[Shape], output: S
     assert count(op, attributes, operands, output) == expected
 
 
-@pytest.mark.parametrize("op", operators())
+@pytest.mark.parametrize("op", OPERATORS)
 def test_every_operator_of_the_rules_has_its_own_count(op: str) -> None:
     assert is_counted(op)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import LEAVES, CostModel, FlopsCost, RooflineCost, cost_model
 from eqfuse.ir.operation import Attributes, Operation
-from eqfuse.ir.signatures import operators
+from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 
 MODELS: list[CostModel] = [FlopsCost(), RooflineCost(load_device(DEFAULT))]
@@ -49,7 +49,7 @@ def price(
 
 @given(
     model=st.sampled_from(MODELS),
-    op=st.sampled_from([*operators(), "LSTM", "Einsum", "TopK", "If"]),
+    op=st.sampled_from([*OPERATORS, "LSTM", "Einsum", "TopK", "If"]),
     attributes=attributes_of_any_kind,
     operands=st.lists(types, max_size=5).map(tuple),
     output=types,

@@ -10,7 +10,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Operand
 
 Shape = tuple[int, ...]
 Literal = int | float | str | tuple[int, ...]
@@ -275,7 +275,7 @@ LITERALS: dict[str, Literal] = {"to": "float16", "direction": "LEFT"}
 
 def cases(op: str) -> st.SearchStrategy[Case]:
     """Calls of an operator."""
-    operator = operators()[op]
+    operator = OPERATORS[op]
     literals = {a.name: LITERALS.get(a.name, a.default or 0) for a in operator.attributes}
     dtype = DTYPES.get(op, "float32")
     if op in SPECIAL:
@@ -303,7 +303,7 @@ def egglog_term(case: Case, prefix: str) -> str:
     operands = iter(egglog_operand(f"{prefix}{i}", s) for i, s in enumerate(case.shapes))
     arguments = (
         next(operands) if isinstance(a, Operand) else egglog_literal(case.literals[a.name])
-        for a in operators()[case.op].arguments
+        for a in OPERATORS[case.op].arguments
     )
     return f"({case.op} {' '.join(arguments)})"
 
@@ -316,7 +316,7 @@ def onnx_model(case: Case) -> onnx.ModelProto:
     """A model of the one call: inputs ``x0``, ``x1``, ... by operand, outputs ``y0``, ``y1``, ..."""
     inputs, initializers, attributes, names = [], [], {}, []
     operands = iter(enumerate(case.shapes))
-    for position, argument in enumerate(operators()[case.op].arguments):
+    for position, argument in enumerate(OPERATORS[case.op].arguments):
         if isinstance(argument, Operand):
             i, shape = next(operands)
             names.append("" if shape is None else f"x{i}")

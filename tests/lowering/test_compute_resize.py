@@ -10,8 +10,8 @@ import pytest
 
 from eqfuse.lowering.compute import lowerable
 
-from ..ir.semantics.onnx_answers import random_array
-from ..ir.semantics.test_resize import COORDINATES, SIZES
+from ..ir.operators.onnx_answers import random_array
+from ..ir.operators.test_resize import COORDINATES, SIZES
 from .in_tvm import Call, assert_as_onnx_runtime, single
 
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

@@ -13,7 +13,7 @@ from onnx import helper
 from eqfuse.lowering.compute import lowerable
 from eqfuse.lowering.kernels.kernel_function import kernel_function
 
-from ..ir.semantics.onnx_answers import random_array
+from ..ir.operators.onnx_answers import random_array
 from .in_tvm import Array, Call, assert_as_onnx_runtime, single
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.ir.signatures import operators
+from eqfuse.ir.operators import OPERATORS
 
 from ..ir.onnx_cases import Case, cases, egglog_term, onnx_model
 
@@ -75,7 +75,7 @@ def derives_only_what_holds(op: str, analyses: Any) -> Callable[[], None]:
                 variable = analyses.variable(f"{prefix}{i}", shape, case.dtype(i))
                 analyses.run(" ".join(f"({fact} {variable})" for fact in (*SIGNS[signs[i]], "finite")))
         term = egglog_term(case, prefix)
-        output = f"(Out {term} 0)" if operators()[op].sort == "N" else term
+        output = f"(Out {term} 0)" if OPERATORS[op].sort == "N" else term
         analyses.run(output)
         facts = ("nonneg", "nonzero") if op in OVERFLOWS else ("nonneg", "nonzero", "finite")
         derived = [fact for fact in facts if analyses.holds(f"({fact} {output})")]
@@ -87,7 +87,7 @@ def derives_only_what_holds(op: str, analyses: Any) -> Callable[[], None]:
 
 
 @pytest.mark.representatives(25)
-@pytest.mark.parametrize("op", [op for op in operators() if op not in NOT_EVALUATED])
+@pytest.mark.parametrize("op", [op for op in OPERATORS if op not in NOT_EVALUATED])
 def test_derived_signs_hold(op: str, analyses: Any) -> None:
     derives_only_what_holds(op, analyses)()
 

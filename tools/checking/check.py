@@ -17,7 +17,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from ...errors import EqfuseError, RuleError
-from ...ir.semantics import Unsupported
+from ...ir.operators import Unsupported
 from ...rules import sexpr
 from ...rules.loader import prelude
 from ...rules.places import ANALYSIS, DIRECTORY

@@ -11,8 +11,8 @@ from onnx import helper, printer
 
 from ...engine.egraph.egraph import ENode
 from ...engine.egraph.emit import Emission, emission
-from ...ir import semantics
-from ...ir.semantics import Array
+from ...ir import operators as semantics
+from ...ir.operators import Array
 from ...ir.types import TensorType
 from .drawing.elements import draw
 from .drawing.placing import Placement

@@ -12,8 +12,7 @@ import numpy as np
 from ...costmodels.device import DEFAULT, load_device
 from ...costmodels.model import CostModel, cost_model
 from ...ir.operation import Operation
-from ...ir.semantics import Unsupported
-from ...ir.signatures import Operand, operators
+from ...ir.operators import OPERATORS, Operand, Unsupported
 from ...ir.types import TensorType
 from ...rules.records import Rule
 from .drawing.elements import draw
@@ -115,7 +114,7 @@ class _Prices:
     def _price(self, node: Node) -> float:
         if node.head in LEAVES:
             return 0.0
-        named = operators()[node.head].arguments
+        named = OPERATORS[node.head].arguments
         pairs = list(zip(named, node.arguments, strict=True))
         attributes: Mapping[str, Value] = {n.name: a for n, a in pairs if not isinstance(n, Operand)}  # type: ignore[misc]
         operands = [a for n, a in pairs if isinstance(n, Operand) and isinstance(a, Class)]

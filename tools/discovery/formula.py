@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from ...rules.sexpr import Atom, Form, Node
 from ..checking.overlap import COMMUTATIVE
 from .candidates import mirrored
@@ -19,7 +19,7 @@ def written(node: Node) -> str:
         return node.text
     if node.head == "Full":
         return "1" if str(node.items[2]) == "1.0" else "v"
-    parts = node.items[1 : 1 + len(operators()[node.head].operands)]
+    parts = node.items[1 : 1 + len(OPERATORS[node.head].operands)]
     if node.head in _INFIX:
         return f" {_INFIX[node.head]} ".join(map(_factor, parts))
     if node.head == "Abs":
@@ -88,13 +88,13 @@ def _homomorphism(left: Node, right: Node) -> bool:
     """f(a) * f(b) = f(a * b), or with another operation on the right."""
     one, other = sorted((left, right), key=lambda t: -len(heads(t)))
     same_leaves = sorted(_leaves(one)) == sorted(_leaves(other))
-    unary = {h for h in heads(one) if len(operators()[h].operands) == 1}
+    unary = {h for h in heads(one) if len(OPERATORS[h].operands) == 1}
     outer, inner = heads(one)[:1], heads(other)[:1]
     return same_leaves and len(heads(one)) == 3 and len(heads(other)) == 2 and set(inner) == unary and outer != inner
 
 
 def _distributive(left: Node, right: Node) -> bool:
-    binary = {h for h in (*heads(left), *heads(right)) if len(operators()[h].operands) == 2}
+    binary = {h for h in (*heads(left), *heads(right)) if len(OPERATORS[h].operands) == 2}
     return len(binary) > 1 and len(_leaves(right)) < len(_leaves(left))
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 
 from ...errors import UsageError
-from ...ir.signatures import Attribute, Operator, operators
+from ...ir.operators import OPERATORS, Attribute, OperatorSchema
 from ...rules import sexpr
 from ...rules.commute import variables
 from ...rules.sexpr import Atom, Form, Node
@@ -85,9 +85,9 @@ def domains(names: Sequence[str]) -> list[Domain]:
 
 
 def _require_usable(name: str) -> None:
-    operator = operators().get(name)
+    operator = OPERATORS.get(name)
     if operator is None:
-        known = {usable.lower(): usable for usable in operators() if _usable(operators()[usable])}
+        known = {usable.lower(): usable for usable in OPERATORS if _usable(OPERATORS[usable])}
         near = get_close_matches(name.lower(), list(known), 1)
         hint = f"; did you mean {known[near[0]]}?" if near else ""
         raise UsageError(f"--ops: there is no operator {name!r}{hint}")
@@ -95,7 +95,7 @@ def _require_usable(name: str) -> None:
         raise UsageError(f"--ops: {name} cannot be enumerated, only element-wise arithmetic, logic and reductions can")
 
 
-def _usable(operator: Operator) -> bool:
+def _usable(operator: OperatorSchema) -> bool:
     """Whether it is element-wise or a reduction, and its attributes can be chosen without looking at its operands."""
     if operator.name in _JUMPING:
         return False
@@ -112,19 +112,19 @@ _CATEGORIES = ("elementwise.unary", "elementwise.binary", "reduction")
 def _defined(name: str, dtype: str) -> bool:
     if name in SHIFT and not dtype.startswith("uint"):
         return False
-    return admits(name, {o.name: Type((2, 2), dtype) for o in operators()[name].operands})
+    return admits(name, {o.name: Type((2, 2), dtype) for o in OPERATORS[name].operands})
 
 
 @cache
 def arity(name: str) -> int:
     """How many tensors the operator takes from the enumeration."""
-    return 1 if name in SHIFT else len(operators()[name].operands)
+    return 1 if name in SHIFT else len(OPERATORS[name].operands)
 
 
 def apply(name: str, operands: Sequence[Node]) -> Form:
     """An operator on terms, with its attributes as rules write them."""
     given: Iterator[Node] = iter((*operands, parsed(UNIFORM)))
-    arguments = operators()[name].arguments
+    arguments = OPERATORS[name].arguments
     return Form((Atom(name), *(_attribute(a) if isinstance(a, Attribute) else next(given) for a in arguments)))
 
 
@@ -150,14 +150,14 @@ def names_of(node: Node) -> tuple[str, ...]:
 
 def heads(node: Node) -> list[str]:
     """The operators of a term, outer before inner, with repetitions."""
-    return [n.head for n in sexpr.walk(node) if isinstance(n, Form) and n.head in operators()]
+    return [n.head for n in sexpr.walk(node) if isinstance(n, Form) and n.head in OPERATORS]
 
 
 def subterms(node: Node) -> Iterator[Node]:
     """The term and every term in it, with repetitions."""
     yield node
-    if isinstance(node, Form) and node.head in operators():
-        for argument, item in zip(operators()[node.head].arguments, node.items[1:], strict=True):
+    if isinstance(node, Form) and node.head in OPERATORS:
+        for argument, item in zip(OPERATORS[node.head].arguments, node.items[1:], strict=True):
             if not isinstance(argument, Attribute):
                 yield from subterms(item)
 
@@ -178,4 +178,4 @@ def canonical(left: Node, right: Node) -> tuple[Node, Node]:
 
 def reduces(node: Node) -> bool:
     """Whether there is a reduction in the term."""
-    return any(operators()[head].category == "reduction" for head in heads(node))
+    return any(OPERATORS[head].category == "reduction" for head in heads(node))

@@ -8,10 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from ...ir import semantics
-from ...ir.semantics import Array, Unsupported
-from ...ir.semantics.numbers import element_type
-from ...ir.signatures import Attribute, operators
+from ...ir import operators as semantics
+from ...ir.operators import OPERATORS, Array, Attribute, Unsupported
+from ...ir.operators.numbers import element_type
 from ...rules.sexpr import Atom, Form, Node
 from ..checking.drawing.conditions import literal
 from .language import VARIABLES
@@ -44,7 +43,7 @@ class Setting:
         if node.head == "Full":
             return semantics.full((), float(str(self._literal(node.items[2]))), str(self.literals["t"]))
         arguments: list[Array | int | float | str | tuple[int, ...] | None] = []
-        for argument, item in zip(operators()[node.head].arguments, node.items[1:], strict=True):
+        for argument, item in zip(OPERATORS[node.head].arguments, node.items[1:], strict=True):
             is_tensor = not isinstance(argument, Attribute)
             value = self.value(item) if is_tensor else self._literal(item)
             if value is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node
 from .patterns import Pattern, constructs, free_variables, variable_sorts
@@ -188,7 +188,7 @@ class _Taker:
 
 def _positions(form: Form) -> list[str]:
     """What each argument of a constructor is called."""
-    operator = operators().get(form.head)
+    operator = OPERATORS.get(form.head)
     if operator is None:
         return [f"argument {i} of {form.head}" for i in range(1, len(form.items))]
     operands = {a.name: i for i, a in enumerate(operator.operands, 1)}

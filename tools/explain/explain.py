@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import EqfuseError
-from ...ir.signatures import operators
+from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...rules.loader import Rule
 from .catalogue import Catalogue, catalogue
@@ -203,7 +203,7 @@ class _Narrator:
 
     def _is_made_up(self, term: int) -> bool:
         op = self.proof.terms.terms[term].op
-        return op not in operators() and op not in _OTHERS
+        return op not in OPERATORS and op not in _OTHERS
 
     def _instance(self, step: Step) -> Instance:
         known = len(self.writer.defined)

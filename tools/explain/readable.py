@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...engine.egraph.egraph import ENode, Literal
 from ...engine.egraph.encode import opaque_type
-from ...ir.signatures import Operand, operators
+from ...ir.operators import OPERATORS, Operand
 from ...ir.types import TensorType
 from .congruence import Congruence
 from .patterns import Call, Template
@@ -119,7 +119,7 @@ class Writer:
         return f"{kind}{number:g}{size}"
 
     def _attributes(self, node: ENode) -> Iterator[str]:
-        known = operators()[node.op].attributes if node.op in operators() else ()
+        known = OPERATORS[node.op].attributes if node.op in OPERATORS else ()
         if not known:
             yield from map(self.literal, node.attributes)
         for attribute, value in zip(known, node.attributes, strict=False):
@@ -142,8 +142,8 @@ _LEAVES = frozenset({"Var", "Weight", "Full", "Absent", "Nil"})
 
 def _is_term(node: ENode) -> Iterator[bool]:
     """For each argument of the node's constructor whether it is an operand."""
-    if node.op in operators():
-        yield from (isinstance(a, Operand) for a in operators()[node.op].arguments)
+    if node.op in OPERATORS:
+        yield from (isinstance(a, Operand) for a in OPERATORS[node.op].arguments)
     elif node.op == "Out":
         yield from (True, False)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ...ir.signatures import sorts
+from ...rules.constructors import sorts
 from ...rules.loader import RuleFile
 from ...rules.places import analysis_files
 from ...rules.sexpr import Atom, Form, read

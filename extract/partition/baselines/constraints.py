@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....costmodels.device import Device
-from ....costmodels.flops import depth
 from ....ir.graph import OperatorGraph
+from ....ir.operators.linear import depth
 from .mapping_types import MappingType
 
 

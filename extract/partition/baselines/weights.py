@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import log2, prod
 
-from ....costmodels.flops import depth
 from ....ir.graph import OperatorGraph
 from ....ir.operation import Extent, Operation
+from ....ir.operators.linear import depth
 
 SLOPE = 0.275
 """c of Eq. (1)."""

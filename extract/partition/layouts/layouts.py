@@ -19,7 +19,7 @@ from ....costmodels.roofline import seconds
 from ....costmodels.traffic import VIEWS
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operation import Extent, Operation
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ....support.directed_graphs import connected_components
 
 Kind = Literal["plain", "channels_last", "blocked"]
@@ -120,7 +120,7 @@ class FeatureMaps:
             return Role.ANY if isinstance(perm, tuple) and perm[:2] == (0, 1) else Role.PLAIN
         if operator.op in VIEWS or operator.op == "Resize":
             return Role.ANY if self._keeps_channels(operator) else Role.PLAIN
-        known = operators().get(operator.op)
+        known = OPERATORS.get(operator.op)
         return Role.ANY if known is not None and known.category.startswith("elementwise") else Role.PLAIN
 
     def _keeps_channels(self, operator: Operator) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ....ir.types import TensorType
 from ..errors import DsaError
 from .boxes import Shape
@@ -82,7 +82,7 @@ class _Batched:
 
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
         """Which axis of the result is the batch of this operand."""
-        known = operator.op in operators() and not operator.is_opaque
+        known = operator.op in OPERATORS and not operator.is_opaque
         rule = _RULES.get(operator.op, _aligned if known else _unknown)
         return rule(operator, place, self.axes[source], self._shape(source), self._shape(result))
 

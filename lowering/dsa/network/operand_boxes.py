@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ir.graph import Operator
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from .boxes import Box, Interval, Shape, intersection, reshaped, whole
 
 
@@ -62,7 +62,7 @@ def operand_boxes(site: Site) -> tuple[Box | None, ...]:
 def _rule(op: str) -> Rule | None:
     if op in _RULES:
         return _RULES[op]
-    known = operators().get(op)
+    known = OPERATORS.get(op)
     return _broadcast if known is not None and known.category.startswith("elementwise") else None
 
 

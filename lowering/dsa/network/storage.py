@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....ir.graph import Operator, OperatorGraph
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from .boxes import Box
 
 Axes = tuple[int, ...]
@@ -64,7 +64,7 @@ def _joined(graph: OperatorGraph, operator: Operator, found: set[int]) -> set[in
         return set()
     if operator.op in _SPATIAL:
         return {v for v in deep if v == operator.inputs[0] or v in operator.outputs}
-    known = operators().get(operator.op)
+    known = OPERATORS.get(operator.op)
     is_alike = operator.op in _ALIKE or (known is not None and known.category.startswith("elementwise"))
     return set(deep) if is_alike and any(v in found for v in deep) and _same_rank(graph, deep) else set()
 

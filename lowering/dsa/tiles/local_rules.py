@@ -6,7 +6,7 @@ no rule knows is computed from whole operands.
 
 from __future__ import annotations
 
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ....ir.types import TensorType
 from ..network.boxes import Box, Interval, Shape, axis_groups, shape_of, size, whole
 from ..network.operand_boxes import REDUCTIONS
@@ -30,7 +30,7 @@ def local_parts(site: LocalSite) -> dict[int, Part]:
 def _rule(op: str) -> Rule | None:
     if op in _RULES:
         return _RULES[op]
-    known = operators().get(op)
+    known = OPERATORS.get(op)
     return _at_box if known is not None and known.category.startswith("elementwise") else None
 
 

@@ -13,7 +13,7 @@ from ....engine.egraph.egraph import ENode
 from ....engine.egraph.emit import Emission, emission
 from ....engine.onnx.typing import dtype_of
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ..errors import DsaError
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +57,7 @@ def _session(op: str, model: onnx.ModelProto) -> Any:
 
 def operator_model(graph: OperatorGraph, operator: Operator, opset: int | None) -> onnx.ModelProto:
     """An operator by itself. Raises DsaError where it cannot be written."""
-    is_strange = operator.is_opaque or operator.op not in operators()
+    is_strange = operator.is_opaque or operator.op not in OPERATORS
     if operator.is_opaque and opset is None:
         raise DsaError(f"{operator.op}: this form of it cannot be run as a tile without the opset of its model")
     version = opset if is_strange and opset is not None else _OPSET
@@ -76,7 +76,7 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 
 def _plain(graph: OperatorGraph, operator: Operator) -> onnx.NodeProto:
     """A node with the attributes that it had in its model; what had others than numbers and texts is not complete."""
-    if operator.is_opaque and operator.op not in operators():
+    if operator.is_opaque and operator.op not in OPERATORS:
         raise DsaError(f"{operator.op}: cannot be run as a tile, its attributes or its domain are not known")
     names = ["" if v is None else graph.values[v].name for v in operator.inputs]
     outputs = [graph.values[v].name for v in operator.outputs]
@@ -106,7 +106,7 @@ def _node(graph: OperatorGraph, operator: Operator, constants: list[onnx.TensorP
 
 
 def _emission(graph: OperatorGraph, operator: Operator) -> Emission:
-    known = operators()[operator.op]
+    known = OPERATORS[operator.op]
     literals = tuple(operator.attributes.get(a.name, a.default) for a in known.attributes)
     types = [None if v is None else graph.values[v].type for v in operator.inputs]
     types += [None] * (len(known.operands) - len(types))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ....ir.graph import Operator
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ..network.boxes import Box, Shape, axis_groups
 from ..network.network import Network
 from ..network.operand_boxes import REDUCTIONS
@@ -106,7 +106,7 @@ Links = Callable[[Operator, tuple[Shape, ...], Shape], Iterable[Link]]
 def _links(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterable[Link]:
     if operator.is_opaque or (len(operator.outputs) > 1 and operator.op != "Split"):
         return ()
-    known = operators().get(operator.op)
+    known = OPERATORS.get(operator.op)
     elementwise = known is not None and known.category.startswith("elementwise")
     rule = _LINKS.get(operator.op, _broadcast if elementwise else None)
     return () if rule is None else rule(operator, operands, result)

@@ -11,8 +11,7 @@ import numpy as np
 from eqfuse.extract.partition.baselines.mapping_types import MappingType
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import Attributes
-from eqfuse.ir.semantics import Array, evaluate
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Array, Operand, evaluate
 
 from .graphs import Builder
 
@@ -44,7 +43,7 @@ class Call:
         given = iter(arrays)
         arguments: list[Any] = [
             next(given, None) if isinstance(argument, Operand) else self.attributes.get(argument.name, argument.default)
-            for argument in operators()[self.op].arguments
+            for argument in OPERATORS[self.op].arguments
         ]
         with np.errstate(all="ignore"):
             found = evaluate(self.op, arguments)

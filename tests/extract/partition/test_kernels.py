@@ -19,8 +19,7 @@ from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.loops import Axes, Loops, Misaligned
 from eqfuse.extract.partition.partition import unfused
 from eqfuse.ir.graph import Operator, OperatorGraph, Value
-from eqfuse.ir.semantics import evaluate
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Operand, evaluate
 from eqfuse.ir.types import TensorType
 
 HOST = load_device(DEFAULT)
@@ -52,7 +51,7 @@ class Build:
         return OperatorGraph(tuple(self.operators), tuple(values))
 
     def _operands(self, op: str) -> int:
-        return sum(isinstance(a, Operand) for a in operators()[op].arguments)
+        return sum(isinstance(a, Operand) for a in OPERATORS[op].arguments)
 
     def _value(self, array: Any, producer: int | None, constant: bool) -> int:
         type_ = TensorType(array.dtype.name, array.shape)

@@ -16,7 +16,7 @@ from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.compute import ANCHOR, OPERATOR, NotLowered
 from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
 
-from ...ir.semantics.onnx_answers import random_array
+from ...ir.operators.onnx_answers import random_array
 from ..in_tvm import Array, Call, assert_as_onnx_runtime, in_onnx_runtime, in_tvm, model_of, single
 
 node = helper.make_node

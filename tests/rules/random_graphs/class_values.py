@@ -27,8 +27,7 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.extract.select import Pricing, select
-from eqfuse.ir.semantics import Unsupported, evaluate, full
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate, full
 
 from .builder import Array, Graph
 from .builder import evaluate as run
@@ -196,7 +195,7 @@ class Evaluation:
                 return parts[literals[0]] if isinstance(parts, tuple) else None
             values, attributes = iter(operands), iter(literals)
             arguments = [
-                next(values) if isinstance(a, Operand) else next(attributes) for a in operators()[node.op].arguments
+                next(values) if isinstance(a, Operand) else next(attributes) for a in OPERATORS[node.op].arguments
             ]
             with np.errstate(all="ignore"):
                 return evaluate(node.op, arguments)

@@ -11,7 +11,7 @@ import numpy as np
 
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import emission
-from eqfuse.ir.signatures import operators
+from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
@@ -127,7 +127,7 @@ class _Placing:
         return self.outputs[term]
 
     def node(self, term: Term) -> list[str]:
-        arguments = list(zip(operators()[term.head].arguments, term.arguments, strict=True))
+        arguments = list(zip(OPERATORS[term.head].arguments, term.arguments, strict=True))
         operands = [self.value(v) for _, v in arguments if isinstance(v, (Term, Leaf))]
         literals = tuple(v for _, v in arguments if not isinstance(v, (Term, Leaf)))
         children = tuple(_ABSENT if o is None else i for i, o in enumerate(operands))

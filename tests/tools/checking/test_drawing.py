@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir.semantics.numbers import FIRST_ZERO, NUMBERS
+from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.drawing.conditions import Environment, Type
 from eqfuse.tools.checking.drawing.coverage import settings, various

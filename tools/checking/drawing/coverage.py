@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from .elements import named_leaves
 from .generate import Sample
 from .pattern import Value
@@ -49,7 +49,7 @@ def _of_term(term: Argument) -> Iterator[str]:
         elif term.kind != "Var":
             yield f"{term.kind} {term.name}"
     elif isinstance(term, Term):
-        operator = operators().get(term.head)
+        operator = OPERATORS.get(term.head)
         names = [a.name for a in operator.arguments] if operator else [""] * len(term.arguments)
         for name, argument in zip(names, term.arguments, strict=True):
             if isinstance(argument, (Term, Leaf)):
@@ -120,8 +120,8 @@ def never_met(samples: Sequence[Sample], sound: str) -> tuple[str, ...]:
 
 def _unmet_numbers(heads: set[str], met: frozenset[str]) -> Iterator[tuple[str, str, list[str]]]:
     """Kinds of numbers that a float attribute never was, where it was more than one: else the rule asks for that."""
-    for head in sorted(heads & operators().keys()):
-        for attribute in operators()[head].attributes:
+    for head in sorted(heads & OPERATORS.keys()):
+        for attribute in OPERATORS[head].attributes:
             had = [n for n in _NUMBERS if f"{head}.{attribute.name} {n}" in met]
             if attribute.kind == "f64" and attribute.name != "epsilon" and len(had) > 1:
                 unmet = [n for n in _NUMBERS if n not in had]

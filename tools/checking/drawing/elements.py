@@ -8,8 +8,8 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from ....ir.semantics import Array
-from ....ir.semantics.numbers import element_type
+from ....ir.operators import Array
+from ....ir.operators.numbers import element_type
 from .generate import Sample
 from .terms import Argument, Leaf, Term, leaves
 

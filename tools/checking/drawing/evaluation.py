@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import semantics
-from ....ir.semantics import NUMBERS, Arithmetic, Array, Unsupported
+from ....ir import operators as semantics
+from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from .generate import Sample
 from .pattern import Value
 from .scratch import Class, Fired, Node

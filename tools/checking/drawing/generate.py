@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import semantics
-from ....ir.semantics import Unsupported
-from ....ir.semantics.numbers import element_type
-from ....ir.signatures import Attribute, operators
+from ....ir import operators as semantics
+from ....ir.operators import OPERATORS, Attribute, Unsupported
+from ....ir.operators.numbers import element_type
 from ....rules.sexpr import Atom, Node, walk
 from .conditions import (
     Environment,
@@ -172,7 +171,7 @@ class _Builder:
 
     def _apply(self, variable: str, application: Application, wish: Type) -> None:
         head = application.head
-        arguments = dict(zip((a.name for a in operators()[head].arguments), application.arguments, strict=True))
+        arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
         site = Site(head, wish, self.random)
         self._known_first(site, arguments)
         for name in order(head):
@@ -181,7 +180,7 @@ class _Builder:
             raise Misfit
         given = {n: a for n, a in arguments.items() if isinstance(a, str)}
         chosen: list[Argument] = []
-        for argument in operators()[head].arguments:
+        for argument in OPERATORS[head].arguments:
             if isinstance(argument, Attribute):
                 chosen.append(site.attributes[argument.name])
             else:
@@ -194,7 +193,7 @@ class _Builder:
 
     def _known_first(self, site: Site, arguments: dict[str, str | Node]) -> None:
         """Operands and attributes that are there already say more than any wish."""
-        attributes = {a.name for a in operators()[site.head].attributes}
+        attributes = {a.name for a in OPERATORS[site.head].attributes}
         for name, argument in arguments.items():
             if name in attributes:
                 with suppress(Unbound):
@@ -203,7 +202,7 @@ class _Builder:
                 site.operands[name] = self.environment.types[argument]
 
     def _choose(self, site: Site, name: str, argument: str | Node) -> None:
-        attribute = {a.name for a in operators()[site.head].attributes}
+        attribute = {a.name for a in OPERATORS[site.head].attributes}
         if name in attribute:
             site.attributes[name] = self._attribute(site, name, argument)
         elif name not in site.operands and isinstance(argument, str):
@@ -359,4 +358,4 @@ def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
 
 
 def _is_tensor(term: Term | Leaf) -> bool:
-    return isinstance(term, Leaf) or term.head == "Out" or operators()[term.head].sort == "T"
+    return isinstance(term, Leaf) or term.head == "Out" or OPERATORS[term.head].sort == "T"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
 
-from ....ir.signatures import Operand, operators
+from ....ir.operators import OPERATORS, Operand
 from ....rules import sexpr
 from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
@@ -34,7 +34,7 @@ def sorts_of(head: str) -> tuple[str, ...] | None:
     """Sorts of a constructor's arguments; None for what is no constructor of tensors."""
     if head in LEAVES:
         return LEAVES[head]
-    operator = operators().get(head)
+    operator = OPERATORS.get(head)
     return tuple("T" if isinstance(a, Operand) else a.kind for a in operator.arguments) if operator else None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from random import Random
 
-from ....ir.semantics.resize import ROUNDINGS, TRANSFORMATIONS
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
+from ....ir.operators.resize import ROUNDINGS, TRANSFORMATIONS
 from .conditions import Type
 from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 
@@ -39,7 +39,7 @@ def _regrouped(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
 
 def layout(site: Site, name: str) -> Choice:
     """An operand or attribute of an operator that moves data."""
-    operands = {o.name for o in operators()[site.head].operands}
+    operands = {o.name for o in OPERATORS[site.head].operands}
     if name in operands:
         return _LAYOUT_OPERANDS.get(site.head, _plain)(site, name)
     return _LAYOUT_ATTRIBUTES[site.head](site, name)

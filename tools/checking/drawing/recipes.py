@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from .conditions import Type
 from .pattern import LEAVES, Value
 from .recipe_layout import layout, split
@@ -20,7 +20,7 @@ def order(head: str) -> tuple[str, ...]:
     """The arguments of an operator in the order in which they are chosen."""
     if head in _ORDER:
         return _ORDER[head]
-    return tuple(a.name for a in operators()[head].arguments)
+    return tuple(a.name for a in OPERATORS[head].arguments)
 
 
 _ORDER: dict[str, tuple[str, ...]] = {
@@ -71,7 +71,7 @@ def _widened(shape: tuple[int, ...], random: Random) -> tuple[int, ...]:
 def _narrowed(site: Site) -> tuple[int, ...]:
     """The wished shape for the first operand, at times a smaller one that the other may widen."""
     shape = site.wish.shape
-    if len(operators()[site.head].operands) < 2 or site.chance(0.8):
+    if len(OPERATORS[site.head].operands) < 2 or site.chance(0.8):
         return shape
     return shape[1:] if site.chance(0.5) else tuple(d if site.chance(0.5) else 1 for d in shape)
 
@@ -352,4 +352,4 @@ def recipe(head: str) -> Recipe:
     """The recipe of an operator."""
     if head in _BY_OPERATOR or head in LEAVES:
         return _BY_OPERATOR[head]
-    return _BY_CATEGORY[operators()[head].category]
+    return _BY_CATEGORY[OPERATORS[head].category]

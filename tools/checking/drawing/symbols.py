@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 
-from ....ir import semantics
-from ....ir.semantics import Array, Unsupported
-from ....ir.semantics.numbers import element_type
+from ....ir import operators as semantics
+from ....ir.operators import Array, Unsupported
+from ....ir.operators.numbers import element_type
 from .conditions import Type
 from .generate import MAX_ELEMENTS, Sample
 from .pattern import Value

@@ -7,8 +7,8 @@ from functools import cache
 
 from onnx import defs
 
-from ....ir.semantics.numbers import element_type
-from ....ir.signatures import Operand, operators
+from ....ir.operators import OPERATORS, Operand
+from ....ir.operators.numbers import element_type
 from .conditions import Type
 
 OPSET = 24
@@ -25,7 +25,7 @@ def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
     schema = defs.get_schema(head, OPSET)
     allowed = {c.type_param_str: frozenset(map(_name, c.allowed_type_strs)) for c in schema.type_constraints}
     found = {}
-    for position, argument in enumerate(operators()[head].arguments):
+    for position, argument in enumerate(OPERATORS[head].arguments):
         if isinstance(argument, Operand):
             formal = schema.inputs[min(position, len(schema.inputs) - 1)]
             found[argument.name] = formal.type_str, allowed.get(formal.type_str, frozenset({_name(formal.type_str)}))
@@ -52,7 +52,7 @@ def admits(head: str, operands: Mapping[str, Type]) -> bool:
 @cache
 def admitted(head: str) -> frozenset[str]:
     """What the type of the operator's result can be, where that is the type of an operand; empty where it is not."""
-    if head not in operators():
+    if head not in OPERATORS:
         return frozenset()
     result = defs.get_schema(head, OPSET).outputs[0].type_str
     return next((allowed for parameter, allowed in _operands(head).values() if parameter == result), frozenset())

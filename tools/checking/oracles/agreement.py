@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from ....ir.semantics import Array
+from ....ir.operators import Array
 from ..drawing.evaluation import Comparison, Evaluation, is_float
 from ..drawing.generate import Sample
 from ..drawing.placing import Placement

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.semantics import NUMBERS, Arithmetic, Array, Unsupported
-from ....ir.semantics.numbers import FIRST_ZERO
+from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
+from ....ir.operators.numbers import FIRST_ZERO
 from ..drawing.elements import Range, draw
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
 from ..drawing.generate import Sample

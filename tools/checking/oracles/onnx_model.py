@@ -11,9 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ....ir.semantics import Array, full
-from ....ir.semantics.numbers import element_type
-from ....ir.signatures import Attribute, operators
+from ....ir.operators import OPERATORS, Array, Attribute, full
+from ....ir.operators.numbers import element_type
 from ..drawing.pattern import Value
 from ..drawing.terms import Argument, Leaf, Term
 
@@ -87,9 +86,9 @@ class _Writer:
             node, index = term.arguments
             self.value(node)
             return f"{self.known[node]}.{index}" if index else self.known[node]  # type: ignore[index]
-        operator = operators().get(term.head)
+        operator = OPERATORS.get(term.head)
         if operator is None:
-            raise Inexpressible(f"no line of operators.toml has {term.head}")
+            raise Inexpressible(f"no operator is called {term.head}")
         inputs, attributes = [], {}
         for argument, value in zip(operator.arguments, term.arguments, strict=True):
             if not isinstance(argument, Attribute):

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import shape_inference
 
-from ....ir.semantics import Array
+from ....ir.operators import Array
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from ....ir.semantics.arithmetic import Array
+from ....ir.operators.arithmetic import Array
 from .proof_bits import word_equal
 from .proof_cases import Finding, Question, follows
 from .proof_facts import Values, leaves_of, point_of, polynomials_of

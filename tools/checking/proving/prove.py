@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from ....ir.semantics import Array, Unsupported
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS, Array, Unsupported
 from ..drawing.coverage import settings, various
 from ..drawing.elements import index_bounds, named_leaves
 from ..drawing.evaluation import Comparison, Evaluation
@@ -104,7 +103,7 @@ def _elements(sample: Sample) -> int:
 def _elementwise(sample: Sample, fired: Fired) -> bool:
     heads = {node.head for nodes in fired.classes.values() for node in nodes}
     heads |= {term.head for root in sample.roots for term in _terms(root)}
-    return all(h in LEAVES or operators()[h].category.startswith("elementwise") for h in heads)
+    return all(h in LEAVES or OPERATORS[h].category.startswith("elementwise") for h in heads)
 
 
 def _terms(term: Argument) -> Iterator[Term]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.semantics.arithmetic import Array, Reduction, Unsupported
+from ....ir.operators.arithmetic import Array, Reduction, Unsupported
 from .symbolic_arrays import mapped, matrix_product, reduced
 from .symbolic_bits import Bits, Word
 from .symbolic_polynomial import TooLarge

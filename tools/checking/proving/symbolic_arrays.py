@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.semantics.arithmetic import Arithmetic, Array
+from ....ir.operators.arithmetic import Arithmetic, Array
 
 
 def mapped(function: Callable[..., Any], *operands: Array) -> Array:

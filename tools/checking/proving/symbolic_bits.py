@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import z3
 
-from ....ir.semantics.arithmetic import Array, Reduction, Unsupported
+from ....ir.operators.arithmetic import Array, Reduction, Unsupported
 from .symbolic_arrays import mapped, matrix_product, reduced
 
 

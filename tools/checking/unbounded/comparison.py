@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import z3
 
-from ....ir import semantics
-from ....ir.semantics import Array, Unsupported
+from ....ir import operators as semantics
+from ....ir.operators import Array, Unsupported
 from ..proving.proof import Assumption, leaf_array, prove_equal
 from ..proving.symbolic import Bits, Real, Reals, Word
 from .reading import Reading

@@ -9,8 +9,7 @@ from typing import Any
 
 import z3
 
-from ....ir.semantics import Unsupported
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS, Unsupported
 from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.records import Rule, conditions
@@ -117,8 +116,8 @@ def _claim_of_actions(form: Form) -> Claim:
 def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
     names: dict[str, None] = {}
     for node in (n for whole in nodes for n in sexpr.walk(whole)):
-        if isinstance(node, Form) and node.head in operators():
-            for argument, item in zip(operators()[node.head].arguments, node.items[1:], strict=False):
+        if isinstance(node, Form) and node.head in OPERATORS:
+            for argument, item in zip(OPERATORS[node.head].arguments, node.items[1:], strict=False):
                 if argument.name in _FLAGS and isinstance(item, Atom) and is_variable(item):
                     names[item.text] = None
     for values in product((0, 1), repeat=len(names)):

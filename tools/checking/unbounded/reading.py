@@ -8,7 +8,7 @@ from typing import Any
 
 import z3
 
-from ....ir.signatures import Operand, operators
+from ....ir.operators import OPERATORS, Operand
 from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.sexpr import Atom, Form, Node
@@ -141,7 +141,7 @@ class Reading:
         return None
 
     def _computed(self, node: Form) -> Any:
-        if node.head in LEAVES or node.head in operators():
+        if node.head in LEAVES or node.head in OPERATORS:
             return self._term(node)
         if node.head in LOOKUPS:
             return LOOKUPS[node.head](self, self.value(node.items[1], "T"))
@@ -166,7 +166,7 @@ class Reading:
             return arguments[0](arguments[1])
         if node.head in LEAVES:
             return leaf(str(node), self.world)
-        operator = operators()[node.head]
+        operator = OPERATORS[node.head]
         operands = [a for a, o in zip(arguments, operator.arguments, strict=True) if isinstance(o, Operand)]
         if node.head == "Cast" and _is_type(arguments[1], arguments[0].type):
             return arguments[0]
@@ -243,7 +243,7 @@ class Reading:
 
 
 def _has_terms(fact: Node) -> bool:
-    return any(isinstance(n, Form) and n.head in operators() for n in sexpr.walk(fact))
+    return any(isinstance(n, Form) and n.head in OPERATORS for n in sexpr.walk(fact))
 
 
 def _is_type(written: Type | str, type_: Type) -> bool:

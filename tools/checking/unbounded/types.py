@@ -9,7 +9,7 @@ from itertools import product
 
 import onnx
 
-from ....ir.signatures import operators
+from ....ir.operators import OPERATORS
 from ..drawing.types import OPSET
 from .world import Unproved
 
@@ -88,7 +88,7 @@ def constrain(head: str, operands: Sequence[Type | None], result: Type) -> None:
     letters: dict[str, Type] = {}
     allowed = {c.type_param_str: _classes(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = list(schema.inputs)
-    names = [o.name for o in operators()[head].operands]
+    names = [o.name for o in OPERATORS[head].operands]
     for name, type_ in zip(names, operands, strict=False):
         formal = next((i for i in inputs if i.name == name), inputs[0])
         if type_ is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqfuse.ir.semantics import Array, Attribute, evaluate
+from eqfuse.ir.operators import Array, Attribute, evaluate
 from eqfuse.tools.checking.proving.proof import Assumption, Proof, leaf_array, prove_equal
 from eqfuse.tools.checking.proving.symbolic import Reals
 

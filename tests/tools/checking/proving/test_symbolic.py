@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from eqfuse.ir.semantics import NUMBERS
-from eqfuse.ir.semantics.arithmetic import Arithmetic, Array, Unsupported
+from eqfuse.ir.operators import NUMBERS
+from eqfuse.ir.operators.arithmetic import Arithmetic, Array, Unsupported
 from eqfuse.tools.checking.proving.symbolic import Real, Reals, exact, leaf
 from eqfuse.tools.checking.proving.symbolic_algebra import Algebra
 from eqfuse.tools.checking.proving.symbolic_conditions import rebuilt

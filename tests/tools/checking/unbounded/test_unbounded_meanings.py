@@ -11,7 +11,7 @@ import z3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir import semantics
+from eqfuse.ir import operators as semantics
 from eqfuse.tools.checking.unbounded import layout, linear, reductions
 from eqfuse.tools.checking.unbounded.axes import axes_of
 from eqfuse.tools.checking.unbounded.tensors import (

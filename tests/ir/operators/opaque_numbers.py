@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eqfuse.ir.semantics import NUMBERS, Array
-from eqfuse.ir.semantics.arithmetic import Reduction
+from eqfuse.ir.operators import NUMBERS, Array
+from eqfuse.ir.operators.arithmetic import Reduction
 
 
 class Opaque:

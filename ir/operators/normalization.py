@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
+from ..index_maps import (
+    Index,
+    IndexMaps,
+    OperatorCall,
+    Quotient,
+    aligned_map,
+    along_axis_maps,
+    channel_maps,
+    mixing_maps,
+    whole_maps,
+)
 from .arithmetic import Arithmetic, Array, Unsupported, floats_only
 from .elementwise import Expression
 from .reduction import mean
+from .schema import Family, per_input
 
 Ints = tuple[int, ...]
 
@@ -116,13 +125,61 @@ def _hardmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
     return result
 
 
-MEANINGS: dict[str, Callable[..., Any]] = {
-    "BatchNormalization": _batch,
-    "InstanceNormalization": _instance,
-    "GroupNormalization": _group,
-    "LayerNormalization": _layer,
-    "RMSNormalization": _root_mean_square,
-    "Softmax": _softmax,
-    "LogSoftmax": _log_softmax,
-    "Hardmax": _hardmax,
-}
+def _from_axis_maps(call: OperatorCall) -> IndexMaps | None:
+    """All axes from ``axis`` on are read whole; mean and deviation, the results beside the first, are not mapped."""
+    if call.number:
+        return None
+    return whole_maps(call, range(call.axis(-1), len(call.data)), lambda shape: aligned_map(shape, call.axes))
+
+
+def _instance_maps(call: OperatorCall) -> IndexMaps:
+    """Every feature map is read whole; a scale and a bias belong to each channel."""
+    return whole_maps(call, range(2, len(call.data)), lambda shape: call.axes[1:2])
+
+
+def _group_maps(call: OperatorCall) -> IndexMaps:
+    """The channels of a group are read whole; scale and bias belong to a channel, before opset 21 to a group."""
+    channel = call.axes[1]
+
+    def own(shape: tuple[int, ...]) -> tuple[Index, ...]:
+        return (channel if shape[0] == channel.extent else Quotient(channel, channel.extent // shape[0]),)
+
+    return whole_maps(call, range(1, len(call.data)), own)
+
+
+_normalization = Family("normalization", mixing_maps, per_input(7))
+
+OPERATORS = (
+    _normalization(
+        "BatchNormalization",
+        "X scale B input_mean input_var | epsilon:f64=1e-05",
+        _batch,
+        index_maps=channel_maps,
+        flops=per_input(2),
+    ),
+    _normalization("InstanceNormalization", "input scale B | epsilon:f64=1e-05", _instance, index_maps=_instance_maps),
+    _normalization(
+        "LayerNormalization",
+        "X Scale B? | axis:i64=-1 epsilon:f64=1e-05 stash_type:i64=1",
+        _layer,
+        index_maps=_from_axis_maps,
+    ),
+    _normalization(
+        "RMSNormalization",
+        "X scale | axis:i64=-1 epsilon:f64=1e-05 stash_type:i64=1",
+        _root_mean_square,
+        index_maps=_from_axis_maps,
+        flops=per_input(4),
+    ),
+    _normalization(
+        "GroupNormalization",
+        "X scale bias | epsilon:f64=1e-05 num_groups:i64 stash_type:i64=1",
+        _group,
+        index_maps=_group_maps,
+    ),
+    _normalization("Softmax", "input | axis:i64=-1", _softmax, index_maps=along_axis_maps, flops=per_input(5)),
+    _normalization("LogSoftmax", "input | axis:i64=-1", _log_softmax, index_maps=along_axis_maps, flops=per_input(5)),
+    _normalization("Hardmax", "input | axis:i64=-1", _hardmax, index_maps=along_axis_maps, flops=per_input(1)),
+    *Family("normalization", _group_maps).hidden("LRN"),
+    *Family("normalization", mixing_maps).hidden("LpNormalization MeanVarianceNormalization DynamicQuantizeLinear"),
+)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.ir.semantics import Unsupported, evaluate
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate
 
 from ..onnx_cases import SPECIAL, Case
 from .onnx_answers import assert_as_onnx, random_array
@@ -46,7 +45,7 @@ def arguments(case: Case, dtype: str) -> list[Any]:
         None if s is None else np.zeros(s, case.dtype(i)) if case.dtype(i) == "int64" else random_array(s, dtype, i)
         for i, s in enumerate(case.shapes)
     )
-    signature = operators()[case.op].arguments
+    signature = OPERATORS[case.op].arguments
     return [next(operands) if isinstance(a, Operand) else case.literals[a.name] for a in signature]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from math import prod
 
 import numpy as np
 
+from ..index_maps import IndexMaps, OperatorCall, Reduction, reduced_maps
+from ..operation import LIMIT, Operation
 from .arithmetic import Arithmetic, Array, Unsupported, constants, floats_only
+from .linear import window_positions
 from .reduction import mean
+from .schema import Family, per_input
 from .windows import padded, positions, windows
 
 Ints = tuple[int, ...]
@@ -128,9 +131,58 @@ def _everything(x: Array) -> Ints:
     return tuple(range(2, x.ndim))
 
 
-MEANINGS: dict[str, Callable[..., Any]] = {
-    "AveragePool": _average,
-    "MaxPool": _largest,
-    "GlobalAveragePool": lambda arithmetic, x: mean(arithmetic, x, _everything(x), 1),
-    "GlobalMaxPool": lambda arithmetic, x: arithmetic.reduce("maximum", x, _everything(x), True),
-}
+def window_size(operation: Operation) -> int:
+    """Input elements that one output element of a pooling sees: a kernel larger than the input sees the input."""
+    kernel = operation.integers("kernel_shape")
+    sides = operation.operand(0).dimensions[2:]
+    if len(sides) == len(kernel):
+        kernel = tuple(map(min, kernel, sides))
+    return min(max(1, prod(kernel)), LIMIT)
+
+
+def _pool_flops(operation: Operation) -> float:
+    return float(operation.output.elements * window_size(operation))
+
+
+def _pool_maps(call: OperatorCall) -> IndexMaps | None:
+    axes, kernel = call.axes, call.integers("kernel_shape")
+    if len(kernel) != len(axes) - 2:
+        return None
+    window = tuple(Reduction(len(axes) + place, extent) for place, extent in enumerate(kernel))
+    return IndexMaps(axes, ((*axes[:2], *window_positions(call, window)),))
+
+
+def _global_pool_maps(call: OperatorCall) -> IndexMaps:
+    return reduced_maps(call, set(range(2, len(call.data))))
+
+
+_pooling = Family("pooling", _pool_maps, _pool_flops)
+
+OPERATORS = (
+    _pooling(
+        "AveragePool",
+        "X | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints ceil_mode:i64=0 count_include_pad:i64=0",
+        _average,
+    ),
+    _pooling(
+        "MaxPool",
+        "X | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints ceil_mode:i64=0 storage_order:i64=0",
+        _largest,
+    ),
+    _pooling(
+        "GlobalAveragePool",
+        "X",
+        lambda arithmetic, x: mean(arithmetic, x, _everything(x), 1),
+        index_maps=_global_pool_maps,
+        flops=per_input(1),
+    ),
+    _pooling(
+        "GlobalMaxPool",
+        "X",
+        lambda arithmetic, x: arithmetic.reduce("maximum", x, _everything(x), True),
+        index_maps=_global_pool_maps,
+        flops=per_input(1),
+    ),
+    *_pooling.hidden("LpPool"),
+    *Family("pooling", _global_pool_maps).hidden("GlobalLpPool"),
+)

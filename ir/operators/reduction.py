@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from ..index_maps import IndexMaps, OperatorCall, along_axis_maps, mixing_maps, reduced_maps
 from .arithmetic import Arithmetic, Array, Reduction, Unsupported
+from .schema import Family, per_input
 
 Ints = tuple[int, ...]
 
@@ -78,16 +79,31 @@ def _running_sum(arithmetic: Arithmetic, x: Array, axis: Ints, exclusive: int, r
     return np.moveaxis(result[::-1] if reverse else result, 0, along)
 
 
-MEANINGS: dict[str, Callable[..., Any]] = {
-    "ReduceSum": _plain("add"),
-    "ReduceMean": mean,
-    "ReduceMax": _plain("maximum"),
-    "ReduceMin": _plain("minimum"),
-    "ReduceProd": _plain("multiply"),
-    "ReduceL1": _after("", "absolute"),
-    "ReduceL2": _after("sqrt", "square"),
-    "ReduceSumSquare": _after("", "square"),
-    "ReduceLogSum": _after("log", ""),
-    "ReduceLogSumExp": _log_sum_exp,
-    "CumSum": _running_sum,
-}
+def _reduction_maps(call: OperatorCall) -> IndexMaps:
+    """No axes stand for all of them."""
+    rank = len(call.data)
+    axes = {axis % max(1, rank) for axis in call.integers("axes")} or set(range(rank))
+    return reduced_maps(call, axes)
+
+
+def _argument_maps(call: OperatorCall) -> IndexMaps:
+    return reduced_maps(call, {call.axis(0)})
+
+
+_reduction = Family("reduction", _reduction_maps, per_input(1))
+
+OPERATORS = (
+    _reduction("ReduceSum", "data axes:Ints@13 | keepdims:i64=1", _plain("add")),
+    _reduction("ReduceMean", "data axes:Ints@18 | keepdims:i64=1", mean),
+    _reduction("ReduceMax", "data axes:Ints@18 | keepdims:i64=1", _plain("maximum")),
+    _reduction("ReduceMin", "data axes:Ints@18 | keepdims:i64=1", _plain("minimum")),
+    _reduction("ReduceProd", "data axes:Ints@18 | keepdims:i64=1", _plain("multiply")),
+    _reduction("ReduceL1", "data axes:Ints@18 | keepdims:i64=1", _after("", "absolute"), flops=per_input(2)),
+    _reduction("ReduceL2", "data axes:Ints@18 | keepdims:i64=1", _after("sqrt", "square"), flops=per_input(2)),
+    _reduction("ReduceSumSquare", "data axes:Ints@18 | keepdims:i64=1", _after("", "square"), flops=per_input(2)),
+    _reduction("ReduceLogSum", "data axes:Ints@18 | keepdims:i64=1", _after("log", "")),
+    _reduction("ReduceLogSumExp", "data axes:Ints@18 | keepdims:i64=1", _log_sum_exp, flops=per_input(2)),
+    _reduction("CumSum", "x axis:Ints@1 | exclusive:i64=0 reverse:i64=0", _running_sum, index_maps=along_axis_maps),
+    *Family("reduction", _argument_maps, per_input(1)).hidden("ArgMax ArgMin"),
+    *Family("reduction", mixing_maps).hidden("TopK"),
+)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from eqfuse.ir.semantics import Unsupported, evaluate
+from eqfuse.ir.operators import Unsupported, evaluate
 
 from ..onnx_cases import Case, convolution, transposed_convolution
 from .onnx_answers import assert_as_onnx, random_array

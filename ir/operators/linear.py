@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from ..index_maps import (
+    Index,
+    IndexMaps,
+    OperandMap,
+    OperatorCall,
+    Quotient,
+    Reduction,
+    aligned_map,
+    mixing_maps,
+    sum_of,
+)
+from ..operation import Operation
 from .arithmetic import Arithmetic, Array, Unsupported, floats_only
+from .schema import Family
 from .windows import padded, windows
 
 Ints = tuple[int, ...]
@@ -125,9 +137,109 @@ def _widened(x: Array, before: Sequence[int], after: Sequence[int], fill: Array)
     return whole[(slice(None), slice(None), *cuts)]
 
 
-MEANINGS: dict[str, Callable[..., Any]] = {
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-}
+def depth(operation: Operation) -> int:
+    """Length of the sum behind one element of the result of a MatMul, Gemm or Conv."""
+    if operation.op == "Conv":
+        weight = operation.operand(1)
+        return max(1, weight.elements // max(1, weight.dimensions[0])) if weight.dimensions else 1
+    dimensions = operation.operand(0).dimensions
+    if not dimensions:
+        return 1
+    return max(1, dimensions[0] if operation.integer("transA", 0) else dimensions[-1])
+
+
+def _product_flops(operation: Operation) -> float:
+    bias = 1 if operation.operand(2).elements else 0
+    scaled = 1 if operation.attributes.get("alpha", 1.0) != 1.0 else 0
+    return float(operation.output.elements * (2 * depth(operation) + bias + scaled))
+
+
+def _transposed_convolution_flops(operation: Operation) -> float:
+    weight = operation.operand(1)
+    taps = weight.elements // max(1, weight.dimensions[0]) if weight.dimensions else 1
+    bias = operation.output.elements if operation.operand(2).elements else 0
+    return float(2 * operation.operand(0).elements * taps + bias)
+
+
+def _matmul_maps(call: OperatorCall) -> IndexMaps | None:
+    left, right, axes = call.data, call.operand(1) or (), call.axes
+    if len(left) < 2 or len(right) < 2:
+        return None
+    batch, summed = axes[:-2], Reduction(len(axes), left[-1])
+    first = (*aligned_map(left[:-2], batch), axes[-2], summed)
+    return IndexMaps(axes, (first, (*aligned_map(right[:-2], batch), summed, axes[-1])))
+
+
+def _gemm_maps(call: OperatorCall) -> IndexMaps | None:
+    axes = call.axes
+    if len(call.data) != 2 or len(axes) != 2:
+        return None
+    summed = Reduction(2, call.data[0 if call.integer("transA", 0) else 1])
+    left: OperandMap = (summed, axes[0]) if call.integer("transA", 0) else (axes[0], summed)
+    right: OperandMap = (axes[1], summed) if call.integer("transB", 0) else (summed, axes[1])
+    addend = call.operand(2)
+    return IndexMaps(axes, (left, right, None if addend is None else aligned_map(addend, axes)))
+
+
+def _convolution_maps(call: OperatorCall) -> IndexMaps:
+    """The channels of a group are summed, and the places under the window."""
+    weight, axes = call.operand(1) or (), call.axes
+    group, rank = max(1, call.integer("group", 1)), len(axes)
+    channel = Reduction(rank, weight[1])
+    window = tuple(Reduction(rank + 1 + place, extent) for place, extent in enumerate(weight[2:]))
+    channels: Index = channel
+    if group > 1:
+        channels = sum_of(0, (weight[1], Quotient(axes[1], weight[0] // group)), (1, channel))
+        if weight[1] == 1 and weight[0] == group:
+            channels = axes[1]
+    data = (axes[0], channels, *window_positions(call, window))
+    return IndexMaps(axes, (data, (axes[1], channel, *window), *((axes[1:2],) if call.operand(2) is not None else ())))
+
+
+def window_positions(call: OperatorCall, window: Sequence[Reduction]) -> tuple[Index, ...]:
+    """``stride * place + dilation * tap - pad`` along each spatial axis, for the taps of a window."""
+    ones, spatial = (1,) * len(window), len(window)
+    strides, dilations = call.integers("strides") or ones, call.integers("dilations") or ones
+    pads = call.integers("pads") or (0,) * 2 * spatial
+    return tuple(
+        sum_of(-pads[place], (strides[place], axis), (dilations[place], tap))
+        for place, (axis, tap) in enumerate(zip(call.axes[2:], window, strict=True))
+    )
+
+
+def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
+    """Which places reach an element depends on what remains of its position by the stride: all are counted as read."""
+    axes, rank = call.axes, len(call.axes)
+    reduced = tuple(Reduction(rank + place, extent) for place, extent in enumerate(call.data[1:]))
+    weight = tuple(Reduction(2 * rank + place, extent) for place, extent in enumerate((call.operand(1) or ())[1:]))
+    operands: tuple[OperandMap, ...] = ((axes[0], *reduced), (reduced[0], *weight))
+    return IndexMaps(axes, (*operands, *((axes[1:2],) if call.operand(2) is not None else ())))
+
+
+_linear = Family("linear", mixing_maps)
+
+OPERATORS = (
+    _linear("MatMul", "A B", _matmul, index_maps=_matmul_maps, flops=_product_flops),
+    _linear(
+        "Gemm",
+        "A B C? | alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
+        _gemm,
+        index_maps=_gemm_maps,
+        flops=_product_flops,
+    ),
+    _linear(
+        "Conv",
+        "X W B? | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints group:i64=1",
+        _conv,
+        index_maps=_convolution_maps,
+        flops=_product_flops,
+    ),
+    _linear(
+        "ConvTranspose",
+        "X W B? | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints output_padding:Ints group:i64=1",
+        _conv_transpose,
+        index_maps=_transposed_convolution_maps,
+        flops=_transposed_convolution_flops,
+    ),
+    *_linear.hidden("ConvInteger DeformConv Einsum MatMulInteger QLinearConv QLinearMatMul"),
+)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqfuse.ir.semantics import Array, Unsupported, evaluate
-from eqfuse.ir.signatures import operators
+from eqfuse.ir.operators import OPERATORS, Array, Unsupported, evaluate
 
 from .onnx_answers import assert_as_onnx, random_array
 
@@ -36,7 +35,7 @@ DOMAINS: dict[str, tuple[float, float]] = {
 
 FLOAT_UNARY = [
     name
-    for name, operator in operators().items()
+    for name, operator in OPERATORS.items()
     if operator.category == "elementwise.unary" and name not in ("Not", "BitwiseNot", "Cast")
 ]
 

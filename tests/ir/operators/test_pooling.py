@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.ir.semantics import Unsupported, evaluate
+from eqfuse.ir.operators import Unsupported, evaluate
 
 from ..onnx_cases import window
 from .onnx_answers import assert_as_onnx, random_array

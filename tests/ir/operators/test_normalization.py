@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqfuse.ir.semantics import Unsupported, evaluate
+from eqfuse.ir.operators import Unsupported, evaluate
 
 from .onnx_answers import assert_as_onnx, random_array
 

@@ -13,8 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from eqfuse.engine.egraph.egraph import ENode
 from eqfuse.engine.egraph.emit import Emission, emission
-from eqfuse.ir.semantics import Array, Attribute, evaluate
-from eqfuse.ir.signatures import Operand, operators
+from eqfuse.ir.operators import OPERATORS, Array, Attribute, Operand, evaluate
 from eqfuse.ir.types import TensorType
 
 OPSET = 24
@@ -49,7 +48,7 @@ def assert_as_onnx(head: str, *arguments: Argument) -> None:
 
 def onnx_outputs(head: str, arguments: Sequence[Argument]) -> list[Array]:
     """The outputs of the one operator."""
-    operands = [a for a, s in zip(arguments, operators()[head].arguments, strict=True) if isinstance(s, Operand)]
+    operands = [a for a, s in zip(arguments, OPERATORS[head].arguments, strict=True) if isinstance(s, Operand)]
     model = _model(_emission(head, arguments, operands), operands)
     feeds = {f"x{i}": a for i, a in enumerate(operands) if a is not None}
     options = onnxruntime.SessionOptions()
@@ -64,7 +63,7 @@ def onnx_outputs(head: str, arguments: Sequence[Argument]) -> list[Array]:
 
 
 def _emission(head: str, arguments: Sequence[Argument], operands: Sequence[Any]) -> Emission:
-    signature = operators()[head].arguments
+    signature = OPERATORS[head].arguments
     literals = tuple(a for a, s in zip(arguments, signature, strict=True) if not isinstance(s, Operand))
     children = tuple(-1 if a is None else i for i, a in enumerate(operands))
     types = [None if a is None else TensorType(a.dtype.name, a.shape) for a in operands]

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..index_maps import IndexMaps, OperatorCall, broadcast_maps, first_operand_maps
+from ..operation import Operation
 from .arithmetic import Arithmetic, Array, Unsupported, floats_only
+from .schema import Family, no_flops, per_output
 
 Meaning = Callable[..., Any]
 
@@ -164,44 +167,98 @@ _SAME_NAME = (
 )  # fmt: skip
 """Operators called, in small letters, as the primitive they are."""
 
-MEANINGS: dict[str, Meaning] = {
-    "Abs": _named("absolute"),
-    "Neg": _named("negative"),
-    "Relu": _relu,
-    "Not": _named("logical_not"),
-    "BitwiseNot": _named("bitwise_not"),
-    "IsNaN": _named("isnan"),
-    **{name: _named(name.lower()) for name in _SAME_NAME},
-    "Softsign": _formula(_softsign),
-    "HardSwish": _formula(_hard_swish),
-    "Mish": _formula(_mish),
-    "Elu": _formula(_elu),
-    "Celu": _formula(_celu),
-    "Selu": _formula(_selu),
-    "LeakyRelu": _formula(_scaled_below),
-    "ThresholdedRelu": _formula(_thresholded),
-    "HardSigmoid": _formula(_hard_sigmoid),
-    "Swish": _formula(_swish),
-    "Gelu": _formula(_gelu),
-    "Cast": _cast,
-    "Add": _named("add"),
-    "Sub": _named("subtract"),
-    "Mul": _named("multiply"),
-    "Div": _named("divide"),
-    "Pow": _named("power"),
-    "PRelu": _prelu,
-    "Min": _named("minimum"),
-    "Max": _named("maximum"),
-    "LessOrEqual": _named("less_equal"),
-    "Greater": _swapped("less"),
-    "GreaterOrEqual": _swapped("less_equal"),
-    "And": _named("logical_and"),
-    "Or": _named("logical_or"),
-    "Xor": _named("logical_xor"),
-    "BitwiseAnd": _named("bitwise_and"),
-    "BitwiseOr": _named("bitwise_or"),
-    "BitwiseXor": _named("bitwise_xor"),
-    "BitShift": _shift,
-    "Mod": _modulo,
-    "Clip": _clip,
-}
+def _gelu_flops(operation: Operation) -> float:
+    return operation.output.elements * (8.0 if operation.attributes.get("approximate") == "tanh" else 5.0)
+
+
+def _variadic_flops(operation: Operation) -> float:
+    """Operands are combined two at a time."""
+    return float(operation.output.elements * max(1, len(operation.operands) - 1))
+
+
+def _quantization_maps(call: OperatorCall) -> IndexMaps:
+    """Scale and zero point are scalars, or lists along the attribute ``axis``."""
+    axes = call.axes
+    along = axes[call.axis(1) :][:1]
+    scalars = (shape if shape is None else len(shape) for shape in call.operands[1:])
+    return IndexMaps(axes, (axes, *(None if rank is None else along[:rank] for rank in scalars)))
+
+
+_unary = Family("elementwise.unary", broadcast_maps, per_output(1))
+_binary = Family("elementwise.binary", broadcast_maps, per_output(1))
+_ternary = Family("elementwise.ternary", broadcast_maps, per_output(1))
+_variadic = Family("elementwise.variadic", broadcast_maps, _variadic_flops)
+_same = Family("elementwise.unary", first_operand_maps, no_flops)
+_quantization = Family("elementwise.quantization", _quantization_maps)
+
+OPERATORS = (
+    _unary("Abs", "X", _named("absolute")),
+    _unary("Neg", "X", _named("negative")),
+    _unary("Exp", "X", _named("exp")),
+    _unary("Log", "X", _named("log")),
+    _unary("Sqrt", "X", _named("sqrt")),
+    _unary("Reciprocal", "X", _named("reciprocal")),
+    _unary("Relu", "X", _relu),
+    _unary("Sigmoid", "X", _named("sigmoid")),
+    _unary("Tanh", "X", _named("tanh")),
+    _unary("Erf", "X", _named("erf")),
+    _unary("Sin", "X", _named("sin")),
+    _unary("Cos", "X", _named("cos")),
+    _unary("Tan", "X", _named("tan")),
+    _unary("Asin", "X", _named("asin")),
+    _unary("Acos", "X", _named("acos")),
+    _unary("Atan", "X", _named("atan")),
+    _unary("Sinh", "X", _named("sinh")),
+    _unary("Cosh", "X", _named("cosh")),
+    _unary("Asinh", "X", _named("asinh")),
+    _unary("Acosh", "X", _named("acosh")),
+    _unary("Atanh", "X", _named("atanh")),
+    _unary("Floor", "X", _named("floor")),
+    _unary("Ceil", "X", _named("ceil")),
+    _unary("Round", "X", _named("round")),
+    _unary("Sign", "X", _named("sign")),
+    _unary("Not", "X", _named("logical_not")),
+    _unary("BitwiseNot", "X", _named("bitwise_not")),
+    _unary("Softplus", "X", _named("softplus")),
+    _unary("Softsign", "X", _formula(_softsign)),
+    _unary("HardSwish", "X", _formula(_hard_swish), flops=per_output(2)),
+    _unary("Mish", "X", _formula(_mish), flops=per_output(3)),
+    _unary("IsNaN", "X", _named("isnan")),
+    _unary("Elu", "X | alpha:f64=1.0", _formula(_elu)),
+    _unary("Celu", "X | alpha:f64=1.0", _formula(_celu)),
+    _unary("Selu", "X | alpha:f64=1.67326319217681884765625 gamma:f64=1.05070102214813232421875", _formula(_selu)),
+    _unary("LeakyRelu", "X | alpha:f64=0.01", _formula(_scaled_below)),
+    _unary("ThresholdedRelu", "X | alpha:f64=1.0", _formula(_thresholded)),
+    _unary("HardSigmoid", "X | alpha:f64=0.2 beta:f64=0.5", _formula(_hard_sigmoid)),
+    _unary("Swish", "X | alpha:f64=1.0", _formula(_swish), flops=per_output(2)),
+    _unary("Gelu", "X | approximate:String=none", _formula(_gelu), flops=_gelu_flops),
+    _unary("Cast", "X | to:String", _cast, flops=no_flops),
+    _binary("Add", "A B", _named("add")),
+    _binary("Sub", "A B", _named("subtract")),
+    _binary("Mul", "A B", _named("multiply")),
+    _binary("Div", "A B", _named("divide")),
+    _binary("Pow", "X Y", _named("power")),
+    _binary("PRelu", "X slope", _prelu),
+    _binary("Min", "A B", _named("minimum"), flops=_variadic_flops),
+    _binary("Max", "A B", _named("maximum"), flops=_variadic_flops),
+    _binary("Equal", "A B", _named("equal")),
+    _binary("Less", "A B", _named("less")),
+    _binary("LessOrEqual", "A B", _named("less_equal")),
+    _binary("Greater", "A B", _swapped("less")),
+    _binary("GreaterOrEqual", "A B", _swapped("less_equal")),
+    _binary("And", "A B", _named("logical_and")),
+    _binary("Or", "A B", _named("logical_or")),
+    _binary("Xor", "A B", _named("logical_xor")),
+    _binary("BitwiseAnd", "A B", _named("bitwise_and")),
+    _binary("BitwiseOr", "A B", _named("bitwise_or")),
+    _binary("BitwiseXor", "A B", _named("bitwise_xor")),
+    _binary("BitShift", "X Y | direction:String", _shift),
+    _binary("Mod", "A B | fmod:i64=0", _modulo),
+    _ternary("Where", "condition X Y", _named("where")),
+    _ternary("Clip", "input min? max?", _clip),
+    *_unary.hidden("IsInf"),
+    *Family("elementwise.unary", broadcast_maps).hidden("Shrink Trilu"),
+    *_variadic.hidden("Sum Mean"),
+    *_same.hidden("Identity Dropout CastLike"),
+    *_quantization.hidden("QuantizeLinear DequantizeLinear"),
+)

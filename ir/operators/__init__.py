@@ -1,0 +1,54 @@
+"""The table of operators: what rules can see of them, what they compute, which elements they read, and their FLOPs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from . import elementwise, layout, linear, normalization, pooling, reduction
+from .arithmetic import Arithmetic, Array, Unsupported
+from .numbers import NUMBERS, full
+from .schema import Attribute, Operand, OperatorSchema
+
+__all__ = [
+    "NUMBERS",
+    "OPERATORS",
+    "SCHEMAS",
+    "Arithmetic",
+    "Array",
+    "Attribute",
+    "Operand",
+    "OperatorSchema",
+    "Unsupported",
+    "Value",
+    "evaluate",
+    "full",
+]
+
+Value = int | float | str | tuple[int, ...]
+"""What an attribute may be."""
+
+_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout)
+
+SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
+"""Every operator of which something is known, by name."""
+
+OPERATORS: Mapping[str, OperatorSchema] = {name: row for name, row in SCHEMAS.items() if row.evaluate is not None}
+"""The operators that rules can look into: each has a constructor in the e-graph."""
+
+
+def evaluate(
+    head: str, arguments: Sequence[Array | Value | None], arithmetic: Arithmetic = NUMBERS
+) -> Array | tuple[Array, ...]:
+    """The value of an operator; of one with several outputs all of them.
+
+    `arguments` are those of its constructor: operands as arrays, None for one that is absent; attributes in the
+    canonical form of the rule language. Raises Unsupported where the operator has no meaning for them.
+    """
+    schema = OPERATORS.get(head)
+    if schema is None or schema.evaluate is None:
+        raise Unsupported(f"nothing says what {head} computes")
+    try:
+        value = schema.evaluate(arithmetic, *arguments)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise Unsupported(f"{head}: {error}") from None
+    return value  # type: ignore[no-any-return]
