@@ -38,7 +38,7 @@ from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.dsa.schedule.clusters import allocations
-from eqfuse.lowering.dsa.variants import VARIANTS
+from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 
 SWEPT = "B"
 """The label that Table 1 is of."""

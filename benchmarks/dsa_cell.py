@@ -26,13 +26,13 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.errors import EqfuseError
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.dsa.bundle.graph_json import graph_data, graph_of
 from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
-from eqfuse.lowering.dsa.network.graph_json import graph_data, graph_of
 from eqfuse.lowering.dsa.network.subgraphs import Layer
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
-from eqfuse.lowering.dsa.variants import VARIANTS
+from eqfuse.lowering.dsa.schedule.variants import VARIANTS
+from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
 CACHE = Path("build/dsa")
 PARTITION: Literal["fuseops"] = "fuseops"

@@ -150,7 +150,7 @@ def _processor(manifest: Manifest) -> list[tuple[str, ...]]:
 
 
 def _accelerator(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[str, ...]]:
-    from ..lowering.dsa.section import section_of
+    from ..lowering.dsa.bundle.section import section_of
     from .bench.bench_dsa import summary_rows
 
     section = section_of(manifest.dsa, str(arguments.output))

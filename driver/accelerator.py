@@ -13,6 +13,9 @@ from ..errors import UsageError, VerificationError
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle
 from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
+from ..lowering.dsa.bundle.constants import constant_contents, network_of
+from ..lowering.dsa.bundle.files import REPORT, store_kernels, store_program
+from ..lowering.dsa.bundle.section import Section, Wire
 from ..lowering.dsa.compiler import (
     AcceleratorNetwork,
     Choices,
@@ -21,13 +24,10 @@ from ..lowering.dsa.compiler import (
     batch_axes,
     compile_network,
 )
-from ..lowering.dsa.constants import constant_contents, network_of
-from ..lowering.dsa.program.program import Compute
-from ..lowering.dsa.report_page import report_page
-from ..lowering.dsa.scheduler import OrderName
-from ..lowering.dsa.section import Section, Wire
-from ..lowering.dsa.stored_program import REPORT, store_kernels, store_program
-from ..lowering.dsa.variants import FULL, VARIANTS
+from ..lowering.dsa.program.instructions import Compute
+from ..lowering.dsa.report.page import report_page
+from ..lowering.dsa.schedule.scheduler import OrderName
+from ..lowering.dsa.schedule.variants import FULL, VARIANTS
 from ..lowering.errors import LoweringError
 from ..lowering.interface import Port, outputs_of
 from ..lowering.target import accelerator_of, check_linker
@@ -138,8 +138,8 @@ class Accelerator:
         from ..engine.verification import require_comparison, verdict_required
         from ..engine.verification.source import model_file
         from ..lowering.bundle.check import apart
-        from ..lowering.dsa.simulate.simulated_model import IsolatedSimulation
-        from ..lowering.dsa.simulate.verification import Demand, Original, samples_to_verify, verify_program
+        from ..lowering.dsa.bundle.simulated_model import IsolatedSimulation
+        from ..lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program
 
         options, loaded = compilation.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
         label, path = compilation.model.label, compilation.model.path

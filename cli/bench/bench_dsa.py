@@ -14,7 +14,7 @@ from ..progress import Progress
 from ..terminal import write
 
 if TYPE_CHECKING:
-    from ...lowering.dsa.section import Section
+    from ...lowering.dsa.bundle.section import Section
 
 Figures = dict[str, Any]
 
@@ -22,7 +22,7 @@ Figures = dict[str, Any]
 def bench_program(arguments: argparse.Namespace) -> int:
     """Print the time report, compare with another variant, and export the trace, as asked."""
     from ...lowering.bundle.bundle import whole
-    from ...lowering.dsa.section import section_of
+    from ...lowering.dsa.bundle.section import section_of
 
     _check(arguments)
     with Progress(arguments, "simulate"):
@@ -56,9 +56,9 @@ def _other_name(variant: str, own: str) -> str:
 
 def _regenerated(arguments: argparse.Namespace, section: Section) -> Figures:
     """The figures of another variant on what the bundle stores. Raises EqfuseError where it cannot be scheduled."""
+    from ...lowering.dsa.bundle.files import read_network
     from ...lowering.dsa.compiler import Choices, program_for
-    from ...lowering.dsa.stored_program import read_network
-    from ...lowering.dsa.variants import VARIANTS
+    from ...lowering.dsa.schedule.variants import VARIANTS
 
     choices = Choices(VARIANTS[arguments.against])
     try:
@@ -69,7 +69,7 @@ def _regenerated(arguments: argparse.Namespace, section: Section) -> Figures:
 
 
 def _export(bundle: Path, target: Path) -> None:
-    from ...lowering.dsa.stored_program import TRACE
+    from ...lowering.dsa.bundle.files import TRACE
 
     with staged_file(target) as staged:
         shutil.copyfile(bundle / TRACE, staged)

@@ -159,7 +159,7 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     be had.
     """
     if read_manifest(Path(path)).dsa is not None:
-        from ..dsa.simulate.simulated_model import SimulatedModel
+        from ..dsa.bundle.simulated_model import SimulatedModel
 
         return SimulatedModel(Path(path))
     return CompiledModel(Path(path), threads)

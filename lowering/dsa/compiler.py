@@ -15,7 +15,7 @@ from typing import Any
 
 from ...costmodels.dsa_device import DsaDevice, single_cluster
 from ...ir.graph import OperatorGraph
-from .alternatives import Candidate, for_splitting, promising
+from .codegen.alternatives import Candidate, for_splitting, promising
 from .codegen.generated import Generated
 from .codegen.generator import Plan, written
 from .codegen.instruction_order import rescheduled
@@ -23,14 +23,14 @@ from .errors import DsaError
 from .network.batches import with_batch
 from .network.constant_slices import ConstantSlice
 from .network.deep_products import split_products
+from .network.lookups import with_lookups_apart
 from .network.subgraphs import Layer
 from .program.validate import validate
-from .report.time_report import TimeReport, report
 from .schedule.clusters import Allocation, allocations
-from .scheduler import OrderName, Schedule, schedule
-from .simulate.simulate_time import Timeline, simulate_time
-from .tiles.layer_order import with_lookups_apart
-from .variants import ALTERNATIVES, FULL, Variant
+from .schedule.scheduler import OrderName, Schedule, schedule
+from .schedule.variants import ALTERNATIVES, FULL, Variant
+from .simulate.time_report import TimeReport, report
+from .simulate.timing import Timeline, simulate_time
 
 Observer = Callable[[str], None]
 _THRESHOLDS = 200_000, 50, 1000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..network.boxes import Box, shape_of, size
-from ..program.program import (
+from ..program.instructions import (
     Barrier,
     Buffer,
     Compute,

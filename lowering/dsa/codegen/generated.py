@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..network.storage import Axes, plain_array
-from ..program.program import Program
-from ..simulate.simulate_function import Kernel
-from ..tiles.tiles import TileKernels
+from ..program.instructions import Kernel, Program
+from ..tiles.kernels import TileKernels
 from .promotion import Blob
 from .residence import Residence
 

@@ -15,10 +15,11 @@ from itertools import groupby
 from ....costmodels.dsa_device import DsaDevice
 from ..errors import DsaError
 from ..network.boxes import Box, intersection, whole
-from ..network.network import Network
+from ..network.graph import Network
+from ..network.lookups import indexed_table
 from ..network.storage import plain_box, stored_box
 from ..network.subgraphs import Layer
-from ..program.program import (
+from ..program.instructions import (
     DDR,
     Engine,
     IndexedTransfer,
@@ -30,12 +31,12 @@ from ..program.program import (
     global_buffer,
     local_buffer,
 )
-from ..scheduler import Schedule
-from ..tiles.core_parts import CorePart, LayerParts, Sharing, indexed_table
+from ..schedule.scheduler import Schedule
+from ..schedule.variants import Variant
+from ..tiles.core_parts import CorePart, LayerParts, Sharing
+from ..tiles.kernels import TileKernels
 from ..tiles.local_graph import Tile
-from ..tiles.tiles import TileKernels
 from ..tiles.tiling import Tiling
-from ..variants import Variant
 from .emission import Emission, View, as_operand, core_channel
 from .flow import Flow, Part
 from .generated import Generated, KernelUse

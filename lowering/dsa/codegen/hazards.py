@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..network.boxes import Box
-from ..program.program import Buffer, Engine, Memory
+from ..program.instructions import Buffer, Engine, Memory
 
 Last = dict[Engine, int]
 """The latest instruction on each engine: it ends after all earlier ones there."""

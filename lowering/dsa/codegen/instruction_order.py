@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....costmodels.dsa_device import DsaDevice
-from ..program.program import Program
-from ..simulate.simulate_time import simulate_time
+from ..program.instructions import Program
+from ..simulate.timing import simulate_time
 
 
 def rescheduled(program: Program, device: DsaDevice) -> Program:

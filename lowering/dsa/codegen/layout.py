@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ..network.boxes import Box, shape_of
-from ..program.program import Buffer, Operand, Region
+from ..program.instructions import Buffer, Operand, Region
 
 
 def enclosing(buffer: Box, box: Box) -> Box:

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box
-from ..program.program import Level
+from ..program.instructions import Level
 from ..tiles.core_parts import CorePart
 from .addresses import NoRoomError, Request, assign
 from .flow import Flow

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..network.boxes import Box
-from ..network.network import Network
+from ..network.graph import Network
 
 Blob = tuple[tuple[int, Box], ...]
 """The parts of constants that one tile reads, packed one after another."""

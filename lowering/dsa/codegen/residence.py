@@ -15,10 +15,10 @@ from ....costmodels.dsa_device import DsaDevice
 from ..errors import DsaError
 from ..network.boxes import Box, contains, hull
 from ..network.storage import stored_box
-from ..program.program import Level
+from ..program.instructions import Level
+from ..schedule.variants import Variant
 from ..tiles.core_parts import Boxes
 from ..tiles.tiling import TiledStep, Tiling
-from ..variants import Variant
 from .flow import Flow, Part, Read, Reading
 from .layout import is_region
 from .spilling import Resident, least_traffic, longest_liveness

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....costmodels.dsa_device import DsaDevice
-from ..program.program import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
-from ..tiles.core_parts import indexed_table
+from ..network.lookups import indexed_table
+from ..program.instructions import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
 from .emission import Emission, View, cluster_channel
 from .hazards import Contents
 from .promotion import Blob, Packed, Ring, Staging, blob_of, packed

@@ -91,3 +91,13 @@ def stored_array(axes: Axes, array: np.ndarray) -> np.ndarray:
 def plain_array(axes: Axes, array: np.ndarray) -> np.ndarray:
     """A view of what is in memory, its axes as ONNX has them."""
     return array.transpose(np.argsort(axes)) if axes else array
+
+
+def cast_array(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Cast an array to the type in which the accelerator stores it. Finite numbers stay finite."""
+    wanted = np.dtype(dtype)
+    if array.dtype == wanted or wanted.kind != "f":
+        return np.asarray(array, wanted)
+    limit = np.finfo(wanted).max
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(array), np.clip(array, -limit, limit), array).astype(wanted)

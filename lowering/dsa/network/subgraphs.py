@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .boxes import Box, shape_of, size
-from .network import Network
+from .graph import Network
 
 Layer = tuple[int, ...]
 """Operators that are fused into one loop nest, ascending."""

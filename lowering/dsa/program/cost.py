@@ -8,7 +8,7 @@ from functools import cached_property
 from math import gcd
 
 from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, UnitKind
-from .program import (
+from .instructions import (
     Compute,
     Engine,
     IndexedTransfer,

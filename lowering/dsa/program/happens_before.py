@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .program import Compute, Engine, Instruction, Program, ProgramError, describe
+from .instructions import Compute, Engine, Instruction, Program, ProgramError, describe
 
 
 def predecessors(program: Program) -> list[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .program import Region
+from .instructions import Region
 
 NOBODY = -2
 INITIALLY = -1

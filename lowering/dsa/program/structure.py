@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import cache
 
 from ....costmodels.dsa_device import DsaDevice
 from .cost import Cost
-from .program import (
+from .instructions import (
     Barrier,
     Buffer,
     Compute,
@@ -68,7 +67,7 @@ class _Structure:
             yield f"the address is not a multiple of {self.device.alignment}"
         if any(extent < 1 for extent in buffer.shape) or not _is_dtype(buffer.dtype):
             yield f"no tensor of type {buffer.dtype!r} and shape {list(buffer.shape)}"
-        elif (size := value_size(buffer)) > buffer.size:
+        elif (size := buffer.value.size) > buffer.size:
             yield f"its value needs {size} bytes"
 
     def _exists(self, memory: Memory) -> bool:
@@ -190,8 +189,3 @@ def _is_dtype(name: str) -> bool:
         return item_size(name) > 0
     except TypeError:
         return False
-
-
-def value_size(buffer: Buffer) -> int:
-    """Bytes of the value that a buffer holds."""
-    return math.prod(buffer.shape) * item_size(buffer.dtype)

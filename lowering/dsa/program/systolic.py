@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....costmodels.dsa_device import ComputeUnit, Dataflow
-from .program import Product
+from .instructions import Product
 
 
 @dataclass(frozen=True)

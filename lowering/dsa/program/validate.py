@@ -13,20 +13,9 @@ from itertools import islice
 
 from ....costmodels.dsa_device import DsaDevice
 from .happens_before import Ordering
-from .program import (
-    INITIAL,
-    Buffer,
-    Compute,
-    Instruction,
-    Memory,
-    Program,
-    ProgramError,
-    Region,
-    Role,
-    describe,
-)
+from .instructions import INITIAL, Buffer, Compute, Instruction, Memory, Program, ProgramError, Region, Role, describe
 from .shadow import INITIALLY, NOBODY, Cells, Piece, Shadow
-from .structure import structure_problems, value_size
+from .structure import structure_problems
 
 
 def validate(program: Program, device: DsaDevice) -> None:
@@ -57,7 +46,7 @@ class _DataFlow:
         self.numbers = {buffer.name: number for number, buffer in enumerate(program.buffers)}
         self.columns = _engines_of(program, ordering.column)
         whole = [_whole(buffer) for buffer in program.buffers if buffer.role is not Role.INTERMEDIATE]
-        whole += [_value(buffer) for buffer in program.buffers if buffer.role is Role.OUTPUT]
+        whole += [buffer.value.region for buffer in program.buffers if buffer.role is Role.OUTPUT]
         regions: dict[Memory, list[Region]] = {}
         for region in (*program.regions(), *whole):
             regions.setdefault(region.memory, []).append(region)
@@ -142,7 +131,7 @@ class _DataFlow:
                 yield f"writes {region}, which {self._name(reader)} reads: not ordered by a wait or barrier"
 
     def _output(self, buffer: Buffer) -> Iterator[str]:
-        region = _value(buffer)
+        region = buffer.value.region
         for piece in self.shadows[buffer.memory].pieces(region):
             if piece.writer == NOBODY:
                 yield f"output {_bytes(region, piece)} is never written"
@@ -170,11 +159,6 @@ def _engines_of(program: Program, column: Sequence[int]) -> dict[Memory, dict[in
 
 def _whole(buffer: Buffer) -> Region:
     return Region(buffer.name, buffer.memory, buffer.address, buffer.size)
-
-
-def _value(buffer: Buffer) -> Region:
-    """Without what fills it up to a multiple of the alignment."""
-    return Region(buffer.name, buffer.memory, buffer.address, value_size(buffer))
 
 
 def _bytes(region: Region, piece: Piece) -> str:

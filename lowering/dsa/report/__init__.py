@@ -1,1 +1,1 @@
-"""What a simulated run amounts to, for people."""
+"""Pictures and traces of a simulated run, for people."""

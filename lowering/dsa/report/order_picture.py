@@ -14,9 +14,9 @@ from itertools import groupby
 
 from ....support.text import escape_html
 from ..codegen.flow import Flow
-from ..order.ordering import Order
 from ..schedule.grouping import Group
 from ..schedule.instances import InstanceGraph
+from ..schedule.orders import Order
 
 _LEFT, _TOP, _MARGIN = 176, 12, 12
 _BOX, _ROW = 24, 50

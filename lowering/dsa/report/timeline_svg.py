@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....support.text import escape_html
-from ..program.program import Engine
-from ..simulate.simulate_time import Timeline
-from .time_report import busy_cycles
+from ..program.instructions import Engine
+from ..simulate.time_report import busy_cycles
+from ..simulate.timing import Timeline
 from .trace import event_name, kind_of
 
 COLOURS = {

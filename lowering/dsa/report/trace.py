@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..program.cost import Cost
-from ..program.program import Barrier, Compute, Engine, IndexedTransfer, Instruction, Transfer
-from ..simulate.simulate_time import Timeline
+from ..program.instructions import Barrier, Compute, Engine, IndexedTransfer, Instruction, Transfer
+from ..simulate.timing import Timeline
 
 
 def trace_json(timeline: Timeline) -> str:

@@ -22,7 +22,7 @@ from ..network.boxes import Box, Shape, shape_of
 from ..network.core_factors import Binding, core_count, plain_binding
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import moved_axis
-from ..program.scopes import Scope
+from ..program.instructions import Level
 from .instances import InstanceGraph
 from .pieces import probes
 
@@ -35,7 +35,7 @@ class Bindings:
     """Per tensor between instances, the factors of its cores along its axes, and where it is declared."""
 
     binding: Mapping[Tensor, Binding]
-    scope: Mapping[Tensor, Scope]
+    scope: Mapping[Tensor, Level]
 
 
 def infer_bindings(graph: InstanceGraph, order: Sequence[int], cores: int) -> Bindings:
@@ -104,12 +104,12 @@ class _Inference:
             for value in instance.written:
                 yield index, value
 
-    def _first_scope(self, index: int, value: int) -> Scope:
+    def _first_scope(self, index: int, value: int) -> Level:
         """LB (line 2), unless the tensor cannot be there."""
         users = [self.graph.instances[user].subgraph for user in self.graph.readers.get((index, value), ())]
         groups = [self.graph.instances[index].subgraph, *users]
         is_result = self.graph.network.graph.values[value].is_output
-        return Scope.DDR if is_result else max(self.graph.groups[g].split.level for g in groups)
+        return Level.DDR if is_result else max(self.graph.groups[g].split.level for g in groups)
 
     def visit(self, index: int) -> None:
         """Lines 4 to 16."""
@@ -128,7 +128,7 @@ class _Inference:
     def _own(self, tensor: Tensor, shape: Shape) -> Binding:
         plain = plain_binding(shape, self.cores, self.axes.kept(tensor[1]))
         inferred = self.binding.get(tensor, ())
-        if not inferred or self.scope[tensor] is not Scope.LB:
+        if not inferred or self.scope[tensor] is not Level.LB:
             return plain
         return inferred if core_count(inferred) >= core_count(plain) else plain
 
@@ -141,4 +141,4 @@ class _Inference:
         if not inferred:
             return
         if self.binding.setdefault(tensor, inferred) != inferred:
-            self.scope[tensor] = max(self.scope[tensor], Scope.GB)
+            self.scope[tensor] = max(self.scope[tensor], Level.GB)

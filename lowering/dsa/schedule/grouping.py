@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from ....costmodels.dsa_device import DsaDevice
 from ....extract.partition.partition import partition_of
 from ..errors import DsaError
-from ..network.network import Network
+from ..network.graph import Network
 from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph
-from ..program.scopes import Scope
+from ..program.instructions import Level
 from .patterns import Quotient, branches, diamonds, straights
 from .pieces import probes
 from .split_info import Split, splits_of
 
-Rank = tuple[Scope, int]
+Rank = tuple[Level, int]
 """A level and a splitting factor for it."""
 
 
@@ -56,7 +56,7 @@ def rule_one(first: Rank, second: Rank, merged: Rank, up_sampling: bool = False)
 
     For up-sampling the other way round: it is SG1 whose factor is the larger one.
     """
-    if merged[0] is not Scope.LB:
+    if merged[0] is not Level.LB:
         return False
     small, large = (second, first) if up_sampling else (first, second)
     return small <= large and merged <= large
@@ -64,7 +64,7 @@ def rule_one(first: Rank, second: Rank, merged: Rank, up_sampling: bool = False)
 
 def rule_two(parts: Iterable[Rank], merged: Rank) -> bool:
     """Rule (ii): the factor of the result is at most the largest among the parts'."""
-    return merged[0] is Scope.LB and merged <= max(parts)
+    return merged[0] is Level.LB and merged <= max(parts)
 
 
 def group(
@@ -90,7 +90,7 @@ def ungrouped(network: Network, layers: Sequence[Layer]) -> tuple[Group, ...]:
 def _whole(network: Network, layer: Layer) -> Group:
     subgraph = sub_graph(network, [layer])
     ones = (1,) * len(network.shapes[subgraph.primary])
-    split = Split(Scope.LB, (), ones, sum(map(network.bytes, subgraph.stored)))
+    split = Split(Level.LB, (), ones, sum(map(network.bytes, subgraph.stored)))
     return Group(subgraph, split, (split,))
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import product
 
 from ..network.boxes import Box, intersection
-from ..network.network import Network
+from ..network.graph import Network
 from .grouping import Group
 from .pieces import Pieces, Place
 

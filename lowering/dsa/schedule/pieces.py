@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import product
 
 from ..network.boxes import Box, Shape, piece
-from ..network.network import Network
+from ..network.graph import Network
 from ..network.subgraphs import SubGraph, moved_axis
 
 Place = tuple[int, ...]

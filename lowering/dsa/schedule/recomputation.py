@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box, size
-from ..network.network import Network
+from ..network.graph import Network
 from ..network.subgraphs import SubGraph
 
 

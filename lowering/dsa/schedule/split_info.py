@@ -23,10 +23,10 @@ from math import prod
 from ....costmodels.dsa_device import DsaDevice
 from ..network.boxes import Box, Shape
 from ..network.core_factors import core_count, plain_binding
-from ..network.network import Network
+from ..network.graph import Network
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes
-from ..program.scopes import Scope
+from ..program.instructions import Level
 from .pieces import Pieces, probes
 from .recomputation import recomputation
 
@@ -49,7 +49,7 @@ class Split:
     the tuple of the last one, None where nothing is split. `footprint` is the most bytes that an instance takes.
     """
 
-    level: Scope
+    level: Level
     path: tuple[int, ...]
     factors: tuple[int, ...]
     footprint: int
@@ -66,7 +66,7 @@ class Split:
         return self.info.ops if self.info else 0
 
     @property
-    def rank(self) -> tuple[Scope, int]:
+    def rank(self) -> tuple[Level, int]:
         """What rules (i) and (ii) compare: a sub-graph that does not fit LB has no finite factor for it."""
         return self.level, self.factor
 
@@ -97,12 +97,12 @@ def splits_of(network: Network, subgraph: SubGraph, device: DsaDevice) -> tuple[
     Not cut at all where that level is DDR.
     """
     splitter = _Splitter(network, subgraph, device)
-    for level in (Scope.LB, Scope.GB):
+    for level in (Level.LB, Level.GB):
         found = tuple(splitter.gradually(level))
         if found:
             return found
     ones = (1,) * len(splitter.shape)
-    return (Split(Scope.DDR, (), ones, splitter.footprint(ones)),)
+    return (Split(Level.DDR, (), ones, splitter.footprint(ones)),)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Splitter:
     def probes(self) -> tuple[tuple[Mapping[int, Box], ...], ...]:
         return tuple(tuple(probes(self.network, self.subgraph, axis)) for axis in range(len(self.shape)))
 
-    def gradually(self, level: Scope) -> Iterator[Split]:
+    def gradually(self, level: Level) -> Iterator[Split]:
         """Split dimension after dimension, each but the last completely."""
         path: tuple[int, ...] = ()
         factors = (1,) * len(self.shape)
@@ -145,7 +145,7 @@ class _Splitter:
                 return
             factors, path = _with(factors, widest.dimension, widest.factor), (*path, widest.dimension)
 
-    def infos(self, level: Scope, factors: tuple[int, ...]) -> Iterator[SplitInfo]:
+    def infos(self, level: Level, factors: tuple[int, ...]) -> Iterator[SplitInfo]:
         """Algorithm 1, with other dimensions already split."""
         for dimension, extent in enumerate(self.shape):
             if factors[dimension] == 1:
@@ -161,9 +161,9 @@ class _Splitter:
             if factors[dimension] == 1 < extent and not self.is_excessive(wider):
                 yield SplitInfo(1, self.ops(dimension, extent), extent, dimension)
 
-    def fits(self, level: Scope, factors: tuple[int, ...]) -> bool:
+    def fits(self, level: Level, factors: tuple[int, ...]) -> bool:
         """Line 5."""
-        if level is Scope.GB:
+        if level is Level.GB:
             capacity = self.device.global_buffer
         else:
             piece = tuple(extent // factor for extent, factor in zip(self.shape, factors, strict=True))

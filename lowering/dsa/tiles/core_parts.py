@@ -14,17 +14,17 @@ from itertools import product
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ....ir.graph import OperatorGraph
-from ..network.boxes import Box, Shape, intersection, shape_of, size
+from ..network.boxes import Box, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
-from ..network.network import Network
+from ..network.graph import Network
+from ..network.lookups import indexed_table
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
 from ..program.cost import Cost
-from ..program.program import Compute
+from ..program.instructions import Compute
 from ..schedule.instances import InstanceGraph
+from .kernels import TileKernels
 from .local_graph import Tile
-from .tiles import TileKernels
 
 Boxes = Mapping[int, Box]
 _UNEVEN = 1.25
@@ -200,26 +200,6 @@ class Sharing:
     def _is_table(self, layer: Layer, value: int) -> bool:
         table = indexed_table(self.graph.network, layer)
         return table is not None and table[0] == value
-
-
-def is_lookup(graph: OperatorGraph, index: int) -> bool:
-    """Whether an operator looks rows up in a constant table, by indices that are not constant."""
-    operator = graph.operators[index]
-    if operator.op != "Gather" or operator.is_opaque or operator.attributes.get("axis", 0) != 0:
-        return False
-    table, indices = operator.inputs[:2]
-    if table is None or indices is None:
-        return False
-    return graph.values[table].is_constant and not graph.values[indices].is_constant
-
-
-def indexed_table(network: Network, layer: Layer) -> tuple[int, Shape] | None:
-    """The constant table, and its shape, that a layer looks rows up in: DMA's work."""
-    if len(layer) != 1 or not is_lookup(network.graph, layer[0]):
-        return None
-    table = network.graph.operators[layer[0]].inputs[0]
-    assert table is not None
-    return table, network.shapes[table]
 
 
 def tile_of(layer: Layer, part: CorePart) -> Tile:

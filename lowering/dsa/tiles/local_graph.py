@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ....ir.graph import OperatorGraph
 from ..network.boxes import Box, hull
-from ..network.network import Network
+from ..network.graph import Network
 from .local_builder import LocalBuilder, Part
 from .local_rules import local_parts
 from .local_site import LocalSite

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....ir.graph import Operator
 from ..errors import DsaError
 from ..network.boxes import Box, Shape, shape_of, whole
-from ..network.network import Network
+from ..network.graph import Network
 from .local_builder import Attribute, LocalBuilder, Part
 
 

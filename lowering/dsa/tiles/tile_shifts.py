@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ....ir.graph import Operator
 from ....ir.operators import OPERATORS
 from ..network.boxes import Box, Shape, axis_groups
-from ..network.network import Network
+from ..network.graph import Network
 from ..network.operand_boxes import REDUCTIONS
 
 Parts = tuple[tuple[int, Box], ...]

@@ -14,8 +14,9 @@ from math import prod
 from ....costmodels.dsa_device import DsaDevice
 from ..errors import DsaError
 from ..network.boxes import Box, shape_of, size
-from ..network.network import Network
-from .core_parts import Boxes, CorePart, LayerParts, Sharing, indexed_table
+from ..network.graph import Network
+from ..network.lookups import indexed_table
+from .core_parts import Boxes, CorePart, LayerParts, Sharing
 
 _FAIR_SHARE = 4
 """What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""

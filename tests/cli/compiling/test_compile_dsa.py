@@ -17,10 +17,10 @@ from eqfuse.driver.accelerator import WIDTHS
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.bundle.runner import load
-from eqfuse.lowering.dsa.program.program_json import load_json
-from eqfuse.lowering.dsa.scheduler import _ORDERS
-from eqfuse.lowering.dsa.simulate.simulated_model import IsolatedSimulation
-from eqfuse.lowering.dsa.variants import VARIANTS
+from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
+from eqfuse.lowering.dsa.program.json_format import load_json
+from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
+from eqfuse.lowering.dsa.schedule.variants import VARIANTS
 from eqfuse.lowering.interface import random_inputs
 
 from ...lowering.dsa.small_networks import by_sample, cnn, transformer
@@ -119,7 +119,7 @@ def test_kernels_of_another_machine_are_compiled_again(eqfuse: CommandLine, monk
     model = load("build")
     inputs = random_inputs(model.inputs, 0)
     first = model.run(inputs)
-    monkeypatch.setattr("eqfuse.lowering.dsa.stored_program.made_for", dict)
+    monkeypatch.setattr("eqfuse.lowering.dsa.bundle.files.made_for", dict)
     again = load("build").run(inputs)
     assert all(np.array_equal(again[name], first[name]) for name in first)
 

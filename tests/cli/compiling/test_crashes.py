@@ -12,7 +12,7 @@ from onnx import helper
 
 from eqfuse.lowering.bundle.bundle import digests, versions, write_manifest
 from eqfuse.lowering.bundle.manifest import LIBRARY, Manifest, Platform, Provenance
-from eqfuse.lowering.dsa.stored_program import TILES, store_kernels
+from eqfuse.lowering.dsa.bundle.files import TILES, store_kernels
 from eqfuse.lowering.interface import Port
 from eqfuse.lowering.kernels import kernels
 from eqfuse.lowering.kernels.kernel_messages import Answer, Request

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, DsaDevice
-from eqfuse.lowering.dsa.program.program import (
+from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Buffer,
     Compute,
     Engine,
     Instruction,
+    Kernel,
     Memory,
     Operand,
     Product,
@@ -28,7 +29,6 @@ from eqfuse.lowering.dsa.program.program import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.simulate.simulate_function import Kernel
 
 UNITS = (
     ComputeUnit("MME", "matrix", "core", 4, 8),

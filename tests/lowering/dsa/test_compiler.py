@@ -11,6 +11,8 @@ import pytest
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.ir.graph import Operator
+from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, constants_of, network_of
+from eqfuse.lowering.dsa.bundle.graph_json import graph_data, graph_of
 from eqfuse.lowering.dsa.codegen.generated import stored_kernels
 from eqfuse.lowering.dsa.compiler import (
     AcceleratorNetwork,
@@ -21,16 +23,24 @@ from eqfuse.lowering.dsa.compiler import (
     compile_network,
     program_for,
 )
-from eqfuse.lowering.dsa.constants import constant_contents, constants_image, constants_of, network_of, stored
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.network.graph_json import graph_data, graph_of
-from eqfuse.lowering.dsa.network.storage import stored_array
-from eqfuse.lowering.dsa.program.program import DDR, Buffer, Compute, Operand, Program, ProgramError, Region, Role
+from eqfuse.lowering.dsa.network.storage import cast_array, stored_array
+from eqfuse.lowering.dsa.program.instructions import (
+    DDR,
+    Buffer,
+    Compute,
+    Kernel,
+    Operand,
+    Program,
+    ProgramError,
+    Region,
+    Role,
+)
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.simulate.simulate_function import Kernel, simulate_function
-from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
-from eqfuse.lowering.dsa.variants import FULL, VARIANTS, Variant
+from eqfuse.lowering.dsa.schedule.variants import FULL, VARIANTS, Variant
+from eqfuse.lowering.dsa.simulate.function import simulate_function
+from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 
 from .graphs import Builder
 from .small_networks import by_sample, cnn, scheduled_parts, transformer
@@ -251,7 +261,7 @@ def test_constants_of_another_size_are_refused(small_cnn: Made) -> None:
 
 def test_large_numbers_stay_finite_in_a_narrow_type() -> None:
     given = np.array([-3.4e38, 0.5, np.inf, 3.4e38], np.float32)
-    assert stored(given, "float16").tolist() == [-65504.0, 0.5, np.inf, 65504.0]
+    assert cast_array(given, "float16").tolist() == [-65504.0, 0.5, np.inf, 65504.0]
 
 
 def test_graphs_are_read_back(small_cnn: Made) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqfuse.lowering.dsa.program.cost import Cost
-from eqfuse.lowering.dsa.program.program import (
+from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Buffer,
     IndexedTransfer,
@@ -21,13 +21,13 @@ from eqfuse.lowering.dsa.program.program import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.program.program_json import dump_json, load_json
-from eqfuse.lowering.dsa.program.program_text import dump_text
+from eqfuse.lowering.dsa.program.json_format import dump_json, load_json
+from eqfuse.lowering.dsa.program.listing import dump_text
 from eqfuse.lowering.dsa.program.validate import problems, validate
-from eqfuse.lowering.dsa.report.time_report import compulsory_bytes, report
 from eqfuse.lowering.dsa.report.trace import trace_events
-from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
-from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
+from eqfuse.lowering.dsa.simulate.function import simulate_function
+from eqfuse.lowering.dsa.simulate.time_report import compulsory_bytes, report
+from eqfuse.lowering.dsa.simulate.timing import simulate_time
 
 from .accelerator_programs import DEVICE, Builder, changed, core_dma, unit
 from .program.test_validate import one_problem

@@ -19,9 +19,9 @@ from eqfuse.engine.onnx.typing import tensor_type
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.network.boxes import Box, hull, shape_of, whole
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.local_graph import Tile
-from eqfuse.lowering.dsa.tiles.tile_model import RuntimeTile
+from eqfuse.lowering.dsa.tiles.runtime_kernel import RuntimeTile
 
 Array = np.ndarray[Any, Any]
 X = (2, 4, 9, 8)

@@ -11,19 +11,19 @@ import pytest
 from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.lowering.dsa.bundle.constants import constant_contents, network_of
 from eqfuse.lowering.dsa.codegen.generated import stored_kernels
 from eqfuse.lowering.dsa.codegen.instruction_order import rescheduled
 from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
-from eqfuse.lowering.dsa.constants import constant_contents, network_of
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
-from eqfuse.lowering.dsa.program.program import Level
+from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.program.validate import validate
 from eqfuse.lowering.dsa.schedule.clusters import Allocation
-from eqfuse.lowering.dsa.simulate.simulate_function import simulate_function
-from eqfuse.lowering.dsa.simulate.simulate_time import simulate_time
-from eqfuse.lowering.dsa.tiles.tile_compile import compiled_kernels
-from eqfuse.lowering.dsa.variants import ALTERNATIVES, TVM, Variant
+from eqfuse.lowering.dsa.schedule.variants import ALTERNATIVES, TVM, Variant
+from eqfuse.lowering.dsa.simulate.function import simulate_function
+from eqfuse.lowering.dsa.simulate.timing import simulate_time
+from eqfuse.lowering.dsa.tiles.compiled_kernels import compiled_kernels
 
 from ...small_models import model
 from ..small_networks import by_sample, cnn, scheduled_parts

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eqfuse.lowering.dsa.codegen.layout import enclosing, is_region, region, regions_of_both
 from eqfuse.lowering.dsa.network.boxes import Box, contains, shape_of, size, whole
-from eqfuse.lowering.dsa.program.program import DDR, Buffer
+from eqfuse.lowering.dsa.program.instructions import DDR, Buffer
 
 
 @st.composite

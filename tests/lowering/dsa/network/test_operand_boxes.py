@@ -16,7 +16,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.lowering.dsa.network.boxes import whole
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 
 IMAGE = (2, 4, 9, 8)
 Stored = dict[str, Any]

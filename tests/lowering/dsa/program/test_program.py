@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eqfuse.lowering.dsa.program.program import (
+from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
     Compute,
@@ -17,8 +17,8 @@ from eqfuse.lowering.dsa.program.program import (
     global_buffer,
     local_buffer,
 )
-from eqfuse.lowering.dsa.program.program_json import dump_json, load_json
-from eqfuse.lowering.dsa.program.program_text import dump_text
+from eqfuse.lowering.dsa.program.json_format import dump_json, load_json
+from eqfuse.lowering.dsa.program.listing import dump_text
 
 from ..accelerator_programs import Builder, cluster_dma, layer_program, unit
 

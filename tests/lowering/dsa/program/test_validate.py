@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.dsa_device import DsaDevice
-from eqfuse.lowering.dsa.program.program import (
+from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
     Buffer,

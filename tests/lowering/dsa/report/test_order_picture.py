@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from eqfuse.lowering.dsa.order.ordering import Order, dfs_order
 from eqfuse.lowering.dsa.report.order_picture import order_svg
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.scheduler import Schedule, schedule
+from eqfuse.lowering.dsa.schedule.orders import Order, dfs_order
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 

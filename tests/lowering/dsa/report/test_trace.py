@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eqfuse.lowering.dsa.program.program import Product, Program, Unit, Work
+from eqfuse.lowering.dsa.program.instructions import Product, Program, Unit, Work
 from eqfuse.lowering.dsa.report.timeline_svg import COLOURS, timeline_svg
 from eqfuse.lowering.dsa.report.trace import trace_events, trace_json
-from eqfuse.lowering.dsa.simulate.simulate_time import Timeline, simulate_time
+from eqfuse.lowering.dsa.simulate.timing import Timeline, simulate_time
 
 from ..accelerator_programs import DEVICE, Builder, layer_program
-from ..simulate.test_simulate_time import compute
+from ..simulate.test_timing import compute
 
 SVG = "{http://www.w3.org/2000/svg}"
 

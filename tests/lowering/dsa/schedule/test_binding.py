@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.lowering.dsa.network.core_factors import core_count, plain_binding
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph
-from eqfuse.lowering.dsa.program.scopes import Scope
+from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.binding import infer_bindings
 from eqfuse.lowering.dsa.schedule.grouping import Group
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph, instance_graph
+from eqfuse.lowering.dsa.schedule.scheduler import Schedule, schedule
 from eqfuse.lowering.dsa.schedule.split_info import splits_of
-from eqfuse.lowering.dsa.scheduler import Schedule, schedule
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
 
@@ -49,8 +49,8 @@ def test_instances_of_the_stages_run_on_all_cores() -> None:
 def test_tensors_between_instances_are_in_local_buffers_and_results_in_ddr() -> None:
     found = stages()
     result = found.graph.groups[-1].subgraph.primary
-    assert found.bindings.scope[14, result] is Scope.DDR
-    assert {scope for (i, _), scope in found.bindings.scope.items() if i < 14} == {Scope.LB}
+    assert found.bindings.scope[14, result] is Level.DDR
+    assert {scope for (i, _), scope in found.bindings.scope.items() if i < 14} == {Level.LB}
 
 
 def apart(builder: Builder, *outputs: int) -> InstanceGraph:
@@ -73,7 +73,7 @@ def test_a_consumer_says_how_it_wants_its_input() -> None:
     builder = Builder()
     x = builder.relu(builder.value((8, 8)))
     found = infer_bindings(apart(builder, turned(builder, x)), (0, 1), 8)
-    assert (found.binding[0, x], found.scope[0, x]) == ((1, 8), Scope.LB)
+    assert (found.binding[0, x], found.scope[0, x]) == ((1, 8), Level.LB)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
@@ -83,4 +83,4 @@ def test_a_binding_that_two_consumers_want_differently_costs_the_local_buffer(or
     x = builder.relu(builder.value((8, 8)))
     graph = apart(builder, builder.relu(x), turned(builder, x))
     found = infer_bindings(graph, order, 8)
-    assert (found.binding[0, x], found.scope[0, x]) == ((8, 1), Scope.GB)
+    assert (found.binding[0, x], found.scope[0, x]) == ((8, 1), Level.GB)

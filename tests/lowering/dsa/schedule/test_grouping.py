@@ -6,14 +6,14 @@ import pytest
 
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.network.network import Network
-from eqfuse.lowering.dsa.program.scopes import Scope
+from eqfuse.lowering.dsa.network.graph import Network
+from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.grouping import Rank, group, rule_one, rule_two
 from eqfuse.lowering.dsa.schedule.patterns import Branch, Diamond, Quotient, Straight, branches, diamonds, straights
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, block, halving_stages, resnet50
 
-LB, GB = Scope.LB, Scope.GB
+LB, GB = Level.LB, Level.GB
 
 
 def test_figure_4a_is_straight() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import sub_graph
 from eqfuse.lowering.dsa.schedule.pieces import Pieces
 from eqfuse.lowering.dsa.schedule.recomputation import Recomputation, recomputation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.network.subgraphs import SubGraph, lifetimes, peak_bytes, sub_graph
-from eqfuse.lowering.dsa.program.scopes import Scope
+from eqfuse.lowering.dsa.program.instructions import Level
 from eqfuse.lowering.dsa.schedule.split_info import SplitInfo, best_split, factors_to_try, splits_of
 
 from ..graphs import HALVING_LOCAL_BYTES, Builder, accelerator, halving_stages
@@ -24,7 +24,7 @@ def stage(number: int) -> tuple[Network, SubGraph]:
 @pytest.mark.parametrize(("number", "factor"), [(0, 8), (1, 4), (2, 2), (3, 1)])
 def test_the_stages_of_figure_3_are_split_into_8_4_2_and_1(number: int, factor: int) -> None:
     best = splits_of(*stage(number), accelerator(HALVING_LOCAL_BYTES))[0]
-    assert (best.level, best.factors) == (Scope.LB, (factor, 1, 1, 1))
+    assert (best.level, best.factors) == (Level.LB, (factor, 1, 1, 1))
     assert best.info == SplitInfo(1, 1, factor, 0)
     assert best.footprint <= HALVING_LOCAL_BYTES
 
@@ -89,12 +89,12 @@ def test_dimensions_are_split_gradually_where_one_does_not_suffice() -> None:
 def test_what_does_not_fit_local_buffers_is_split_for_the_global_one() -> None:
     """All input channels are needed for one pixel: 16 bytes and more in any case."""
     best = splits_of(*two_convolutions(1), accelerator(8, global_buffer=1 << 20))[0]
-    assert (best.level, best.factor) == (Scope.GB, 1)
+    assert (best.level, best.factor) == (Level.GB, 1)
 
 
 def test_what_fits_neither_stays_in_ddr() -> None:
     (only,) = splits_of(*two_convolutions(1), accelerator(8, global_buffer=8))
-    assert (only.level, only.factor, only.info) == (Scope.DDR, 1, None)
+    assert (only.level, only.factor, only.info) == (Level.DDR, 1, None)
 
 
 def test_what_would_be_computed_too_often_is_not_split_so() -> None:

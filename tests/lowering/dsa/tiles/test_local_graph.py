@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.dsa.errors import DsaError
-from eqfuse.lowering.dsa.network.network import Network
+from eqfuse.lowering.dsa.network.graph import Network
 from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
-from eqfuse.lowering.dsa.tiles.tile_model import RuntimeTile
+from eqfuse.lowering.dsa.tiles.runtime_kernel import RuntimeTile
 
 from ..graphs import Builder
 from ..random_graphs import cases

@@ -1,1 +1,0 @@
-"""Orders of sub-graph instances: those of the text, and the best ones."""

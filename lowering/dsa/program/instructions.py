@@ -1,0 +1,412 @@
+"""A program for the accelerator: instructions with explicit byte addresses in DDR, GB and LB.
+
+The memories are those of GraphTurbo's figure 1: one DDR, a global buffer (GB) in each cluster, a local buffer (LB) in
+each core. An engine runs its instructions in program order, one after another; engines run concurrently. What one
+engine needs from another is ordered by `waits` (point to point) or by a `Barrier`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, cached_property, total_ordering
+
+import numpy as np
+
+from ...errors import LoweringError
+
+
+class ProgramError(LoweringError):
+    """A program that cannot be read or run; the message names the instruction, the level and the addresses."""
+
+
+@total_ordering
+class Level(Enum):
+    """A level of the memory hierarchy. A faster level is less than a slower one."""
+
+    DDR = "DDR"
+    GB = "GB"
+    LB = "LB"
+    __hash__ = object.__hash__  # members are unique; Enum's own hashes the name, in Python
+
+    def __lt__(self, other: Level) -> bool:
+        return _SLOWNESS[self] < _SLOWNESS[other]
+
+
+_SLOWNESS = {Level.LB: 0, Level.GB: 1, Level.DDR: 2}
+
+
+class Unit(Enum):
+    """What executes: the three compute units of a core, and DMA engines of a core or of a cluster."""
+
+    VECTOR = "vector"
+    VME = "vme"
+    MME = "mme"
+    DMA = "dma"
+    __hash__ = object.__hash__
+
+
+COMPUTE_UNITS = (Unit.VECTOR, Unit.VME, Unit.MME)
+
+
+class Role(Enum):
+    """How the bytes of a buffer come about: inputs and constants are there before the program starts."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    OUTPUT = "output"
+    INTERMEDIATE = "intermediate"
+
+
+INITIAL = frozenset({Role.INPUT, Role.CONSTANT})
+
+
+class TransferKind(Enum):
+    """Why bytes move: between DDR and GB, weights from GB to LB, activations between GB and LB, or between cores."""
+
+    DMA = "dma"
+    HOIST = "hoist"
+    COPY = "copy"
+    REDISTRIBUTE = "redistribute"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory. `cluster` is 0 for DDR, `core` is 0 for DDR and GB. Written ``DDR``, ``GB[0]``, ``LB[0.3]``."""
+
+    level: Level
+    cluster: int = 0
+    core: int = 0
+
+    def __str__(self) -> str:
+        place = {Level.DDR: "", Level.GB: f"[{self.cluster}]", Level.LB: f"[{self.cluster}.{self.core}]"}
+        return self.level.value + place[self.level]
+
+
+DDR = Memory(Level.DDR)
+
+
+@cache
+def global_buffer(cluster: int) -> Memory:
+    """The GB of a cluster."""
+    return Memory(Level.GB, cluster)
+
+
+@cache
+def local_buffer(cluster: int, core: int) -> Memory:
+    """The LB of a core."""
+    return Memory(Level.LB, cluster, core)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine; `core` is None for what belongs to the cluster. Written ``0.3.mme``, ``0.dma1``, ``0.3.dma0``."""
+
+    cluster: int
+    core: int | None
+    unit: Unit
+    channel: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.cluster}." if self.core is None else f"{self.cluster}.{self.core}."
+        return place + self.unit.value + (str(self.channel) if self.unit is Unit.DMA else "")
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Sorts engines by cluster, its own channels before its cores', and units as declared."""
+        return self.cluster, -1 if self.core is None else self.core, list(Unit).index(self.unit), self.channel
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """`size` bytes from `address` on that hold one value; give every value its own buffer, also where they share a
+    place.
+
+    `dtype` (numpy's name) and `shape` describe the value, and fit in `size` bytes.
+    """
+
+    name: str
+    memory: Memory
+    address: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role = Role.INTERMEDIATE
+
+    @property
+    def value(self) -> Operand:
+        """The value as an operand: without the bytes that fill the buffer up to a multiple of the alignment."""
+        size = math.prod(self.shape) * item_size(self.dtype)
+        return Operand(Region(self.name, self.memory, self.address, size), self.dtype, self.shape)
+
+
+@dataclass(frozen=True)
+class Region:
+    """`rows` rows of `row_bytes` bytes, `stride` bytes from one to the next (one row: contiguous), within a buffer."""
+
+    buffer: str
+    memory: Memory
+    address: int
+    row_bytes: int
+    rows: int = 1
+    stride: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes in the rows."""
+        return self.rows * self.row_bytes
+
+    @property
+    def end(self) -> int:
+        """The address after the last byte."""
+        return self.address + (self.rows - 1) * self.stride + self.row_bytes
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The address of each row."""
+        return self.address + self.stride * np.arange(self.rows, dtype=np.int64)
+
+    def __str__(self) -> str:
+        rows = "" if self.rows == 1 else f" {self.rows} rows of {self.row_bytes} every {self.stride}"
+        return f"{self.buffer}@{self.memory}:{self.address:#x}..{self.end:#x}{rows}"
+
+
+@cache
+def item_size(dtype: str) -> int:
+    """Bytes of an element of a numpy type. Raises TypeError where there is none of that name."""
+    return np.dtype(dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A region read as a tensor: `shape` elements of numpy's `dtype`, row after row."""
+
+    region: Region
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the tensor."""
+        return math.prod(self.shape) * item_size(self.dtype)
+
+    @property
+    def leading(self) -> int | None:
+        """How many leading extents the rows of the region are; None where rows cut an extent. One row: 0."""
+        rows = 1
+        for count, extent in enumerate((*self.shape, 1)):
+            if rows == self.region.rows:
+                return count
+            rows *= extent
+        return None
+
+
+@dataclass(frozen=True)
+class Product:
+    """`count` matrix products of (m, k) by (k, n)."""
+
+    m: int
+    n: int
+    k: int
+    count: int = 1
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return self.m * self.n * self.k * self.count
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one unit does: products on the MME, `operations` multiply-accumulates on the VME or element operations on
+    the vector core."""
+
+    unit: Unit
+    operations: int = 0
+    products: tuple[Product, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Multiply-accumulates or element operations."""
+        return self.operations + sum(product.macs for product in self.products)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Bytes of `source`, row after row, to each of `targets` (one read, several writes: a multicast)."""
+
+    engine: Engine
+    source: Region
+    targets: tuple[Region, ...]
+    kind: TransferKind = TransferKind.DMA
+    waits: tuple[int, ...] = ()
+    label: str = ""
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The channel that the transfer occupies."""
+        return (self.engine,)
+
+    @property
+    def reads(self) -> tuple[Region, ...]:
+        """The regions read."""
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Region, ...]:
+        """The regions written."""
+        return self.targets
+
+
+@dataclass(frozen=True)
+class IndexedTransfer:
+    """Rows of a table, one for each index, to consecutive rows of the target: an embedding's lookup.
+
+    Row i of the table is the `row_bytes` bytes from ``i * row_bytes`` on; negative indices count from its end, as
+    ONNX's Gather has it. The channel reads the indices, int32 or int64, in LB or GB.
+    """
+
+    engine: Engine
+    table: Region
+    indices: Operand
+    row_bytes: int
+    target: Region
+    waits: tuple[int, ...] = ()
+    label: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many rows are moved."""
+        return math.prod(self.indices.shape)
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The channel that the transfer occupies."""
+        return (self.engine,)
+
+    @property
+    def reads(self) -> tuple[Region, ...]:
+        """The table, any row of which may be read, and the indices."""
+        return (self.table, self.indices.region)
+
+    @property
+    def writes(self) -> tuple[Region, ...]:
+        """The target."""
+        return (self.target,)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A kernel on one core; the units of `work` run it together, as a pipeline.
+
+    The first unit is occupied until it ends; the others, which an epilogue needs for less, for their own cycles only:
+    in between they work for other kernels.
+
+    Operands are in the LB of the core. Without a core the units are the cluster's own, and operands are in its GB.
+    `in_place` allows outputs at exactly the addresses of inputs.
+    """
+
+    cluster: int
+    core: int | None
+    kernel: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    work: tuple[Work, ...]
+    in_place: bool = False
+    waits: tuple[int, ...] = ()
+    label: str = ""
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """The units that the kernel occupies."""
+        return tuple(Engine(self.cluster, self.core, work.unit) for work in self.work)
+
+    @property
+    def reads(self) -> tuple[Region, ...]:
+        """The regions read."""
+        return tuple(operand.region for operand in self.inputs)
+
+    @property
+    def writes(self) -> tuple[Region, ...]:
+        """The regions written."""
+        return tuple(operand.region for operand in self.outputs)
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The engines go on only when all of them have arrived here."""
+
+    engines: tuple[Engine, ...]
+    waits: tuple[int, ...] = ()
+    label: str = ""
+
+    @property
+    def reads(self) -> tuple[Region, ...]:
+        """None."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[Region, ...]:
+        """None."""
+        return ()
+
+
+Kernel = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
+"""What a `Compute` runs: it fills the second arrays, the outputs, from the first, the inputs. Both are views of memory
+in the operands' shapes."""
+
+Movement = Transfer | IndexedTransfer
+Instruction = Transfer | IndexedTransfer | Compute | Barrier
+
+
+@dataclass(frozen=True)
+class ScopeCounts:
+    """How many tensors the scheduler declared at each level (the text's table 3)."""
+
+    ddr: int = 0
+    gb: int = 0
+    lb: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions for `device`, numbered by position, that process `batch` samples. `waits` name earlier positions."""
+
+    name: str
+    device: str
+    batch: int
+    buffers: tuple[Buffer, ...]
+    instructions: tuple[Instruction, ...]
+    scopes: ScopeCounts = ScopeCounts()
+
+    def engines(self) -> list[Engine]:
+        """Every engine that has an instruction, in order of cluster, core and unit."""
+        found = {engine for instruction in self.instructions for engine in instruction.engines}
+        return sorted(found, key=lambda engine: engine.order)
+
+    @cached_property
+    def buffers_by_name(self) -> Mapping[str, Buffer]:
+        """The buffers."""
+        return {buffer.name: buffer for buffer in self.buffers}
+
+    def regions(self) -> Iterator[Region]:
+        """Every region that an instruction reads or writes."""
+        for instruction in self.instructions:
+            yield from instruction.reads
+            yield from instruction.writes
+
+
+_KINDS = {Transfer: "transfer", IndexedTransfer: "indexed transfer", Compute: "compute", Barrier: "barrier"}
+
+
+def describe(index: int, instruction: Instruction) -> str:
+    """How messages name an instruction: number, kind, label and engines."""
+    label = f" {instruction.label!r}" if instruction.label else ""
+    return f"#{index} {_KINDS[type(instruction)]}{label} on {join_engines(instruction.engines)}"
+
+
+def join_engines(engines: Iterable[Engine]) -> str:
+    """``0.3.mme+0.3.vector``."""
+    return "+".join(map(str, engines))

@@ -1,0 +1,245 @@
+"""Orders beyond those of the text: heaviest footprints first, on demand, and the best that is found or exists.
+
+GraphTurbo (OSDI 2023) names priorities for heavier footprints (section 3.6) and integer programming (section 3.3) as
+future work. Here the best order is searched for in the sets of instances that have run, after cutting the graph where
+all that is left waits for all that has run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate, chain
+
+from .forest_order import is_forest, least_peak_of_forest, least_total_of_forest
+from .instances import InstanceGraph
+from .order_moves import improved_by_moves
+from .order_problem import Effort, OrderProblem, problem_of, series
+from .order_search import OrderSearch
+from .orders import MemoryUse, Order, bfs_order, dfs_order, memory_use
+
+_EFFORT = 1_500_000
+_LARGEST_SEARCH = 400
+"""Instances in a piece that is searched: sets of more are too many by far."""
+
+
+@dataclass(frozen=True)
+class BestOrder:
+    """An order, its use of memory, and whether no order has a smaller peak, or the same and a smaller sum."""
+
+    order: Order
+    use: MemoryUse
+    proven: bool
+
+
+def footprint_order(graph: InstanceGraph) -> Order:
+    """Of the instances that are ready, first the one with the heaviest claim (section 3.6).
+
+    The claim of an instance is the bytes of inputs that it is the last to read, which are freed, less the bytes of the
+    outputs that are kept for others. Of equal claims the deepest in the graph is first, then the last.
+    """
+    return _footprint_order(problem_of(graph))
+
+
+def demand_order(graph: InstanceGraph, *, last_first: bool = False) -> Order:
+    """Result after result, each right after what it needs and nothing has made yet; so are what these need.
+
+    Results and inputs come in the order of the graph, or the last of them first.
+    """
+    return _demand_order(problem_of(graph), last_first)
+
+
+def best_of_all_order(graph: InstanceGraph) -> Order:
+    """The order of `best_order`."""
+    return best_order(graph).order
+
+
+def best_order(graph: InstanceGraph, deadline_seconds: float = float("inf"), *, effort: int = _EFFORT) -> BestOrder:
+    """The order with the smallest peak, and of those the smallest sum (MemoryUse), that is found.
+
+    It is never worse than breadth first, depth first, `footprint_order` and `demand_order`. `effort` is the number of
+    steps, of about a microsecond each, for searches that cannot be proven to end soon; where these end before the
+    deadline, the result is the same on every machine.
+    """
+    limit = Effort(effort, time.monotonic() + deadline_seconds)
+    problem = problem_of(graph)
+    order, proven = best_order_of_jobs(problem, (dfs_order(graph), bfs_order(graph)), limit)
+    return BestOrder(order, memory_use(graph, order), proven)
+
+
+def best_order_of_jobs(problem: OrderProblem, known: Sequence[Order], effort: Effort) -> tuple[Order, bool]:
+    """`best_order` of any jobs, no worse than the orders known; and whether none is better."""
+    orders = [*known, _footprint_order(problem), _demand_order(problem, False), _demand_order(problem, True)]
+    problems = series(problem)
+    starts = [0, *accumulate(map(len, problems))]
+    pieces = [_Piece(p, [_part(o, s, len(p)) for o in orders]) for p, s in zip(problems, starts, strict=False)]
+    proven = _solve(pieces, effort)
+    return tuple(job + s for piece, s in zip(pieces, starts, strict=False) for job in piece.best), proven
+
+
+def _part(order: Sequence[int], start: int, count: int) -> tuple[int, ...]:
+    """A piece's part of an order: every order runs piece after piece."""
+    return tuple(job - start for job in order[start : start + count])
+
+
+def _solve(pieces: Sequence[_Piece], effort: Effort) -> bool:
+    """Lower the peaks of the pieces, the highest first, then the sums under the highest; whether all is proven."""
+    floor = max((piece.least for piece in pieces), default=0)
+    peaks_proven = True
+    by_peak = sorted(pieces, key=lambda piece: -piece.peak)
+    for number, piece in enumerate(by_peak):
+        if piece.peak > floor:
+            peaks_proven &= piece.lower_peak(floor, effort.part(_share(by_peak[number:], piece, effort.left // 2)))
+            floor = max(floor, piece.peak)
+    totals_proven = [
+        piece.lower_total(floor, effort.part(_share(pieces[number:], piece, effort.left)))
+        for number, piece in enumerate(pieces)
+    ]
+    return peaks_proven and all(totals_proven)
+
+
+def _share(pieces: Sequence[_Piece], piece: _Piece, effort: int) -> int:
+    """A piece's part of the effort, by the number of its instances."""
+    return effort * len(piece.problem) // max(1, sum(len(other.problem) for other in pieces))
+
+
+class _Piece:
+    """A piece of the graph, and the orders known of it."""
+
+    def __init__(self, problem: OrderProblem, orders: Sequence[tuple[int, ...]]) -> None:
+        self.problem = problem
+        self.forest = is_forest(problem)
+        self.orders = {order: problem.use(order) for order in dict.fromkeys(orders)}
+        self.least = max(problem.own)
+        if self.forest:
+            self.least = self._add(least_peak_of_forest(problem)).peak
+            self.least_total = self._add(least_total_of_forest(problem)).total
+        self.best = min(self.orders, key=self.orders.__getitem__)
+
+    def _add(self, order: tuple[int, ...]) -> MemoryUse:
+        self.orders[order] = self.problem.use(order)
+        return self.orders[order]
+
+    @property
+    def peak(self) -> int:
+        """The smallest peak of an order known."""
+        return min(use.peak for use in self.orders.values())
+
+    def lower_peak(self, floor: int, effort: Effort) -> bool:
+        """Look for a smaller peak, which need not be below `floor`; whether there is none left to be found."""
+        if len(self.problem) <= _LARGEST_SEARCH:
+            found, proven = OrderSearch(self.problem).least_peak(self.peak, floor, effort.part(effort.left * 2 // 3))
+            if found is not None:
+                self._add(found)
+            if proven:
+                return True
+        self._improve(floor, effort)
+        return self.peak <= floor
+
+    def lower_total(self, cap: int, effort: Effort) -> bool:
+        """Choose the order with the smallest sum and a peak of at most `cap`; whether there is none better."""
+        self._choose(cap)
+        if self.orders[self.best].total == self._bound():
+            return True
+        if len(self.problem) <= _LARGEST_SEARCH:
+            # Cheap moves first: the search leaves out what is no better than the order known.
+            self._improve(cap, effort.part(effort.left // 4))
+            self._choose(cap)
+            search, below = OrderSearch(self.problem), self.orders[self.best].total
+            found, proven = search.least_total(cap, below, effort.part(effort.left * 2 // 3))
+            if found is not None:
+                self._add(found)
+                self._choose(cap)
+            if proven:
+                return True
+        self._improve(cap, effort)
+        self._choose(cap)
+        return False
+
+    def _bound(self) -> int:
+        return self.least_total if self.forest else sum(self.problem.own)
+
+    def _choose(self, cap: int) -> None:
+        fitting = [order for order, use in self.orders.items() if use.peak <= cap] or list(self.orders)
+        self.best = min(fitting, key=lambda order: (max(cap, self.orders[order].peak), self.orders[order].total))
+
+    def _improve(self, cap: int, effort: Effort) -> None:
+        known = sorted(self.orders, key=lambda order: (max(cap, self.orders[order].peak), self.orders[order].total))
+        self._add(improved_by_moves(self.problem, known[0], cap, effort))
+
+
+def _footprint_order(problem: OrderProblem) -> Order:
+    claims = _Ready(problem)
+    order: list[int] = []
+    while claims.heap:
+        job = claims.heaviest()
+        if job is not None:
+            order.append(job)
+            claims.run(job)
+    return tuple(order)
+
+
+class _Ready:
+    """The jobs that are ready, in a heap, by what they would add to memory; outdated entries are passed over."""
+
+    def __init__(self, problem: OrderProblem) -> None:
+        self.problem = problem
+        self.left = [len(claim.readers) for claim in problem.claims]
+        self.waiting = [len(sources) for sources in problem.sources]
+        self.growth = [made - unread for made, unread in zip(problem.made, problem.unread, strict=True)]
+        self.depth: list[int] = []
+        for sources in problem.sources:
+            self.depth.append(1 + max((self.depth[source] for source in sources), default=0))
+        for claim in problem.claims:
+            if len(claim.readers) == 1:
+                self.growth[claim.readers[0]] -= claim.size
+        self.done = [False] * len(problem)
+        self.heap: list[tuple[int, int, int]] = []
+        for job, count in enumerate(self.waiting):
+            self._push(job, count)
+
+    def _push(self, job: int, waiting: int) -> None:
+        if not waiting:
+            heappush(self.heap, (self.growth[job], -self.depth[job], -job))
+
+    def heaviest(self) -> int | None:
+        growth, _, negative = heappop(self.heap)
+        return None if self.done[-negative] or growth != self.growth[-negative] else -negative
+
+    def run(self, job: int) -> None:
+        self.done[job] = True
+        for number in self.problem.reads[job]:
+            self.left[number] -= 1
+            if self.left[number] == 1:
+                claim = self.problem.claims[number]
+                last = next(reader for reader in claim.readers if not self.done[reader])
+                self.growth[last] -= claim.size
+                self._push(last, self.waiting[last])
+        for user in self.problem.users[job]:
+            self.waiting[user] -= 1
+            self._push(user, self.waiting[user])
+
+
+def _demand_order(problem: OrderProblem, last_first: bool) -> Order:
+    seen: set[int] = set()
+    results = [job for job, users in enumerate(problem.users) if not users]
+    return tuple(chain.from_iterable(_demanded(problem, job, seen, last_first) for job in _turned(results, last_first)))
+
+
+def _demanded(problem: OrderProblem, result: int, seen: set[int], last_first: bool) -> Iterator[int]:
+    """A result after all that it needs and is not in `seen` yet, to which they are added."""
+    seen.add(result)
+    stack = [(result, iter(_turned(problem.sources[result], last_first)))]
+    while stack:
+        source = next((source for source in stack[-1][1] if source not in seen), None)
+        if source is None:
+            yield stack.pop()[0]
+        else:
+            seen.add(source)
+            stack.append((source, iter(_turned(problem.sources[source], last_first))))
+
+
+def _turned(jobs: Sequence[int], last_first: bool) -> Sequence[int]:
+    return jobs[::-1] if last_first else jobs

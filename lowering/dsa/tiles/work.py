@@ -1,0 +1,203 @@
+"""What the units of a core do for a tile.
+
+Matrix products and convolutions are `Product`s of the matrix unit (a convolution as im2col), or multiply-accumulates of
+the vector MAC engine where that takes fewer cycles: what has little to multiply per element, as depthwise ones. All
+else is element operations of the vector unit. Units work as a pipeline: what follows a product runs along with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+
+from ....costmodels.dsa_device import DsaDevice
+from ....engine.summary import VIEWS
+from ....ir.graph import Operator, OperatorGraph
+from ..program.cost import Cost
+from ..program.instructions import Engine, Product, Unit, Work
+
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm"})
+MOVES = frozenset(
+    {
+        "Transpose", "Slice", "Concat", "Gather", "Split", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth",
+        "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Cast",
+    }
+)  # fmt: skip
+"""What only moves elements: part of how others are read and written, unless there are no others."""
+
+_FACTORS: Mapping[str, int] = {
+    **dict.fromkeys(("Div", "Reciprocal", "Sqrt", "Mod"), 4),
+    **dict.fromkeys(("Exp", "Log", "Sin", "Cos", "Elu", "Celu", "Selu"), 4),
+    **dict.fromkeys(("Tanh", "Erf", "Sigmoid", "Softplus", "Swish", "Tan", "Atan", "Sinh", "Cosh"), 8),
+    **dict.fromkeys(("Gelu", "Mish", "Pow", "Asin", "Acos", "Asinh", "Acosh", "Atanh"), 12),
+    **dict.fromkeys(("HardSwish", "HardSigmoid", "Softsign", "Clip", "ThresholdedRelu", "BatchNormalization"), 2),
+}
+"""Vector operations per element made, 1 where not listed. A division or root is a first estimate and three steps of
+refinement, an exponential or logarithm a polynomial of degree four, a Tanh or Erf both of these, a Gelu more of them.
+"""
+_PER_INPUT: Mapping[str, int] = {
+    "Softmax": 8,
+    "LogSoftmax": 7,
+    "Hardmax": 3,
+    "LayerNormalization": 7,
+    "InstanceNormalization": 7,
+    "GroupNormalization": 7,
+    "RMSNormalization": 4,
+    "LRN": 16,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare"), 2),
+    "ReduceLogSumExp": 6,
+}
+"""Vector operations per element read: a Softmax takes the largest (1), a difference (1), an exponential (4), a sum (1)
+and a product (1); a normalisation two sums with their differences and squares (4) and scales and shifts (3).
+"""
+
+
+def work_of(graph: OperatorGraph, device: DsaDevice) -> tuple[Work, ...]:
+    """What each unit does that is used, at least one.
+
+    All of them are of one place: of the core, or, where the matrix unit that a tile needs is the cluster's, of the
+    cluster. Of a unit that is not there its work is left to one that is; what follows a product in a cluster without a
+    vector unit is left to the matrix unit's way out.
+    """
+    units = _Units(device)
+    products, multiplied, elements = [], 0, 0
+    for operator in graph.operators:
+        product = product_of(graph, operator)
+        if product is not None and units.suits(product):
+            products.append(product)
+        elif product is not None:
+            multiplied += product.macs
+        elements += vector_operations(graph, operator)
+    if not (products or multiplied or elements):
+        elements = sum(_elements(graph, o.outputs) for o in graph.operators if o.op in MOVES)
+    return units.work(tuple(products), multiplied, elements)
+
+
+class _Units:
+    """The units of a device that a tile may use."""
+
+    def __init__(self, device: DsaDevice) -> None:
+        self.cost = Cost(device)
+
+    def engine(self, unit: Unit) -> Engine | None:
+        """The core's, or the cluster's where cores have none."""
+        return next((e for e in (Engine(0, 0, unit), Engine(0, None, unit)) if self.cost.unit(e) is not None), None)
+
+    def cycles(self, work: Work) -> float:
+        """How long a unit takes; forever where there is none."""
+        engine = self.engine(work.unit)
+        return float("inf") if engine is None else self.cost.work_cycles(work, engine)
+
+    def suits(self, product: Product) -> bool:
+        """Whether the matrix unit is no slower than what else multiplies."""
+        matrix = self.cycles(Work(Unit.MME, 0, (product,)))
+        others = (self.cycles(Work(unit, product.macs)) for unit in (Unit.VME, Unit.VECTOR))
+        return matrix < float("inf") and matrix <= min(others)
+
+    def work(self, products: tuple[Product, ...], multiplied: int, elements: int) -> tuple[Work, ...]:
+        """Work for units that there are, in the place of the matrix unit where there are products."""
+        matrix = self.engine(Unit.MME)
+        core = matrix.core if products and matrix is not None else 0
+        present = [u for u in (Unit.VECTOR, Unit.VME, Unit.MME) if self.cost.unit(Engine(0, core, u)) is not None]
+        amounts: dict[Unit, int] = {}
+        for unit, amount in ((Unit.VME, multiplied), (Unit.VECTOR, elements)):
+            own = unit if unit in present else next(iter(present), unit)
+            amounts[own] = amounts.get(own, 0) + amount
+        found = [Work(Unit.MME, 0, products)] if products else []
+        found += [Work(unit, n) for unit, n in amounts.items() if n and not (unit is Unit.MME and products)]
+        return tuple(found) or (Work(next(iter(present), Unit.VECTOR)),)
+
+
+def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
+    """The matrix product that an operator is; None where it is none."""
+    if operator.op not in PRODUCTS or operator.is_opaque:
+        return None
+    left, right = (_shape(graph, operator.inputs[n]) for n in (0, 1))
+    result = _shape(graph, operator.outputs[0])
+    if operator.op == "Conv":
+        group = _integer(operator, "group", 1)
+        return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group)
+    if operator.op == "ConvTranspose":
+        group = _integer(operator, "group", 1)
+        return Product(left[0] * prod(left[2:]), prod(right[1:]), right[0] // group, group)
+    if operator.op == "Gemm":
+        return Product(result[0], result[1], left[0] if _integer(operator, "transA", 0) else left[1])
+    return _matmul(left, right)
+
+
+def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Product:
+    """All rows are of one product where they share the right operand."""
+    left = left if len(left) > 1 else (1, *left)
+    right = right if len(right) > 1 else (*right, 1)
+    rows, columns, depth = left[-2], right[-1], left[-1]
+    shared = prod(right[:-2]) == 1
+    batch = prod(left[:-2]) if shared else prod(_broadcast(left[:-2], right[:-2]))
+    return Product(batch * rows, columns, depth) if shared else Product(rows, columns, depth, batch)
+
+
+def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> Iterable[int]:
+    rank = max(len(first), len(second))
+    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True)
+    return (max(a, b) for a, b in pairs)
+
+
+def vector_operations(graph: OperatorGraph, operator: Operator) -> int:
+    """Element operations of an operator, beside what it multiplies; moving elements counts nothing here."""
+    op = operator.op
+    made = _elements(graph, operator.outputs[:1])
+    if op in VIEWS or op in MOVES or op == "Dropout":
+        return 0
+    if op in PRODUCTS:
+        return _epilogue(operator) * made
+    if op in _SPECIAL:
+        return _SPECIAL[op](graph, operator, made)
+    if op in _PER_INPUT or op.startswith(("Reduce", "Arg", "Global")) or op == "CumSum":
+        return _PER_INPUT.get(op, 1) * _elements(graph, operator.inputs[:1])
+    return _FACTORS.get(op, 1) * made
+
+
+def _epilogue(operator: Operator) -> int:
+    """A bias, a factor."""
+    has_bias = len(operator.inputs) > 2 and operator.inputs[2] is not None
+    return int(has_bias) + int(operator.attributes.get("alpha", 1.0) != 1.0)
+
+
+def _pool(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    kernel = operator.attributes.get("kernel_shape", ())
+    window = prod(kernel) if isinstance(kernel, tuple) else 1
+    return made * (window + (operator.op == "AveragePool"))
+
+
+_TAPS = {"linear": 2, "cubic": 4}
+
+
+def _resize(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    """A multiplication and an addition for each element that one shows."""
+    before, after = _shape(graph, operator.inputs[0]), _shape(graph, operator.outputs[0])
+    taps = _TAPS.get(str(operator.attributes.get("mode", "nearest")), 0)
+    return made * max(1, 2 * taps ** sum(n != m for n, m in zip(before, after, strict=True)) if taps else 1)
+
+
+def _fold(graph: OperatorGraph, operator: Operator, made: int) -> int:
+    """Several operands, two at a time."""
+    return made * max(1, len(operator.inputs) - 1)
+
+
+_SPECIAL: Mapping[str, Callable[[OperatorGraph, Operator, int], int]] = {
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("Sum", "Mean", "Min", "Max"), _fold),
+    "Resize": _resize,
+}
+
+
+def _shape(graph: OperatorGraph, value: int | None) -> tuple[int, ...]:
+    return () if value is None else graph.values[value].extent.dimensions
+
+
+def _elements(graph: OperatorGraph, values: Iterable[int | None]) -> int:
+    return sum(prod(_shape(graph, value)) for value in values)
+
+
+def _integer(operator: Operator, name: str, default: int) -> int:
+    found = operator.attributes.get(name, default)
+    return found if isinstance(found, int) else default

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.dsa_device import load_dsa_device
+from eqfuse.lowering.dsa.errors import DsaError
+from eqfuse.lowering.dsa.network.boxes import Box, whole
+from eqfuse.lowering.dsa.network.graph import Network
+from eqfuse.lowering.dsa.tiles.kernels import TileKernels, structure
+from eqfuse.lowering.dsa.tiles.local_graph import Tile, local_graph
+
+from ..graphs import Builder
+from ..random_graphs import cases
+from ..tile_cases import LAYERS, one, tiles
+
+DEVICE = load_dsa_device("stcp920")
+
+
+def tile_of(network: Network, members: tuple[int, ...], value: int, box: Box) -> Tile:
+    needed = network.needed(members, {value: box})
+    made = {v for m in members for v in network.graph.operators[m].outputs}
+    return Tile(members, tuple((v, needed[v]) for v in sorted(needed) if v not in made), ((value, box),))
+
+
+def conv_relu(batch: int = 4) -> tuple[Network, int]:
+    builder = Builder()
+    y = builder.relu(builder.conv(builder.value((batch, 8, 16, 16)), 8, 3), joined=True)
+    return Network(builder.graph(y)), y
+
+
+def rows(sample: int, first: int, last: int) -> Box:
+    return ((sample, sample + 1), (0, 8), (first, last), (0, 16))
+
+
+@pytest.mark.representatives(14)
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_tile_gets_the_kernel_of_its_own_graph(name: str, data: st.DataObject) -> None:
+    """Whatever came before: the cheap key tells apart what is not equal."""
+    network = LAYERS[name].network
+    kernels = TileKernels(network, DEVICE)
+    for _ in range(6):
+        tile = data.draw(tiles(network, (0,)))
+        kernel = kernels.kernel(tile)
+        assert structure(kernels.graphs[kernel.name]) == structure(local_graph(network, tile))
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_so_do_tiles_of_several_operators(data: st.DataObject) -> None:
+    graph, layers, _, _ = data.draw(cases())
+    network = Network(graph)
+    kernels = TileKernels(network, DEVICE)
+    for _ in range(8):
+        first = data.draw(st.integers(0, len(layers) - 1))
+        members = tuple(m for layer in layers[first : first + data.draw(st.integers(1, 3))] for m in layer)
+        tile = data.draw(tiles(network, members))
+        kernel = kernels.kernel(tile)
+        assert structure(kernels.graphs[kernel.name]) == structure(local_graph(network, tile))
+
+
+def test_a_matrix_by_itself_is_not_moved() -> None:
+    """Rows of the left operand are the depth of the right one."""
+    network = one("MatMul", (6, 6), (6, 6)).network
+    builder = Builder()
+    x = builder.value((6, 6))
+    y = builder.add("MatMul", [x, x], (6, 6))
+    network = Network(builder.graph(y))
+    kernels = TileKernels(network, DEVICE)
+    for box in (((0, 2), (0, 6)), ((2, 4), (0, 6)), ((0, 6), (3, 5))):
+        tile = tile_of(network, (0,), y, box)
+        kernel = kernels.kernel(tile)
+        assert structure(kernels.graphs[kernel.name]) == structure(local_graph(network, tile))
+
+
+def test_samples_share_a_kernel() -> None:
+    network, y = conv_relu()
+    kernels = TileKernels(network, DEVICE)
+    names = {kernels.kernel(tile_of(network, (0, 1), y, rows(sample, 4, 8))).name for sample in range(4)}
+    assert names == {"conv_relu_0"}
+
+
+def test_rows_inside_share_a_kernel() -> None:
+    network, y = conv_relu()
+    kernels = TileKernels(network, DEVICE)
+    names = [kernels.kernel(tile_of(network, (0, 1), y, rows(0, first, first + 4))).name for first in range(0, 16, 4)]
+    assert names == ["conv_relu_0", "conv_relu_1", "conv_relu_1", "conv_relu_2"]
+
+
+def test_layers_with_other_weights_share_a_kernel() -> None:
+    builder = Builder()
+    x = builder.value((1, 4, 8, 8))
+    first = builder.conv(x, 4, 3)
+    second = builder.conv(first, 4, 3)
+    network = Network(builder.graph(second))
+    kernels = TileKernels(network, DEVICE)
+    tiles_ = [tile_of(network, (n,), v, whole(network.shapes[v])) for n, v in enumerate((first, second))]
+    assert kernels.kernel(tiles_[0]) == kernels.kernel(tiles_[1])
+
+
+def test_graphs_are_those_asked_for() -> None:
+    network, y = conv_relu()
+    kernels = TileKernels(network, DEVICE)
+    kernel = kernels.kernel(tile_of(network, (0, 1), y, rows(0, 0, 16)))
+    assert list(kernels.graphs) == [kernel.name]
+
+
+def test_too_little_at_hand_is_refused() -> None:
+    network, y = conv_relu()
+    tile = tile_of(network, (0, 1), y, rows(0, 0, 8))
+    less = Tile(tile.members, tile.inputs, ((y, rows(0, 0, 9)),))
+    with pytest.raises(DsaError):
+        TileKernels(network, DEVICE).kernel(less)
