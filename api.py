@@ -73,7 +73,7 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
 
     Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.
     """
-    from .lowering.bundle.runner import load as load_bundle
+    from .lowering.running.runner import load as load_bundle
 
     return load_bundle(path, threads)
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.bundle.turns import settle
 from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.running.turns import settle
 
 Array = NDArray[Any]
 MOST_CALLS = 1000
@@ -74,7 +74,7 @@ class _Bundle:
     """A bundle that eqfuse compiled."""
 
     def __init__(self, setup: Setup) -> None:
-        from eqfuse.lowering.bundle.runner import load
+        from eqfuse.lowering.running.runner import load
 
         assert setup.bundle is not None
         self.model = load(setup.bundle, setup.threads)

@@ -10,8 +10,8 @@ from typing import Any
 from eqfuse.cli import render
 from eqfuse.cli.bench.kernel_report import breakdown_as_dict, operators_text, print_breakdown
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.bundle.kernel_times import Breakdown, KernelTime, kernel_times
 from eqfuse.lowering.interface import random_inputs
+from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime, kernel_times
 
 MOST = 15
 """Rows of what does not scale."""

@@ -48,7 +48,7 @@ from eqfuse.benchmarks.contestants import TOOLS, Contestant, ContestantError, Sa
 from eqfuse.benchmarks.kernel_breakdown import print_kernels
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.driver.options import Options
-from eqfuse.lowering.bundle.turns import Middle
+from eqfuse.lowering.running.turns import Middle
 
 OURS, OFF, REFERENCE, RELAX, TUNED, PEER = TOOLS
 RELATIVE = 1e-3

@@ -23,7 +23,7 @@ from eqfuse.benchmarks.tuning_results import (
     Results,
     same_seconds,
 )
-from eqfuse.lowering.bundle.turns import Middle
+from eqfuse.lowering.running.turns import Middle
 
 EQUAL_TRIALS, LONG, GEOMETRIC_MEAN, EACH, INSTRUCTIONS = 1.5, 1.0, 1.25, 1.0, 0.5
 """Targets: the run time of MetaSchedule's model over ours, at equal trials and at its many; ONNX Runtime's over ours,

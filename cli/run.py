@@ -24,8 +24,8 @@ Array = np.ndarray[Any, Any]
 
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
-    from ..lowering.bundle.isolated_model import IsolatedModel, crashes_of
     from ..lowering.interface import random_inputs
+    from ..lowering.running.isolated_model import IsolatedModel, crashes_of
 
     if arguments.output is not None:
         _check_output(arguments.output)

@@ -130,7 +130,7 @@ class Processor:
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
         """What verification says, in one line. Raises VerificationError where the bundle differs from the original."""
-        from ..lowering.bundle.isolated_model import IsolatedModel
+        from ..lowering.running.isolated_model import IsolatedModel
 
         label = compilation.model.label
         try:
@@ -149,7 +149,7 @@ class Processor:
 
     def _explained(self, message: str, prepared: Prepared, folder: Path, crashed_in: str) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
-        from ..lowering.bundle.blame import suspects
+        from ..lowering.running.blame import suspects
 
         blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
         found = {suspect.symbol: str(suspect) for suspect in blamed}

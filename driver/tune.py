@@ -14,10 +14,10 @@ from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError, VerificationError
 from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import opened
-from ..lowering.bundle.isolated_model import IsolatedModel, times
-from ..lowering.bundle.turns import ratios
 from ..lowering.interface import Port, random_inputs
 from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
+from ..lowering.running.isolated_model import IsolatedModel, times
+from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
 from ..lowering.tuning.settings import Settings, Summary
 from ..lowering.weights import Weights

@@ -2,7 +2,7 @@
 
 A kernel becomes a PrimFunc (`compute`, `kernel_function`), gets a schedule (`schedules`) and is compiled in a process
 of its own (`kernels`). For this machine a Relax function calls the kernels (`module`), in a shared library that lies
-in a folder with its manifest (`bundle`) and is run from Python (`runner`); for another one a C project does
+in a folder with its manifest (`bundle`) and is run from Python (`running`); for another one a C project does
 (`c_project`, `arm`). What has no lowering runs in ONNX Runtime (`fallback`). `check` verifies, `blame` explains; what
-was just compiled runs in a process of its own (`isolation`, `isolated_model`).
+was just compiled runs in a process of its own (`isolation`).
 """

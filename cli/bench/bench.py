@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ...lowering.bundle.turns import Middle, Runs
+from ...lowering.running.turns import Middle, Runs
 from .. import render
 from ..progress import Progress
 from .bench_inputs import bench_inputs, original
@@ -50,7 +50,7 @@ def _is_for_accelerator(bundle: Path) -> bool:
 
 
 def _bench_here(arguments: argparse.Namespace, repeat: int) -> int:
-    from ...lowering.bundle.isolated_model import IsolatedModel, crashes_of, times
+    from ...lowering.running.isolated_model import IsolatedModel, crashes_of, times
 
     with crashes_of(arguments.bundle), Progress(arguments, "measure"):
         model = IsolatedModel(arguments.bundle, arguments.threads)

@@ -19,9 +19,9 @@ _CLOCKS = {"cpu": "CPU", "wall": "wall-clock"}
 def bench_kernels(arguments: argparse.Namespace) -> int:
     """Time every kernel where it stands, and print."""
     _check_options(arguments)
-    from ...lowering.bundle.isolated_model import IsolatedModel, crashes_of
     from ...lowering.bundle.isolation import NO_LIMIT, isolated
-    from ...lowering.bundle.kernel_times import kernel_times
+    from ...lowering.running.isolated_model import IsolatedModel, crashes_of
+    from ...lowering.running.kernel_times import kernel_times
 
     repeat = arguments.repeat or _REPEAT
     with crashes_of(arguments.bundle), Progress(arguments, "measure"):

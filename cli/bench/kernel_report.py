@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import render
 
 if TYPE_CHECKING:
-    from ...lowering.bundle.kernel_times import Breakdown, KernelTime
+    from ...lowering.running.kernel_times import Breakdown, KernelTime
 
 _NAMED = 5
 _COLUMNS = ("kernel", "operators", "schedule", "calls", "us a call", "share", "MMAC", "kB", "roofline us", "times")

@@ -14,8 +14,8 @@ from ...costmodels.measurement import canonical_json
 from ...ir.types import TensorType
 from ..bundle.bundle import versions
 from ..bundle.cache import own_digest
-from ..bundle.turns import Middle
 from ..kernels.kernel_messages import Answer, Request
+from ..running.turns import Middle
 from ..schedules.decisions import Decisions, Site
 from ..target import Target
 from .cost_model import features_of

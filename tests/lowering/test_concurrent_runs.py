@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 
 import eqfuse
-from eqfuse.lowering.bundle import runner
 from eqfuse.lowering.bundle.bundle import read_manifest, write_manifest
 from eqfuse.lowering.bundle.loaded import LoadedModel
+from eqfuse.lowering.running import runner
 
 from .small_models import Array, random_inputs, with_fallback
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.cli.bench.kernel_report import breakdown_as_dict, operators_text, print_breakdown
-from eqfuse.lowering.bundle.kernel_times import Breakdown, KernelTime
 from eqfuse.lowering.kernels.kernel_table import KernelFacts
+from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime
 
 
 def kernel(number: int, seconds: float, calls: int = 1) -> KernelTime:

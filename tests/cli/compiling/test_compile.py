@@ -15,8 +15,9 @@ import pytest
 from onnx import helper
 
 from eqfuse.engine.verification import Verification
-from eqfuse.lowering.bundle import blame, check
+from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.running import blame
 
 from ..command_line import CommandLine
 

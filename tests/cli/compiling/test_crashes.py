@@ -74,7 +74,7 @@ def test_a_kernel_that_hangs_gets_a_plain_schedule(
     eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 5)
-    monkeypatch.setattr("eqfuse.lowering.bundle.blame.KERNEL_SECONDS", 5)
+    monkeypatch.setattr("eqfuse.lowering.running.blame.KERNEL_SECONDS", 5)
     spoil(HANG, False)
     outcome = compiled(eqfuse, 105)
     assert outcome.code == 0

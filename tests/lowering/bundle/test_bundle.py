@@ -14,10 +14,10 @@ import pytest
 
 import eqfuse
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle import runner
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, staged
 from eqfuse.lowering.bundle.manifest import parse
 from eqfuse.lowering.errors import BundleError
+from eqfuse.lowering.running import runner
 
 from ..conftest import _compiled
 from ..small_models import chain, expected, random_inputs, with_fallback

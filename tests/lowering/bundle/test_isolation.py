@@ -12,10 +12,10 @@ import pytest
 
 from eqfuse.errors import UsageError, VerificationError
 from eqfuse.lowering.bundle.check import apart
-from eqfuse.lowering.bundle.isolated_model import IsolatedKernels, IsolatedModel
 from eqfuse.lowering.bundle.isolation import NO_LIMIT, isolated
 from eqfuse.lowering.bundle.manifest import LIBRARY
 from eqfuse.lowering.errors import BundleError, CrashError, LoweringError
+from eqfuse.lowering.running.isolated_model import IsolatedKernels, IsolatedModel
 
 from ..small_models import chain, expected, random_inputs
 

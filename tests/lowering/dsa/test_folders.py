@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from eqfuse import lowering
 
 from ...test_layers import own_imports

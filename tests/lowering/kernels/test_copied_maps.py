@@ -17,11 +17,11 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.of_model import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.bundle.blame import suspects
 from eqfuse.lowering.kernels.copied_maps import with_copied_maps
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.kernels import prepare
 from eqfuse.lowering.module import link
+from eqfuse.lowering.running.blame import suspects
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 

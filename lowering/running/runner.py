@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...support.processor import available_cores
+from ..bundle.bundle import check_file, missing, read_manifest, usable
+from ..bundle.loaded import Array, LoadedModel, fitting
+from ..bundle.manifest import FallbackEntry
 from ..errors import BundleError
 from ..kernels.fallback import FUNCTION
 from ..tvm_runtime import own_path, runtime, threads_for, use_threads
-from .bundle import check_file, missing, read_manifest, usable
-from .loaded import Array, LoadedModel, fitting
-from .manifest import FallbackEntry
 
 _REGISTRY = threading.Lock()
 """A virtual machine finds what ONNX Runtime runs by global names, which all bundles share, when it is made."""

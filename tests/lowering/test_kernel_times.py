@@ -9,10 +9,10 @@ import pytest
 from eqfuse.costmodels.device import load_device
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import copy, read_manifest
-from eqfuse.lowering.bundle.kernel_times import Breakdown, kernel_times
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.kernels.kernel_table import KERNELS, read_kernel_table, roofline
+from eqfuse.lowering.running.kernel_times import Breakdown, kernel_times
 
 
 def timed(bundle: Path, repeat: int = 3) -> Breakdown:

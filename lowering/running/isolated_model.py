@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...support.scratch import scratch_folder
+from ..bundle.bundle import read_manifest, usable
+from ..bundle.isolation import NO_LIMIT, isolated, number
+from ..bundle.loaded import Array, LoadedModel
 from ..errors import CrashError
 from ..interface import Port
 from ..tvm_runtime import load_library, use_threads
-from .bundle import read_manifest, usable
-from .isolation import NO_LIMIT, isolated, number
-from .loaded import Array, LoadedModel
 from .runner import CompiledModel, load
 from .turns import Runs, interleaved
 
