@@ -1,4 +1,4 @@
-"""``eqfuse device list``, ``show`` and ``measure``."""
+"""``eqfuse device list``, ``show``, ``detect`` and ``measure``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from ..costmodels.device import (
-    DIRECTORY,
-    HOST,
-    Device,
-    DeviceError,
-    device_names,
-    device_path,
-    host_device,
-    load_device,
-)
+from ..costmodels.device import DIRECTORY, HOST, Device, device_names, host_device, load_device
+from ..costmodels.device_file import DeviceError, device_path
 from ..errors import UsageError
 from . import render
 from .progress import Progress
@@ -46,7 +38,7 @@ def _record(device: Device) -> dict[str, object]:
 
 
 def show_device(arguments: argparse.Namespace) -> int:
-    """The device file; for this machine, the one that it would have."""
+    """The file of a device. This machine has none, so one is made for it."""
     try:
         device = load_device(arguments.device)
     except DeviceError as error:
@@ -66,6 +58,11 @@ def _text(name: str) -> str:
     return device_path(Path(name), DIRECTORY).read_text(encoding="utf-8")
 
 
+def detect_device(arguments: argparse.Namespace) -> int:
+    """A complete device file of this machine, for the user to start a file of their own from."""
+    return show_device(argparse.Namespace(**{**vars(arguments), "device": HOST}))
+
+
 def measure_device(arguments: argparse.Namespace) -> int:
     """Measure this machine, keep that, and show the device that it makes."""
     from ..costmodels.host import forget_measurements, keep_measurements
@@ -80,4 +77,4 @@ def measure_device(arguments: argparse.Namespace) -> int:
         if not (arguments.quiet or arguments.json):
             write(f"# kept in {path}")
     host_device.cache_clear()
-    return show_device(argparse.Namespace(**{**vars(arguments), "device": HOST}))
+    return detect_device(arguments)

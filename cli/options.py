@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from ..costmodels.device import Device, DeviceError, default_device, load_device
+from ..costmodels.device import Device, default_device, load_device
+from ..costmodels.device_file import DeviceError
 from ..driver.options import Options
 from ..errors import RuleError, UsageError
 from ..rules.places import rule_paths

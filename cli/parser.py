@@ -235,5 +235,6 @@ def _device(commands: Commands) -> None:  # type: ignore[type-arg]
     command(actions, "list", "list the devices", ("device", "list_devices"))
     show = command(actions, "show", "print a device as TOML, each figure with its origin", ("device", "show_device"))
     show.add_argument("device", nargs="?", default="host", help="a name, or the path of a device file (default: host)")
+    command(actions, "detect", "print a file of this machine, to start yours from", ("device", "detect_device"))
     measure = command(actions, "measure", "measure this machine and keep that", ("device", "measure_device"))
     measure.add_argument("--forget", action="store_true", help="go back to what is known without measuring")

@@ -7,24 +7,22 @@ program says so. On a GPU the LB is the shared memory of a multiprocessor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Annotated, Literal
 
-from .device import ORIGINS, DeviceReader, device_path, device_reader
+import msgspec
+
+from .device_file import Count, Figure, Origin, Overhead, Table, Word, device_path, read_device_file
 
 DIRECTORY = Path(__file__).parent / "devices" / "dsa"
 
 UnitKind = Literal["matrix", "vector_mac", "vector"]
 """What a unit does: matrix products on a systolic array, multiply-accumulate by vectors, any element-wise work."""
 Place = Literal["core", "cluster"]
-_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
-_PLACES: tuple[Place, ...] = get_args(Place)
-Choice = TypeVar("Choice", UnitKind, Place)
-DMA_CHANNELS, CORE_DMA_CHANNELS = 8, 4
-"""What a device file that does not say counts: of a cluster, of a core."""
 
 
 class Dataflow(Enum):
@@ -51,7 +49,7 @@ class ComputeUnit:
     kind: UnitKind
     per: Place
     rows: int
-    columns: int
+    columns: int = 1
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
 
     @property
@@ -88,8 +86,8 @@ class DsaDevice:
     hoist_latency: float
     alignment: int
     units: tuple[ComputeUnit, ...]
-    dma_channels: int = DMA_CHANNELS
-    core_dma_channels: int = CORE_DMA_CHANNELS
+    dma_channels: int = 8
+    core_dma_channels: int = 4
 
     @property
     def activation_buffer(self) -> int:
@@ -104,6 +102,70 @@ class DsaDevice:
     def count(self, unit: ComputeUnit) -> int:
         """How many of a unit a cluster has."""
         return self.cores if unit.per == "core" else 1
+
+
+class DataflowChoice(msgspec.Struct, frozen=True):
+    """The dataflows that a matrix unit can run, and where that is known from."""
+
+    value: Annotated[tuple[Dataflow, ...], msgspec.Meta(min_length=1)]
+    origin: Origin
+
+    def __post_init__(self) -> None:
+        if len(set(self.value)) < len(self.value):
+            raise ValueError("each dataflow must be listed once only")
+
+
+class UnitTable(Table, frozen=True):
+    """A [[units]] table; the fields are those of `ComputeUnit`."""
+
+    name: Annotated[Word, msgspec.Meta(min_length=1)]
+    kind: UnitKind
+    rows: Count
+    per: Place = "core"
+    columns: Count | None = None
+    dataflows: DataflowChoice | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataflows is not None and self.kind != "matrix":
+            raise ValueError(f"a unit of kind {self.kind!r} has no dataflows; leave the field out")
+
+
+class DsaDeviceFile(Table, frozen=True):
+    """The file of an accelerator; the fields are those of `DsaDevice`."""
+
+    clusters: Count
+    cores: Count
+    clock: Figure
+    local_buffer: Count
+    weight_buffer: Count
+    global_buffer: Count
+    ddr_capacity: Count
+    ddr_bandwidth: Figure
+    global_bandwidth: Figure
+    local_bandwidth: Figure
+    dma_latency: Overhead
+    hoist_latency: Overhead
+    alignment: Count
+    units: tuple[UnitTable, ...]
+    dma_channels: Count | None = None
+    core_dma_channels: Count | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse figures that could each be true, but not together."""
+        if len({unit.name for unit in self.units}) < len(self.units):
+            raise ValueError("two units have the same name")
+        if all(unit.kind == "vector" for unit in self.units):
+            raise ValueError("no unit multiplies; one must be of kind 'matrix' or 'vector_mac'")
+        sizes = [
+            (name, int(getattr(self, name).value))
+            for name in ("weight_buffer", "local_buffer", "global_buffer", "ddr_capacity")
+        ]
+        for (small, a), (large, b) in pairwise(sizes):
+            if a > b or (a == b and small == "weight_buffer"):
+                raise ValueError(f"the {a} bytes of {small} do not leave room in the {b} bytes of {large}")
+        if self.alignment.number & (self.alignment.number - 1):
+            raise ValueError(f"alignment must be a power of two, not {self.alignment.number}")
 
 
 def single_cluster(device: DsaDevice) -> DsaDevice:
@@ -128,87 +190,9 @@ def load_dsa_device(name_or_path: str | Path) -> DsaDevice:
 
 @cache
 def _load(path: Path, asked: str) -> DsaDevice:
-    reader = device_reader(path, asked, dsa_device_names())
-    device = _device(reader, path.stem)
-    _check(reader, device)
-    return device
-
-
-def _device(reader: DeviceReader, name: str) -> DsaDevice:
-    reader.only(("description", *(f.name for f in fields(DsaDevice) if f.name != "name")))
-    return DsaDevice(
-        name=name,
-        clusters=reader.integer("clusters"),
-        cores=reader.integer("cores"),
-        clock=reader.number("clock"),
-        local_buffer=reader.integer("local_buffer"),
-        weight_buffer=reader.integer("weight_buffer"),
-        global_buffer=reader.integer("global_buffer"),
-        ddr_capacity=reader.integer("ddr_capacity"),
-        ddr_bandwidth=reader.number("ddr_bandwidth"),
-        global_bandwidth=reader.number("global_bandwidth"),
-        local_bandwidth=reader.number("local_bandwidth"),
-        dma_latency=reader.number("dma_latency", zero=True),
-        hoist_latency=reader.number("hoist_latency", zero=True),
-        alignment=reader.integer("alignment"),
-        units=_units(reader),
-        dma_channels=reader.integer("dma_channels", DMA_CHANNELS),
-        core_dma_channels=reader.integer("core_dma_channels", CORE_DMA_CHANNELS),
+    file = read_device_file(path, asked, dsa_device_names(), DsaDeviceFile)
+    units = tuple(
+        ComputeUnit(**{**unit.arguments(), "dataflows": unit.dataflows.value if unit.dataflows else DATAFLOWS})
+        for unit in file.units
     )
-
-
-def _units(reader: DeviceReader) -> tuple[ComputeUnit, ...]:
-    tables = reader.get("units")
-    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
-        raise reader.fail("units", "must be a list of [[units]] tables")
-    units = tuple(_unit(DeviceReader(reader.path, f"units[{i}].", t)) for i, t in enumerate(tables))
-    if len({u.name for u in units}) < len(units):
-        raise reader.fail("units", "two have the same name")
-    if all(u.kind == "vector" for u in units):
-        raise reader.fail("units", "none multiplies; one must be of kind 'matrix' or 'vector_mac'")
-    return units
-
-
-def _unit(reader: DeviceReader) -> ComputeUnit:
-    reader.only(tuple(f.name for f in fields(ComputeUnit)))
-    name = reader.text("name")
-    if not name:
-        raise reader.fail("name", "missing")
-    kind = _one_of(reader, "kind", _KINDS, reader.get("kind"))
-    per = _one_of(reader, "per", _PLACES, reader.table.get("per", "core"))
-    return ComputeUnit(name, kind, per, reader.integer("rows"), reader.integer("columns", 1), _dataflows(reader, kind))
-
-
-def _dataflows(reader: DeviceReader, kind: UnitKind) -> tuple[Dataflow, ...]:
-    if "dataflows" not in reader.table:
-        return DATAFLOWS
-    if kind != "matrix":
-        raise reader.fail("dataflows", f"a unit of kind {kind!r} has none")
-    entry, known = reader.get("dataflows"), [each.value for each in Dataflow]
-    if not isinstance(entry, dict) or entry.get("origin") not in ORIGINS:
-        raise reader.fail("dataflows", f"must be {{ value = LIST, origin = {' | '.join(map(repr, ORIGINS))} }}")
-    names = entry.get("value")
-    if not isinstance(names, list) or not names or any(name not in known or names.count(name) > 1 for name in names):
-        raise reader.fail("dataflows", f"value must list some of {', '.join(known)}, each once, not {names!r}")
-    return tuple(map(Dataflow, names))
-
-
-def _one_of(reader: DeviceReader, field: str, choices: tuple[Choice, ...], value: object) -> Choice:
-    found = next((choice for choice in choices if choice == value), None)
-    if found is None:
-        raise reader.fail(field, f"must be one of {', '.join(map(str, choices))}, not {value!r}")
-    return found
-
-
-def _check(reader: DeviceReader, device: DsaDevice) -> None:
-    """Figures that each could be true, but not together."""
-    for small, large in (
-        ("weight_buffer", "local_buffer"),
-        ("local_buffer", "global_buffer"),
-        ("global_buffer", "ddr_capacity"),
-    ):
-        a, b = getattr(device, small), getattr(device, large)
-        if a > b or (a == b and small == "weight_buffer"):
-            raise reader.fail(small, f"{a} bytes do not leave room in the {b} bytes of {large}")
-    if device.alignment & (device.alignment - 1):
-        raise reader.fail("alignment", f"must be a power of two, not {device.alignment}")
+    return DsaDevice(name=path.stem, **{**file.arguments(), "units": units})

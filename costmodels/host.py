@@ -1,33 +1,34 @@
-"""The device of this machine: what the system says of it, what was measured on it, else the figures of its class."""
+"""The device of this machine: figures that the system states, that were measured on it, or else those of its class."""
 
 from __future__ import annotations
 
 import json
 import platform
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
 from ..errors import UsageError
 from ..support.files import cache_folder, write_text
 from ..support.processor import ARM, available_cores, cache_levels, processor_identity, processor_level
+from .device import Cache, Device, DeviceFile
+from .device_file import Figure, Origin, Table, read_device_file
 
 ARM_CLASS = "arm64"
-_FIGURES = (
+_FIELDS = (
     "cores", "vector_bits", "vector_registers", "fma_ports", "clock", "issue_width", "load_ports", "store_ports",
     "dram_bandwidth", "launch_overhead", "view_overhead",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Figure:
+class HostFigure:
     """A number of a device file, the origin that the file states, and in words where it comes from."""
 
     value: float
-    origin: str
+    origin: Origin
     source: str
 
     def __str__(self) -> str:
@@ -36,21 +37,20 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class CacheFigures:
-    """One cache of a device file; `ways` and `line` are absent where the file leaves them out."""
+class HostCache:
+    """One cache of this machine."""
 
     level: int
     shared: bool
-    size: Figure
-    bandwidth: Figure
-    ways: Figure | None = None
-    line: Figure | None = None
+    size: HostFigure
+    ways: HostFigure
+    line: HostFigure
+    bandwidth: HostFigure
 
     def text(self) -> str:
         """The cache as a table of TOML."""
-        numbers = {"size": self.size, "ways": self.ways, "line": self.line, "bandwidth": self.bandwidth}
-        lines = [f"{name} = {figure}" for name, figure in numbers.items() if figure is not None]
-        return "\n".join(["[[caches]]", f"level = {self.level}", *lines, f"shared = {str(self.shared).lower()}"])
+        figures = [f"{name} = {getattr(self, name)}" for name in ("size", "ways", "line", "bandwidth")]
+        return "\n".join(["[[caches]]", f"level = {self.level}", *figures, f"shared = {str(self.shared).lower()}"])
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,25 @@ class HostFigures:
     """Every figure of this machine, by the names of a device file's fields."""
 
     class_name: str
-    figures: Mapping[str, Figure]
-    caches: tuple[CacheFigures, ...]
+    figures: Mapping[str, HostFigure]
+    caches: tuple[HostCache, ...]
 
     def text(self) -> str:
-        """The figures as a device file."""
+        """A complete device file of this machine."""
         words = json.dumps(f"this machine, of the class {self.class_name}", ensure_ascii=False)
-        lines = [f"description = {words}", "", *(f"{name} = {figure}" for name, figure in self.figures.items())]
-        return "\n\n".join(["\n".join(lines), *(cache.text() for cache in self.caches)]) + "\n"
+        figures = [f"{name} = {figure}" for name, figure in self.figures.items()]
+        target = [
+            "# LLVM's words for the target of `eqfuse compile`; without an mtriple it is the machine that compiles.",
+            'mtriple = ""', 'mcpu = ""', "mattr = []",
+        ]  # fmt: skip
+        sections = [[f"description = {words}"], figures, target, *([cache.text()] for cache in self.caches)]
+        return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
 def host_class() -> str:
-    """The name of the device file that this machine's processor is of the class of.
+    """The name of the device file for the class of this machine's processor.
 
-    Raises UsageError on a processor that there is no class for.
+    Raises UsageError if the project has no file for its class.
     """
     if platform.machine() == ARM:
         return ARM_CLASS
@@ -85,69 +90,71 @@ def host_class() -> str:
 
 
 def host_figures(directory: Path) -> HostFigures:
-    """What is known of this machine: the system's word over its class's file in `directory`, measurements over both."""
+    """The figures of this machine: those of its class's file in `directory`, unless the system states or a measurement
+    found others."""
     class_name = host_class()
-    table = tomllib.loads((directory / f"{class_name}.toml").read_text(encoding="utf-8"))
+    file = read_device_file(directory / f"{class_name}.toml", class_name, [class_name], DeviceFile)
     source = f"class {class_name}"
-    figures = {name: _of_file(table[name], source) for name in _FIGURES if name in table}
-    figures["cores"] = Figure(available_cores(), "detected", "affinity, and the quota of control groups")
-    caches = _detected(tuple(_cache_of_file(cache, source) for cache in table["caches"]))
-    return _measured(HostFigures(class_name, figures, caches))
+    defaults = {field.name: field.default for field in (*fields(Device), *fields(Cache))}
+
+    def figure(table: Table, name: str) -> HostFigure:
+        stated: Figure | None = getattr(table, name)
+        if stated is None:
+            return HostFigure(defaults[name], "assumed", "default of device files")
+        measured_elsewhere = stated.origin == "measured"
+        return HostFigure(stated.value, "assumed" if measured_elsewhere else stated.origin, source)
+
+    caches = tuple(
+        HostCache(cache.level, cache.shared, *(figure(cache, name) for name in ("size", "ways", "line", "bandwidth")))
+        for cache in file.caches
+    )
+    figures = {name: figure(file, name) for name in _FIELDS}
+    figures["cores"] = HostFigure(available_cores(), "detected", "affinity, and the quota of control groups")
+    return _with_measurements(HostFigures(class_name, figures, _detect_caches(caches)))
 
 
-def _of_file(entry: Mapping[str, object], source: str) -> Figure:
-    measured_elsewhere = entry["origin"] == "measured"
-    return Figure(float(str(entry["value"])), "assumed" if measured_elsewhere else str(entry["origin"]), source)
-
-
-def _cache_of_file(table: Mapping[str, object], source: str) -> CacheFigures:
-    numbers = {n: _of_file(e, source) for n, e in table.items() if isinstance(e, dict)}
-    return CacheFigures(int(str(table["level"])), bool(table["shared"]), **numbers)
-
-
-def _detected(caches: tuple[CacheFigures, ...]) -> tuple[CacheFigures, ...]:
-    """The caches with the sizes that the kernel states, where it states any.
+def _detect_caches(caches: tuple[HostCache, ...]) -> tuple[HostCache, ...]:
+    """The caches with the sizes that the kernel states, if it states possible ones.
 
     A shared cache counts no more than the class says: a virtual machine sees all of its host's, and has a part of it.
     """
-    found = {level.level: level for level in cache_levels()}
-    result: list[CacheFigures] = []
+    levels = {level.level: level for level in cache_levels()}
+    result: list[HostCache] = []
     for cache in caches:
-        here = found.get(cache.level)
+        here = levels.get(cache.level)
         if here is None:
             continue
-        ways, line = (Figure(float(n), "detected", "sysfs") for n in (here.ways, here.line))
-        size = Figure(float(here.size), "detected", "sysfs")
+        size, ways, line = (HostFigure(float(n), "detected", "sysfs") for n in (here.size, here.ways, here.line))
         if cache.shared and here.size > cache.size.value:
             size = replace(cache.size, source=f"{cache.size.source}; sysfs has the whole host's {here.size}")
         if here.ways < 1 or here.line < 1 or here.line & (here.line - 1) or size.value < here.ways * here.line:
-            return caches  # nothing that a cache can be: the system does not really know
+            return caches  # no cache can be like this: the system does not really know
         if result and result[-1].size.value > size.value:
             return caches
         result.append(replace(cache, size=size, ways=ways, line=line))
     return tuple(result) or caches
 
 
-# --- what was measured on this machine
+# --- measurements of this machine
 
 
 @dataclass(frozen=True)
 class HostMeasurements:
-    """What `eqfuse device measure` found, by the fields of a device file; bandwidths of caches by level, bytes/s."""
+    """Results of `eqfuse device measure` by the fields of a device file; bandwidths of caches by level, in bytes/s."""
 
     figures: Mapping[str, float]
     bandwidths: Mapping[int, float]
 
 
 def measurements_path() -> Path:
-    """Where measurements of this machine are kept: one file for each kind of machine that shares the folder."""
+    """The file for measurements of this machine; machines of different kinds that share the folder each have one."""
     return cache_folder() / "devices" / f"{sha256(processor_identity().encode()).hexdigest()[:16]}.json"
 
 
 def keep_measurements(measurements: HostMeasurements) -> Path:
-    """Keep what was measured; from now on it is part of the device `host`. Raises EqfuseError where it cannot be."""
+    """Store measurements as part of the device `host` from now on. Raises EqfuseError if the file cannot be written."""
     path = measurements_path()
-    with suppress(OSError):  # what is wrong with the folder is said by the writing
+    with suppress(OSError):  # writing the file reports any problem with the folder
         path.parent.mkdir(parents=True, exist_ok=True)
     bandwidths = {str(level): rate for level, rate in measurements.bandwidths.items()}
     write_text(path, json.dumps({"figures": dict(measurements.figures), "bandwidths": bandwidths}, indent=1) + "\n")
@@ -155,25 +162,25 @@ def keep_measurements(measurements: HostMeasurements) -> Path:
 
 
 def forget_measurements() -> bool:
-    """Remove what was measured on this machine; False where there is nothing."""
+    """Remove the measurements of this machine; False if there are none."""
     path = measurements_path()
-    there = path.is_file()
+    exists = path.is_file()
     path.unlink(missing_ok=True)
-    return there
+    return exists
 
 
-def _measured(host: HostFigures) -> HostFigures:
+def _with_measurements(host: HostFigures) -> HostFigures:
     """The figures with the measured ones in place of those of the class. A damaged file counts as none."""
     source = "eqfuse device measure"
     figures, caches = dict(host.figures), list(host.caches)
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        kept = json.loads(measurements_path().read_text(encoding="utf-8"))
-        for name, value in kept["figures"].items():
+        measurements = json.loads(measurements_path().read_text(encoding="utf-8"))
+        for name, value in measurements["figures"].items():
             if name in figures and float(value) > 0:
-                figures[name] = Figure(float(value), "measured", source)
-        rates = {int(level): float(rate) for level, rate in kept["bandwidths"].items() if float(rate) > 0}
+                figures[name] = HostFigure(float(value), "measured", source)
+        rates = {int(level): float(rate) for level, rate in measurements["bandwidths"].items() if float(rate) > 0}
         for place, cache in enumerate(caches):
             if cache.level in rates:
-                caches[place] = replace(cache, bandwidth=Figure(rates[cache.level], "measured", source))
+                caches[place] = replace(cache, bandwidth=HostFigure(rates[cache.level], "measured", source))
         return HostFigures(host.class_name, figures, tuple(caches))
     return host

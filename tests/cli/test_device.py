@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import device_names, host_device, load_device
+from eqfuse.costmodels.device import CacheTable, DeviceFile, device_names, host_device, load_device
 
 from .command_line import CommandLine
 
@@ -30,6 +30,17 @@ def test_show_prints_a_file_that_is_the_same_device(eqfuse: CommandLine) -> None
     shown = json.loads(eqfuse.run("device", "show", "mine.toml", "--json").out)
     host = json.loads(eqfuse.run("device", "show", "host", "--json").out)
     assert {**shown, "name": "", "digest": ""} == {**host, "name": "", "digest": ""}
+
+
+def test_detect_starts_a_device_file(eqfuse: CommandLine) -> None:
+    """The file is complete, comments included, and other commands accept it."""
+    text = eqfuse.run("device", "detect").out
+    fields = {*DeviceFile.__struct_fields__, *CacheTable.__struct_fields__} - {"caches"}
+    assert all(f"\n{field} = " in f"\n{text}" for field in fields)
+    (eqfuse.folder / "my.toml").write_text(text.replace("cores = { value = ", "cores = { value = 1"), encoding="utf-8")
+    assert load_device(eqfuse.folder / "my.toml").cores >= 10
+    outcome = eqfuse.run("optimize", eqfuse.small(), "-o", "out.onnx", "--device", "my.toml", "--cost", "roofline")
+    assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_show_of_an_unknown_device_lists_those_there_are(eqfuse: CommandLine) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import DeviceError
+from eqfuse.costmodels.device_file import DeviceError
 from eqfuse.costmodels.dsa_device import DIRECTORY, Dataflow, dsa_device_names, load_dsa_device, single_cluster
 
 TEXT = (DIRECTORY / "stcp920.toml").read_text(encoding="utf-8")
@@ -66,17 +66,17 @@ def test_a_single_cluster_has_its_share_of_ddr() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("clusters = { value = 4", "clusters = { value = 0", "field clusters: value must be finite and positive"),
-        ("{ value = 65536, origin", "{ value = 65536, from", "field local_buffer: must be { value = NUMBER"),
-        ("value = 16384", "value = 65536", "field weight_buffer: 65536 bytes do not leave room in the 65536 bytes"),
-        ("value = 8388608", "value = 1024", "field local_buffer: 65536 bytes do not leave room in the 1024 bytes"),
-        ("alignment        = { value = 64", "alignment = { value = 48", "field alignment: must be a power of two"),
-        ('kind    = "matrix"', 'kind = "tensor"', "field units[0].kind: must be one of matrix, vector_mac, vector"),
-        ('name    = "VME"', 'name = "MME"', "field units: two have the same name"),
-        ('["os", "ws", "is"]', '["os", "rs"]', "field units[0].dataflows: value must list some of os, ws, is"),
-        ('["os", "ws", "is"]', '["os", "os"]', "field units[0].dataflows: value must list some of os, ws, is"),
-        ('["os", "ws", "is"], origin', '["os"], from', "field units[0].dataflows: must be { value = LIST, origin ="),
-        ('kind    = "matrix"', 'kind = "vector"', "field units[0].dataflows: a unit of kind 'vector' has none"),
+        ("clusters = { value = 4", "clusters = { value = 0", "field clusters.value: expected a positive number"),
+        ("{ value = 65536, origin", "{ value = 65536, from", "field local_buffer.origin: missing; write { value ="),
+        ("value = 16384", "value = 65536", "the 65536 bytes of weight_buffer do not leave room in the 65536 bytes"),
+        ("value = 8388608", "value = 1024", "the 65536 bytes of local_buffer do not leave room in the 1024 bytes"),
+        ("alignment        = { value = 64", "alignment = { value = 48", "alignment must be a power of two"),
+        ('kind    = "matrix"', 'kind = "tensor"', "field units[0].kind: expected one of matrix, vector_mac, vector"),
+        ('name    = "VME"', 'name = "MME"', "two units have the same name"),
+        ('["os", "ws", "is"]', '["os", "rs"]', "units[0].dataflows.value[1]: expected one of os, ws, is, got 'rs'"),
+        ('["os", "ws", "is"]', '["os", "os"]', "field units[0].dataflows: each dataflow must be listed once"),
+        ('["os", "ws", "is"], origin', '["os"], from', "field units[0].dataflows.origin: missing"),
+        ('kind    = "matrix"', 'kind = "vector"', "field units[0]: a unit of kind 'vector' has no dataflows"),
         ("cores    =", "kerne =", "field kerne: unknown"),
         ("[[units]]", "[[other]]", "field other: unknown"),
     ],

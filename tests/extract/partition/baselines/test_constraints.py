@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import DEFAULT, DIRECTORY, VECTOR_REGISTERS, Cache, Device, DeviceError, load_device
+from eqfuse.costmodels.device import DEFAULT, DIRECTORY, VECTOR_REGISTERS, Cache, Device, load_device
+from eqfuse.costmodels.device_file import DeviceError
 from eqfuse.extract.partition.baselines.constraints import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.baselines.mapping_types import mapping_types
 from eqfuse.ir.graph import OperatorGraph
@@ -109,12 +110,12 @@ def test_a_device_that_does_not_say_has_the_fewest_registers(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (LINE.replace("32", "0"), "value must be finite and positive, not 0"),
-        (LINE.replace("32", "2.5"), "value must be a whole number, not 2.5"),
-        (LINE.replace("32", "true"), "value must be a number, not True"),
-        ("vector_registers = 32", "must be { value = NUMBER, origin ="),
+        (LINE.replace("32", "0"), ".value: expected a positive number; write { value = NUMBER, origin ="),
+        (LINE.replace("32", "2.5"), ".value: expected a whole number"),
+        (LINE.replace("32", "true"), ".value: expected a number, got bool"),
+        ("vector_registers = 32", ": expected a table, got int; write { value = NUMBER, origin ="),
     ],
 )
 def test_a_malformed_register_count_is_named(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(DeviceError, match=rf"mine\.toml: field vector_registers: {message}"):
+    with pytest.raises(DeviceError, match=rf"mine\.toml: field vector_registers{message}"):
         load_device(device_with(tmp_path, line))

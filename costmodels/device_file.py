@@ -1,0 +1,144 @@
+"""Device files: TOML whose figures each state their origin, read by the types of their fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import EnumMeta
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from ..errors import EqfuseError
+
+Origin = Literal["documented", "measured", "assumed", "detected"]
+_FIGURE = f"write {{ value = NUMBER, origin = {' | '.join(map(repr, get_args(Origin)))} }}"
+_LARGEST = 2.0**200
+"""No figure of a device is larger, in any unit; this refuses infinity."""
+_PLAIN_WORDS = {
+    r"(object|array) \| null": r"\1",
+    r"object": "a table",
+    r"array": "a list",
+    r"bool": "true or false",
+    r"float that's a multiple of 1.0": "a whole number",
+    r"float > 0.0": "a positive number",
+    r"float >= 0.0": "a number of at least 0",
+    r"float <= \S+": "a finite number",
+    r"(float|int)": "a number",
+    r"str matching regex .*": "one word of letters, digits and '._+-'",
+}
+"""Regular expressions of msgspec's words for types, and words that users of TOML know."""
+_FIELD = re.compile(r"Object (contains unknown|missing required) field (\w+)")
+
+Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
+Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]*\Z")]
+"""One word of LLVM's, or nothing."""
+
+
+class DeviceError(EqfuseError):
+    """A device that does not exist, or a device file that cannot be used."""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A positive number and where it comes from."""
+
+    value: Positive
+    origin: Origin
+
+    @property
+    def number(self) -> float:
+        """The figure as a device holds it."""
+        return self.value
+
+
+class Overhead(Figure, frozen=True):
+    """A figure that may be 0."""
+
+    value: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
+
+
+class Count(Figure, frozen=True):
+    """A figure that is a whole number."""
+
+    value: Annotated[float, msgspec.Meta(gt=0, le=_LARGEST, multiple_of=1)]
+
+    @property
+    def number(self) -> int:
+        """The figure as a device holds it."""
+        return int(self.value)
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a device file. A field that may be left out is None there, and has its default in the device."""
+
+    def arguments(self) -> dict[str, Any]:
+        """The fields that are given, by name, figures as plain numbers; a description is for people only."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "description"}
+        return {n: v.number if isinstance(v, Figure) else v for n, v in given.items() if v is not None}
+
+
+TableType = TypeVar("TableType", bound=Table)
+
+
+def device_path(name_or_path: str | Path, directory: Path) -> Path:
+    """A file of a directory by its name, or any file whose path ends in ``.toml``."""
+    path = Path(name_or_path)
+    return path if path.suffix == ".toml" else directory / f"{path.name}.toml"
+
+
+def read_device_file(path: Path, asked: str, names: Sequence[str], kind: type[TableType]) -> TableType:
+    """The contents of the device file that the user `asked` for. Raises DeviceError; `names` are its suggestions."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        suggestions = ", ".join(names)
+        raise DeviceError(
+            f"device {asked!r}: not found; use one of {suggestions}, or the path of a .toml file"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DeviceError(f"{path}: not a TOML file: {error}") from None
+    return parse_device_file(text, path, kind)
+
+
+def parse_device_file(text: str, path: Path, kind: type[TableType]) -> TableType:
+    """The contents of a device file. Raises DeviceError, which names `path` and the field."""
+    try:
+        return msgspec.toml.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise DeviceError(f"{path}: {_explain(str(error), kind)}") from None
+    except msgspec.DecodeError as error:
+        raise DeviceError(f"{path}: not a TOML file: {error}") from None
+
+
+def _explain(message: str, kind: type[Table]) -> str:
+    """Which field is wrong and what to write, from msgspec's ``PROBLEM - at `$.PATH` ``."""
+    problem, _, place = message.partition(" - at `$")
+    place = place.strip(".`")
+    problem = problem.replace("`", "").replace("Expected", "expected")
+    for words, plain in _PLAIN_WORDS.items():
+        problem = re.sub(rf"(?<=expected ){words}", plain, problem)
+    field = _FIELD.fullmatch(problem)
+    if field:
+        fields = ", ".join(_type_at(kind, place).__struct_fields__)
+        problem = "missing" if field[1] == "missing required" else f"unknown; the fields are {fields}"
+        place = ".".join(filter(None, (place, field[2])))
+    elif problem.startswith("Invalid enum value"):
+        expected = _type_at(kind, place)
+        choices = [each.value for each in expected] if isinstance(expected, EnumMeta) else get_args(expected)
+        problem = problem.replace("Invalid enum value", f"expected one of {', '.join(choices)}, got")
+    if place.endswith(".value") or problem == "missing" or "a table" in problem:
+        problem += f"; {_FIGURE}"
+    return f"field {place}: {problem}" if place else problem
+
+
+def _type_at(kind: Any, place: str) -> Any:
+    """The declared type at a path such as ``caches[0].size``."""
+    for step in re.findall(r"\w+|\[", place.replace("...", "")):
+        if step == "[":
+            kind = get_args(kind)[0]
+        elif not step.isdecimal():
+            kind = get_type_hints(kind)[step]
+            kind = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+    return kind
