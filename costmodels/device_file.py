@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import EnumMeta
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
@@ -126,7 +125,7 @@ def _explain(message: str, kind: type[Table]) -> str:
         place = ".".join(filter(None, (place, field[2])))
     elif problem.startswith("Invalid enum value"):
         expected = _type_at(kind, place)
-        choices = [each.value for each in expected] if isinstance(expected, EnumMeta) else get_args(expected)
+        choices = get_args(expected) or [member.value for member in expected]
         problem = problem.replace("Invalid enum value", f"expected one of {', '.join(choices)}, got")
     if place.endswith(".value") or problem == "missing" or "a table" in problem:
         problem += f"; {_FIGURE}"

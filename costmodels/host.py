@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from ..support.files import cache_folder, write_text
@@ -95,7 +96,7 @@ def host_figures(directory: Path) -> HostFigures:
     class_name = host_class()
     file = read_device_file(directory / f"{class_name}.toml", class_name, [class_name], DeviceFile)
     source = f"class {class_name}"
-    defaults = {field.name: field.default for field in (*fields(Device), *fields(Cache))}
+    defaults: dict[str, Any] = {field.name: field.default for field in (*fields(Device), *fields(Cache))}
 
     def figure(table: Table, name: str) -> HostFigure:
         stated: Figure | None = getattr(table, name)
