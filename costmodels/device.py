@@ -7,7 +7,18 @@ from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from .device_file import Count, Figure, Overhead, Table, Word, device_path, parse_device_file, read_device_file
+from .device_file import (
+    CACHE_LINE,
+    CACHE_WAYS,
+    ISSUE_WIDTH,
+    LOAD_PORTS,
+    STORE_PORTS,
+    VECTOR_REGISTERS,
+    DeviceFile,
+    device_path,
+    parse_device_file,
+    read_device_file,
+)
 
 DIRECTORY = Path(__file__).parent / "devices"
 HOST = "host"
@@ -15,10 +26,6 @@ HOST = "host"
 DEFAULT = "x86-64-v4"
 """The device that prices are for unless the user names one. It is the same on every machine, so that results are too;
 kernels.toml was measured with its figures."""
-CACHE_LINE = 64
-"""Bytes of a cache line for device files without this field."""
-VECTOR_REGISTERS = 16
-"""The number for device files without this field: x86-64 without AVX-512 has 16, other processors have more."""
 
 
 def default_device(cost: str) -> str:
@@ -37,7 +44,7 @@ class Cache:
     size: int
     bandwidth: float
     shared: bool
-    ways: int = 8
+    ways: int = CACHE_WAYS
     line: int = CACHE_LINE
 
 
@@ -60,9 +67,9 @@ class Device:
     launch_overhead: float
     view_overhead: float
     vector_registers: int = VECTOR_REGISTERS
-    issue_width: int = 4
-    load_ports: int = 2
-    store_ports: int = 1
+    issue_width: int = ISSUE_WIDTH
+    load_ports: int = LOAD_PORTS
+    store_ports: int = STORE_PORTS
     mtriple: str = ""
     mcpu: str = ""
     mattr: tuple[str, ...] = ()
@@ -93,52 +100,6 @@ class Device:
             if footprint <= level.size:
                 return level.bandwidth
         return self.dram_bandwidth
-
-
-class CacheTable(Table, frozen=True):
-    """A [[caches]] table; the fields are those of `Cache`."""
-
-    level: int
-    size: Count
-    bandwidth: Figure
-    shared: bool
-    ways: Count | None = None
-    line: Count | None = None
-
-    def __post_init__(self) -> None:
-        cache = Cache(**self.arguments())
-        if cache.line & (cache.line - 1):
-            raise ValueError(f"line must be a power of two, not {cache.line}")
-        if cache.size < cache.ways * cache.line:
-            raise ValueError(
-                f"size must hold at least {cache.ways} ways of one {cache.line}-byte line, not {cache.size} bytes"
-            )
-
-
-class DeviceFile(Table, frozen=True):
-    """A device file; the fields are those of `Device`."""
-
-    cores: Count
-    vector_bits: Count
-    fma_ports: Count
-    clock: Figure
-    caches: tuple[CacheTable, ...]
-    dram_bandwidth: Figure
-    launch_overhead: Overhead
-    view_overhead: Overhead
-    vector_registers: Count | None = None
-    issue_width: Count | None = None
-    load_ports: Count | None = None
-    store_ports: Count | None = None
-    mtriple: Word = ""
-    mcpu: Word = ""
-    mattr: tuple[Word, ...] = ()
-    description: str = ""
-
-    def __post_init__(self) -> None:
-        order = [(cache.size.value, -cache.bandwidth.value) for cache in self.caches]
-        if order != sorted(order):
-            raise ValueError("the caches must go from the smallest to the largest, and not get faster")
 
 
 def device_names() -> list[str]:

@@ -31,6 +31,11 @@ _PLAIN_WORDS = {
 """Regular expressions of msgspec's words for types, and words that users of TOML know."""
 _FIELD = re.compile(r"Object (contains unknown|missing required) field (\w+)")
 
+CACHE_WAYS, CACHE_LINE = 8, 64
+VECTOR_REGISTERS = 16
+ISSUE_WIDTH, LOAD_PORTS, STORE_PORTS = 4, 2, 1
+"""Figures for device files without these fields. x86-64 without AVX-512 has 16 vector registers, others have more."""
+
 Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
 Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._+-]*\Z")]
 """One word of LLVM's, or nothing."""
@@ -70,12 +75,56 @@ class Count(Figure, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a device file. A field that may be left out is None there, and has its default in the device."""
+    """A table of a device file."""
 
     def arguments(self) -> dict[str, Any]:
-        """The fields that are given, by name, figures as plain numbers; a description is for people only."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "description"}
-        return {n: v.number if isinstance(v, Figure) else v for n, v in given.items() if v is not None}
+        """The fields by name, figures as plain numbers; the description is left out, for it is for people only."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "description"}
+        return {name: field.number if isinstance(field, Figure) else field for name, field in fields.items()}
+
+
+class CacheTable(Table, frozen=True):
+    """A [[caches]] table; the fields are those of a `Cache`."""
+
+    level: int
+    size: Count
+    bandwidth: Figure
+    shared: bool
+    ways: Count = Count(CACHE_WAYS, "assumed")
+    line: Count = Count(CACHE_LINE, "assumed")
+
+    def __post_init__(self) -> None:
+        size, ways, line = self.size.number, self.ways.number, self.line.number
+        if line & (line - 1):
+            raise ValueError(f"line must be a power of two, not {line}")
+        if size < ways * line:
+            raise ValueError(f"size must hold at least {ways} ways of one {line}-byte line, not {size} bytes")
+
+
+class DeviceFile(Table, frozen=True):
+    """A device file; the fields are those of a `Device`."""
+
+    cores: Count
+    vector_bits: Count
+    fma_ports: Count
+    clock: Figure
+    caches: tuple[CacheTable, ...]
+    dram_bandwidth: Figure
+    launch_overhead: Overhead
+    view_overhead: Overhead
+    vector_registers: Count = Count(VECTOR_REGISTERS, "assumed")
+    issue_width: Count = Count(ISSUE_WIDTH, "assumed")
+    load_ports: Count = Count(LOAD_PORTS, "assumed")
+    store_ports: Count = Count(STORE_PORTS, "assumed")
+    mtriple: Word = ""
+    mcpu: Word = ""
+    mattr: tuple[Word, ...] = ()
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        order = [(cache.size.value, -cache.bandwidth.value) for cache in self.caches]
+        if order != sorted(order):
+            raise ValueError("the caches must go from the smallest to the largest, and not get faster")
 
 
 TableType = TypeVar("TableType", bound=Table)

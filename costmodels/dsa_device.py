@@ -23,6 +23,8 @@ DIRECTORY = Path(__file__).parent / "devices" / "dsa"
 UnitKind = Literal["matrix", "vector_mac", "vector"]
 """What a unit does: matrix products on a systolic array, multiply-accumulate by vectors, any element-wise work."""
 Place = Literal["core", "cluster"]
+DMA_CHANNELS, CORE_DMA_CHANNELS = 8, 4
+"""Channels of a cluster and of a core, for device files without these fields."""
 
 
 class Dataflow(Enum):
@@ -49,7 +51,7 @@ class ComputeUnit:
     kind: UnitKind
     per: Place
     rows: int
-    columns: int = 1
+    columns: int
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
 
     @property
@@ -86,8 +88,8 @@ class DsaDevice:
     hoist_latency: float
     alignment: int
     units: tuple[ComputeUnit, ...]
-    dma_channels: int = 8
-    core_dma_channels: int = 4
+    dma_channels: int = DMA_CHANNELS
+    core_dma_channels: int = CORE_DMA_CHANNELS
 
     @property
     def activation_buffer(self) -> int:
@@ -122,7 +124,7 @@ class UnitTable(Table, frozen=True):
     kind: UnitKind
     rows: Count
     per: Place = "core"
-    columns: Count | None = None
+    columns: Count = Count(1, "documented")
     dataflows: DataflowChoice | None = None
 
     def __post_init__(self) -> None:
@@ -147,8 +149,8 @@ class DsaDeviceFile(Table, frozen=True):
     hoist_latency: Overhead
     alignment: Count
     units: tuple[UnitTable, ...]
-    dma_channels: Count | None = None
-    core_dma_channels: Count | None = None
+    dma_channels: Count = Count(DMA_CHANNELS, "assumed")
+    core_dma_channels: Count = Count(CORE_DMA_CHANNELS, "assumed")
     description: str = ""
 
     def __post_init__(self) -> None:

@@ -6,16 +6,14 @@ import json
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
 from ..support.files import cache_folder, write_text
 from ..support.processor import ARM, available_cores, cache_levels, processor_identity, processor_level
-from .device import Cache, Device, DeviceFile
-from .device_file import Figure, Origin, Table, read_device_file
+from .device_file import DeviceFile, Figure, Origin, read_device_file
 
 ARM_CLASS = "arm64"
 _FIELDS = (
@@ -96,20 +94,16 @@ def host_figures(directory: Path) -> HostFigures:
     class_name = host_class()
     file = read_device_file(directory / f"{class_name}.toml", class_name, [class_name], DeviceFile)
     source = f"class {class_name}"
-    defaults: dict[str, Any] = {field.name: field.default for field in (*fields(Device), *fields(Cache))}
 
-    def figure(table: Table, name: str) -> HostFigure:
-        stated: Figure | None = getattr(table, name)
-        if stated is None:
-            return HostFigure(defaults[name], "assumed", "default of device files")
-        measured_elsewhere = stated.origin == "measured"
-        return HostFigure(stated.value, "assumed" if measured_elsewhere else stated.origin, source)
+    def of_class(figure: Figure) -> HostFigure:
+        measured_elsewhere = figure.origin == "measured"
+        return HostFigure(figure.value, "assumed" if measured_elsewhere else figure.origin, source)
 
     caches = tuple(
-        HostCache(cache.level, cache.shared, *(figure(cache, name) for name in ("size", "ways", "line", "bandwidth")))
-        for cache in file.caches
+        HostCache(c.level, c.shared, of_class(c.size), of_class(c.ways), of_class(c.line), of_class(c.bandwidth))
+        for c in file.caches
     )
-    figures = {name: figure(file, name) for name in _FIELDS}
+    figures = {name: of_class(getattr(file, name)) for name in _FIELDS}
     figures["cores"] = HostFigure(available_cores(), "detected", "affinity, and the quota of control groups")
     return _with_measurements(HostFigures(class_name, figures, _detect_caches(caches)))
 

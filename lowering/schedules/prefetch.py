@@ -19,7 +19,8 @@ import tvm
 from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
-from ...costmodels.device import CACHE_LINE, Device
+from ...costmodels.device import Device
+from ...costmodels.device_file import CACHE_LINE
 from .decisions import decide_number
 from .rewriting import with_body, with_loop_body
 from .stages import FUNCTION, walk

@@ -20,7 +20,8 @@ import numpy as np
 import tvm
 from tvm import ir, s_tir, sym, tirx
 
-from ...costmodels.device import CACHE_LINE, Device
+from ...costmodels.device import Device
+from ...costmodels.device_file import CACHE_LINE
 from .packing import Scheduled
 from .pointwise import inline_all, is_shared
 from .stages import FUNCTION, Stage, stages

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.device import CacheTable, DeviceFile, device_names, host_device, load_device
+from eqfuse.costmodels.device import device_names, host_device, load_device
+from eqfuse.costmodels.device_file import CacheTable, DeviceFile
 
 from .command_line import CommandLine
 
