@@ -8,7 +8,7 @@ for such a unit.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ....costmodels.dsa_device import DsaDevice
 from ..program.instructions import Program

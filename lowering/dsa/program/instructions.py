@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property, total_ordering
 
+import msgspec
 import numpy as np
 
 from ...errors import LoweringError
@@ -72,17 +72,35 @@ class TransferKind(Enum):
     REDISTRIBUTE = "redistribute"
 
 
-@dataclass(frozen=True)
-class Memory:
-    """One memory. `cluster` is 0 for DDR, `core` is 0 for DDR and GB. Written ``DDR``, ``GB[0]``, ``LB[0.3]``."""
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A part of a program, which its file holds as a JSON object without the fields that have their default."""
 
-    level: Level
-    cluster: int = 0
-    core: int = 0
+
+class _Place:
+    """A part of the machine, which files and messages name by its `text`. (No record: msgspec leaves it to hooks.)"""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.text == str(other)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     def __str__(self) -> str:
-        place = {Level.DDR: "", Level.GB: f"[{self.cluster}]", Level.LB: f"[{self.cluster}.{self.core}]"}
-        return self.level.value + place[self.level]
+        return self.text
+
+    __repr__ = __str__
+
+
+class Memory(_Place):
+    """One memory. `cluster` is 0 for DDR, `core` is 0 for DDR and GB. Written ``DDR``, ``GB[0]``, ``LB[0.3]``."""
+
+    def __init__(self, level: Level, cluster: int = 0, core: int = 0) -> None:
+        self.level, self.cluster, self.core = level, cluster, core
+        place = {Level.DDR: "", Level.GB: f"[{cluster}]", Level.LB: f"[{cluster}.{core}]"}
+        super().__init__(level.value + place[level])
 
 
 DDR = Memory(Level.DDR)
@@ -100,18 +118,13 @@ def local_buffer(cluster: int, core: int) -> Memory:
     return Memory(Level.LB, cluster, core)
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(_Place):
     """One engine; `core` is None for what belongs to the cluster. Written ``0.3.mme``, ``0.dma1``, ``0.3.dma0``."""
 
-    cluster: int
-    core: int | None
-    unit: Unit
-    channel: int = 0
-
-    def __str__(self) -> str:
-        place = f"{self.cluster}." if self.core is None else f"{self.cluster}.{self.core}."
-        return place + self.unit.value + (str(self.channel) if self.unit is Unit.DMA else "")
+    def __init__(self, cluster: int, core: int | None, unit: Unit, channel: int = 0) -> None:
+        self.cluster, self.core, self.unit, self.channel = cluster, core, unit, channel
+        place = f"{cluster}." if core is None else f"{cluster}.{core}."
+        super().__init__(place + unit.value + (str(channel) if unit is Unit.DMA else ""))
 
     @property
     def order(self) -> tuple[int, int, int, int]:
@@ -119,8 +132,7 @@ class Engine:
         return self.cluster, -1 if self.core is None else self.core, list(Unit).index(self.unit), self.channel
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(_Record, frozen=True):
     """`size` bytes from `address` on that hold one value; give every value its own buffer, also where they share a
     place.
 
@@ -142,8 +154,7 @@ class Buffer:
         return Operand(Region(self.name, self.memory, self.address, size), self.dtype, self.shape)
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(_Record, frozen=True):
     """`rows` rows of `row_bytes` bytes, `stride` bytes from one to the next (one row: contiguous), within a buffer."""
 
     buffer: str
@@ -179,8 +190,7 @@ def item_size(dtype: str) -> int:
     return np.dtype(dtype).itemsize
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(_Record, frozen=True):
     """A region read as a tensor: `shape` elements of numpy's `dtype`, row after row."""
 
     region: Region
@@ -203,8 +213,7 @@ class Operand:
         return None
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(_Record, frozen=True):
     """`count` matrix products of (m, k) by (k, n)."""
 
     m: int
@@ -218,8 +227,7 @@ class Product:
         return self.m * self.n * self.k * self.count
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(_Record, frozen=True):
     """What one unit does: products on the MME, `operations` multiply-accumulates on the VME or element operations on
     the vector core."""
 
@@ -233,8 +241,7 @@ class Work:
         return self.operations + sum(product.macs for product in self.products)
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(_Record, frozen=True, tag_field="op", tag="transfer"):
     """Bytes of `source`, row after row, to each of `targets` (one read, several writes: a multicast)."""
 
     engine: Engine
@@ -260,8 +267,7 @@ class Transfer:
         return self.targets
 
 
-@dataclass(frozen=True)
-class IndexedTransfer:
+class IndexedTransfer(_Record, frozen=True, tag_field="op", tag="indexed_transfer"):
     """Rows of a table, one for each index, to consecutive rows of the target: an embedding's lookup.
 
     Row i of the table is the `row_bytes` bytes from ``i * row_bytes`` on; negative indices count from its end, as
@@ -297,8 +303,7 @@ class IndexedTransfer:
         return (self.target,)
 
 
-@dataclass(frozen=True)
-class Compute:
+class Compute(_Record, frozen=True, tag_field="op", tag="compute", dict=True):
     """A kernel on one core; the units of `work` run it together, as a pipeline.
 
     The first unit is occupied until it ends; the others, which an epilogue needs for less, for their own cycles only:
@@ -334,8 +339,7 @@ class Compute:
         return tuple(operand.region for operand in self.outputs)
 
 
-@dataclass(frozen=True)
-class Barrier:
+class Barrier(_Record, frozen=True, tag_field="op", tag="barrier"):
     """The engines go on only when all of them have arrived here."""
 
     engines: tuple[Engine, ...]
@@ -361,8 +365,7 @@ Movement = Transfer | IndexedTransfer
 Instruction = Transfer | IndexedTransfer | Compute | Barrier
 
 
-@dataclass(frozen=True)
-class ScopeCounts:
+class ScopeCounts(_Record, frozen=True):
     """How many tensors the scheduler declared at each level (the text's table 3)."""
 
     ddr: int = 0
@@ -370,8 +373,7 @@ class ScopeCounts:
     lb: int = 0
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(_Record, frozen=True, dict=True):
     """Instructions for `device`, numbered by position, that process `batch` samples. `waits` name earlier positions."""
 
     name: str
@@ -398,13 +400,11 @@ class Program:
             yield from instruction.writes
 
 
-_KINDS = {Transfer: "transfer", IndexedTransfer: "indexed transfer", Compute: "compute", Barrier: "barrier"}
-
-
 def describe(index: int, instruction: Instruction) -> str:
     """How messages name an instruction: number, kind, label and engines."""
     label = f" {instruction.label!r}" if instruction.label else ""
-    return f"#{index} {_KINDS[type(instruction)]}{label} on {join_engines(instruction.engines)}"
+    kind = str(instruction.__struct_config__.tag).replace("_", " ")
+    return f"#{index} {kind}{label} on {join_engines(instruction.engines)}"
 
 
 def join_engines(engines: Iterable[Engine]) -> str:

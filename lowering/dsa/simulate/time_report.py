@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ....costmodels.dsa_device import DsaDevice
@@ -111,7 +112,7 @@ class TimeReport:
             "levels": {each.level.value: {"read": each.read, "written": each.written} for each in self.levels},
             "utilisation": {str(each.engine): each.share for each in self.utilisation},
             "occupied": {unit.value: share for unit, share in self.occupied},
-            "scopes": asdict(self.scopes),
+            "scopes": msgspec.structs.asdict(self.scopes),
             "lower_bound": {unit.value: cycles for unit, cycles in self.bound.compute}
             | {"traffic": self.bound.traffic, "cycles": self.bound.cycles, "ratio": self.bound_ratio},
             "scheduled_bound": {unit.value: cycles for unit, cycles in self.scheduled},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, DsaDevice
 from eqfuse.lowering.dsa.program.instructions import (
@@ -54,7 +56,7 @@ DEVICE = DsaDevice(
 )
 """16 bytes a cycle from DDR, 64 from a GB, of which 32 to each LB."""
 
-CLUSTER_DEVICE = replace(
+CLUSTER_DEVICE = dataclasses.replace(
     DEVICE, name="engine of the cluster", units=(ComputeUnit("GEMM", "matrix", "cluster", 4, 8), UNITS[2])
 )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.ir.graph import Operator
@@ -233,7 +234,7 @@ def test_outputs_of_repeated_runs_need_a_batch() -> None:
 
 
 def test_a_tensor_that_fits_nowhere_is_named_with_its_bytes() -> None:
-    device = replace(DEVICE, ddr_capacity=DEVICE.clusters * 1024)
+    device = dataclasses.replace(DEVICE, ddr_capacity=DEVICE.clusters * 1024)
     with pytest.raises(DsaError, match=r"tensor '.+': its \d+ bytes do not fit the 1024 bytes of DDR of a cluster"):
         compile_network(small_network(cnn(), device), device, 4)
 
@@ -270,8 +271,8 @@ def test_graphs_are_read_back(small_cnn: Made) -> None:
 
 
 def test_attributes_that_are_tuples_are_read_back_as_tuples() -> None:
-    graph = Builder().graph()
-    graph = replace(graph, operators=(Operator("n", "Odd", {"a": (1, (2, 3)), "b": -float("inf")}, (None,), ()),))
+    odd = Operator("n", "Odd", {"a": (1, (2, 3)), "b": -float("inf")}, (None,), ())
+    graph = dataclasses.replace(Builder().graph(), operators=(odd,))
     assert graph_of(graph_data(graph)) == graph
 
 

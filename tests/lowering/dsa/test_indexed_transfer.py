@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from eqfuse.lowering.dsa.program.cost import Cost
 from eqfuse.lowering.dsa.program.instructions import (

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from eqfuse.lowering.dsa.program.instructions import Product, Program, Unit, Work
 from eqfuse.lowering.dsa.report.timeline_svg import COLOURS, timeline_svg
@@ -18,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def timeline() -> Timeline:
-    return simulate_time(layer_program(), replace(DEVICE, clock=2e9))
+    return simulate_time(layer_program(), dataclasses.replace(DEVICE, clock=2e9))
 
 
 def test_complete_events_have_what_the_format_asks_for() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from eqfuse.lowering.dsa.program.instructions import (
     DDR,

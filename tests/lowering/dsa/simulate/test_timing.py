@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, load_dsa_device, single_cluster
 from eqfuse.lowering.dsa.program.cost import Cost
@@ -66,7 +67,7 @@ def test_units_by_their_throughput() -> None:
 
 
 def with_dataflows(*dataflows: Dataflow) -> DsaDevice:
-    return replace(DEVICE, units=(ComputeUnit("MME", "matrix", "core", 4, 8, dataflows),))
+    return dataclasses.replace(DEVICE, units=(ComputeUnit("MME", "matrix", "core", 4, 8, dataflows),))
 
 
 def test_the_dataflow_counts() -> None:
@@ -176,7 +177,7 @@ def test_rows_take_whole_beats() -> None:
 
 @pytest.mark.parametrize("clusters", [2, 4])
 def test_a_cluster_of_many_in_lockstep_is_a_device_of_its_own(clusters: int) -> None:
-    device = replace(DEVICE, clusters=clusters)
+    device = dataclasses.replace(DEVICE, clusters=clusters)
     single = cluster_program(1)
     alone = simulate_time(single, single_cluster(device))
     together = simulate_time(cluster_program(clusters), device)
@@ -333,7 +334,7 @@ def test_deterministic(program: Program) -> None:
 @settings(max_examples=60)
 @given(programs(channels=1), st.sampled_from(["ddr_bandwidth", "global_bandwidth", "local_bandwidth"]))
 def test_more_bandwidth_never_slows_transfers_that_run_one_at_a_time(program: Program, which: str) -> None:
-    faster = replace(DEVICE, **{which: 2 * getattr(DEVICE, which)})
+    faster = dataclasses.replace(DEVICE, **{which: 2 * getattr(DEVICE, which)})
     assert simulate_time(program, faster).cycles <= simulate_time(program, DEVICE).cycles * (1 + 1e-9)
 
 
@@ -347,6 +348,6 @@ def test_more_bandwidth_can_slow_concurrent_transfers() -> None:
     for channel in range(1, 8):
         builder.move(cluster_dma(0, channel), builder.region("x"), builder.region("l00"), waits=[first])
     builder.add(compute(0, Work(Unit.MME, products=(Product(4, 8, 5000),)), waits=(critical,)))
-    slow = run(builder, replace(DEVICE, ddr_bandwidth=8e9)).cycles
-    fast = run(builder, replace(DEVICE, ddr_bandwidth=10e9)).cycles
+    slow = run(builder, dataclasses.replace(DEVICE, ddr_bandwidth=8e9)).cycles
+    fast = run(builder, dataclasses.replace(DEVICE, ddr_bandwidth=10e9)).cycles
     assert fast > slow
