@@ -135,7 +135,7 @@ class Accelerator:
 
     def _verdict(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
         """What verification says, in one line that says how much was verified."""
-        from ..engine.verification import require_comparison, verdict_required
+        from ..engine.verification import require_comparison, require_verdict
         from ..engine.verification.source import model_file
         from ..lowering.bundle.check import apart
         from ..lowering.dsa.bundle.simulated_model import IsolatedSimulation
@@ -150,7 +150,7 @@ class Accelerator:
             original = Original(file.absolute(), compilation.ports, network.batch)
             samples = samples_to_verify(loaded, original)
             compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
-            with verdict_required(label):
+            with require_verdict(label):
                 found = require_comparison(apart(options.verify_limit, verify_program, original, loaded, demand))
         if found.status == "failed":
             raise VerificationError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..costmodels.model import CostModel
 from ..engine.egraph.decode import decode
-from ..engine.egraph.egraph import Selection
+from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..extract.partition.of_model import operator_graph
 from ..extract.partition.profile_cost import ProfileCost

@@ -12,10 +12,10 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from ..engine.egraph.egraph import EGraph, ENode, Saturation, Selection
 from ..engine.egraph.encode import Encoding, opaque_type
 from ..engine.egraph.folding import FOLD
-from ..engine.egraph.plan import origins
+from ..engine.egraph.graph import EGraph, ENode, Saturation, Selection
+from ..engine.egraph.plan import locate_origins
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model
 from ..errors import UsageError
@@ -311,7 +311,7 @@ def _extra(run: Optimized, result: Result) -> float | None:
         if not classes[owner].constant:
             classes[owner] = replace(classes[owner], nodes=(node,))
     forced = replace(run.egraph, classes=tuple(classes))
-    origin = origins(run.model.graph, run.encoding, run.egraph)
+    origin = locate_origins(run.model.graph, run.encoding, run.egraph)
     try:
         selection = select(forced, run.encoding, origin, run.model.opset, run.pricing, time_limit=_PRICING_LIMIT)
     except ExtractionError:

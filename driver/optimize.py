@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
-from ..engine.canary import own_rules_suspected
+from ..engine.constant_conflicts import blame_own_rules
 from ..engine.egraph.decode import drop_annotations
-from ..engine.egraph.egraph import Saturation, Selection
+from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
 from ..engine.onnx.model import Model, write
@@ -112,7 +112,7 @@ def optimize_model(
 
             prepare()
         saturated = saturate_model(source, output, options, started, clock)
-        with own_rules_suspected(options.selection, saturated.egraph):
+        with blame_own_rules(options.selection, saturated.egraph):
             return _optimized(saturated, output, options, clock)
 
 
@@ -183,11 +183,11 @@ def _certificate(result: Model) -> str:
 
 
 def _verify(known: Saturated, result: Model, options: Options) -> Verification:
-    from ..engine.verification import require_comparison, verdict_required, verify
+    from ..engine.verification import require_comparison, require_verdict, verify
 
     model = known.model
     original = model.path if model.path is not None and not options.input_shapes else model.ir
-    with verdict_required(model.label):
+    with require_verdict(model.label):
         verification = require_comparison(
             verify(
                 original,

@@ -15,7 +15,7 @@ from ..costmodels.device import Device, load_device
 from ..costmodels.model import CostModel, RooflineCost
 from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import PartitionMethod
-from ..engine.egraph.egraph import Selection
+from ..engine.egraph.graph import Selection
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
 from ..engine.summary import knowledge_of_result

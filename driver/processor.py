@@ -191,7 +191,7 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
 
     `bold`: inputs beside those that operators are meant for are drawn, too.
     """
-    from ..engine.verification import require_comparison, verdict_required
+    from ..engine.verification import require_comparison, require_verdict
     from ..lowering.bundle.check import Tolerated, verify_compiled
 
     options, model = compilation.options, compilation.model
@@ -200,6 +200,6 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
         options.atol, options.rtol, options.seed, compilation.samples,
         bold=bold, may_overflow=options.precision == "fast",
     )  # fmt: skip
-    with verdict_required(model.label):
+    with require_verdict(model.label):
         found, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
         return require_comparison(found), left

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from ..engine.canary import check_constants, culprits_named
-from ..engine.egraph.custom import named_operators
-from ..engine.egraph.egraph import EGraph, Selection
+from ..engine.constant_conflicts import check_constants, name_culprits
 from ..engine.egraph.encode import Encoding, encode
-from ..engine.egraph.plan import Origins, origins
+from ..engine.egraph.graph import EGraph, Selection
+from ..engine.egraph.other_domains import named_operators
+from ..engine.egraph.plan import Origins, locate_origins
 from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
-from ..engine.onnx.inference import Knowledge, infer, refused_type
+from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
 from ..engine.onnx.opset import raise_opset
 from ..engine.onnx.shapes import override_shapes
@@ -75,7 +75,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
-    blamed = culprits_named(encoding, options.selection, options.budget)
+    blamed = name_culprits(encoding, options.selection, options.budget)
     with clock.phase("saturate"), _sense_required(model, options), blamed:
         egraph = saturate(
             encoding,
@@ -87,7 +87,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     with clock.phase("check"), _sense_required(model, options):
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
-    origin = origins(model.graph, encoding, egraph)
+    origin = locate_origins(model.graph, encoding, egraph)
     return Saturated(model, knowledge, encoding, egraph, origin, deadline, checked, samples)
 
 
@@ -104,7 +104,7 @@ def _sense_required(model: Model, options: Options) -> Iterator[None]:
     try:
         yield
     except UnsoundRuleError:
-        reason = refused_type(model)
+        reason = find_refused_type(model)
         if not reason:
             from ..engine.verification import verify  # it takes imports of its own
 

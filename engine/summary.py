@@ -16,7 +16,7 @@ from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements
-from .onnx.nodes import blamed, has_body, outer_values
+from .onnx.nodes import blame_node, has_body, outer_values
 from .onnx.typing import dtype_name
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
@@ -75,7 +75,7 @@ def layer_nodes(model: Model) -> Iterator[ir.Node]:
 
 def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
     """A node as cost models price it, none of its operands constant."""
-    with blamed(node, model.label):
+    with blame_node(node, model.label):
         call = canonical(node, knowledge, model.opset)
         attributes: dict[str, Any] = {}
         names = [i.name if i is not None else None for i in node.inputs]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from ..costmodels.model import CostModel
 from ..engine.choices import Extraction
-from ..engine.egraph.collector import paused
-from ..engine.egraph.egraph import EClass, EGraph, ENode, Selection
-from ..engine.egraph.emit import emission
+from ..engine.egraph.collector import pause_collection
+from ..engine.egraph.emit import emit_node
 from ..engine.egraph.encode import Encoding, opaque_type
 from ..engine.egraph.folding import FOLD, is_foldable_class
+from ..engine.egraph.graph import EClass, EGraph, ENode, Selection
 from ..engine.egraph.plan import Origins
 from ..ir.operation import Operation
 from ..ir.operators import OPERATORS
@@ -133,7 +133,7 @@ class _Pricer:
 
     def _is_writable(self, node: ENode, operands: tuple[TensorType | None, ...], output: TensorType | None) -> bool:
         """Whether a new node of this opset can be this e-node, and run."""
-        return emission(node, operands, output, self.opset, self.symbols, self.absent, runs=True) is not None
+        return emit_node(node, operands, output, self.opset, self.symbols, self.absent, runs=True) is not None
 
     def _continued(self, node: ENode) -> tuple[int, ...]:
         """Which operands of a Concat are Concats of the same axis: writing flattens them."""
@@ -149,7 +149,7 @@ class _Pricer:
         return _Priced(problem, tuple(tuple(node for node, _ in row) for row in rows))
 
 
-@paused()
+@pause_collection()
 def select(
     egraph: EGraph,
     encoding: Encoding,

@@ -21,12 +21,12 @@ from ..onnx.inference import Knowledge
 from ..onnx.model import Model
 from ..onnx.nodes import body_graphs, has_body, title
 from ..onnx.typing import dtype_of
-from .egraph import EGraph, ENode, Selection
-from .emit import Emission, emission
+from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding
 from .folding import FOLD, Folder, new_tensor
-from .plan import Origins, Step, is_value, origins, steps
-from .spelled_out import OPERAND
+from .graph import EGraph, ENode, Selection
+from .plan import Origins, PlanStep, is_value, locate_origins, plan_steps
+from .spellings import OPERAND
 
 _FILL_FROM = 256
 """Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
@@ -83,7 +83,7 @@ class _Decoder:
 
     # --- values
 
-    def make(self, step: Step) -> None:
+    def make(self, step: PlanStep) -> None:
         if step.node == FOLD:
             self.values[step.owner] = self.constant(step.owner)
         elif step.node.op == "Var":
@@ -146,7 +146,7 @@ class _Decoder:
 
     # --- nodes
 
-    def node(self, step: Step) -> None:
+    def node(self, step: PlanStep) -> None:
         made = self.new(step) if step.original is None else self.kept(step, self.clones[step.original])
         self.nodes.append(made)
         self.outputs[step.owner] = tuple(made.outputs)
@@ -155,7 +155,7 @@ class _Decoder:
         elif step.original is not None:
             self.several[step.owner] = tuple(made.outputs)
 
-    def kept(self, step: Step, node: ir.Node) -> ir.Node:
+    def kept(self, step: PlanStep, node: ir.Node) -> ir.Node:
         for index, value in enumerate(node.inputs):
             if value is not None:
                 node.replace_input_with(index, self.current(value))
@@ -190,7 +190,7 @@ class _Decoder:
                 if self.by_name.get(value.name or "") is value:
                     body.outputs[index] = self.current(value)
 
-    def new(self, step: Step) -> ir.Node:
+    def new(self, step: PlanStep) -> ir.Node:
         spec = self._emission(step)
         if spec.lines:
             return self.spelled(spec, step)
@@ -211,7 +211,7 @@ class _Decoder:
             self._annotate(output, step, index)
         return node
 
-    def spelled(self, spec: Emission, step: Step) -> ir.Node:
+    def spelled(self, spec: Emission, step: PlanStep) -> ir.Node:
         """Several nodes for one e-node: all but the last are added, the last is what computes its value."""
         operand = self.values[step.operands[0]]
         made: list[ir.Node] = []
@@ -229,24 +229,24 @@ class _Decoder:
             return operand
         return made[source].outputs[0] if isinstance(source, int) else self.integers(np.asarray(source, np.float32))
 
-    def _emission(self, step: Step) -> Emission:
+    def _emission(self, step: PlanStep) -> Emission:
         if step.node.op == "Concat":
             attributes = {"axis": step.node.attributes[0]}
             return Emission("Concat", tuple(range(len(step.operands))), attributes)
         types = tuple(self.egraph.classes[c].type for c in step.operands)
         symbols = {number: name for name, number in self.encoding.symbols.items()}
         output = self.egraph.classes[step.owner].type
-        spec = emission(step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True)
+        spec = emit_node(step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True)
         if spec is None:
             raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
         return spec
 
-    def _input(self, source: int | Array | None, step: Step) -> ir.Value | None:
+    def _input(self, source: int | Array | None, step: PlanStep) -> ir.Value | None:
         if source is None or isinstance(source, int):
             return None if source is None else self.values[step.operands[source]]
         return self.integers(source)
 
-    def _output_name(self, step: Step, index: int | None) -> str:
+    def _output_name(self, step: PlanStep, index: int | None) -> str:
         """The first name that a value of this class had, or a new one."""
         owners = [step.owner] if index is None else self._projections(step.owner, index)
         names = [n for o in owners for n in self.names.get(o, ())]
@@ -255,7 +255,7 @@ class _Decoder:
     def _projections(self, owner: int, index: int) -> list[int]:
         return self.projections.get((owner, index), [])
 
-    def _annotate(self, output: ir.Value, step: Step, index: int) -> None:
+    def _annotate(self, output: ir.Value, step: PlanStep, index: int) -> None:
         owners = [step.owner] if is_value(step.node) else self._projections(step.owner, index)
         type_ = next((self.egraph.classes[o].type for o in owners), None)
         if type_ is not None:
@@ -326,8 +326,8 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
 
     Raises ModelError where a chosen constant cannot be evaluated.
     """
-    origin = origins(model.graph, encoding, egraph)
-    plan = steps(egraph, selection, origin)
+    origin = locate_origins(model.graph, encoding, egraph)
+    plan = plan_steps(egraph, selection, origin)
     folded = [s.owner for s in plan if s.node == FOLD]
     folder = Folder(model, egraph, encoding, origin, knowledge.constants)
     missing = [c for c in folded if not model.stored.keys() & set(origin.names.get(c, ()))]

@@ -15,9 +15,9 @@ import onnx_ir as ir
 from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
-from . import custom
-from .egraph import ENode
-from .spelled_out import Line, spelled_out
+from . import other_domains as custom
+from .graph import ENode
+from .spellings import Line, spell_out
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[TensorType | None]
@@ -42,7 +42,7 @@ class _Inexpressible(Exception):
     pass
 
 
-def emission(
+def emit_node(
     node: ENode,
     operands: Types,
     output: TensorType | None,
@@ -62,7 +62,7 @@ def emission(
     if operator is None:
         return None
     literals = dict(zip((a.name for a in operator.attributes), node.attributes, strict=True))
-    if lines := spelled_out(node.op, literals, opset):
+    if lines := spell_out(node.op, literals, opset):
         single = operands[0] is not None and operands[0].dtype == "float32"
         return Emission(node.op, (0,), {}, lines=lines) if single else None
     if _schema(node.op, opset) is None:

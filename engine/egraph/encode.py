@@ -17,11 +17,11 @@ from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
-from ..onnx.nodes import blamed, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
+from ..onnx.nodes import blame_node, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
 from ..onnx.typing import constant_type
-from . import custom
+from . import other_domains as custom
 from .canonical import Call, canonical
-from .egraph import ENode, Literal
+from .graph import ENode, Literal
 
 _FIRST_SYMBOL = -1000
 OPAQUE = "!opaque"
@@ -257,7 +257,7 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
     encoder.inputs()
     encoder.constants()
     for node in model.graph:
-        with blamed(node, model.label):
+        with blame_node(node, model.label):
             encoder.node(node)
     return Encoding(
         terms=tuple(encoder.terms),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...ir.operators import OPERATORS, Operand
 from ...ir.types import TensorType
-from .egraph import ENode, Literal
 from .encode import Encoding, multiple_outputs
+from .graph import ENode, Literal
 
 _SAFE = re.compile(r"[^~\s](?:[^\t\r\n]*\S)?")
 _FIXED = {

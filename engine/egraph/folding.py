@@ -14,9 +14,9 @@ from onnx_ir import serde
 from ..constants import Array, Step, compute
 from ..onnx.model import Model, elements
 from ..onnx.typing import dtype_of
-from .egraph import EGraph, ENode
-from .emit import Emission, emission
+from .emit import Emission, emit_node
 from .encode import Encoding, multiple_outputs
+from .graph import EGraph, ENode
 from .plan import Origins
 
 FOLD = ENode("Constant", (), ())
@@ -109,7 +109,7 @@ class Folder:
 
     def _emission(self, owner: int, node: ENode) -> Emission | None:
         types = tuple(self.egraph.classes[c].type for c in node.children)
-        return emission(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.egraph.absent)
+        return emit_node(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.egraph.absent)
 
     def _postorder(self, wanted: Iterable[int], chosen: Mapping[int, ENode]) -> list[int]:
         done: dict[int, None] = {}

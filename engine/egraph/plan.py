@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from .egraph import EGraph, ENode, Selection
 from .encode import Encoding, multiple_outputs
+from .graph import EGraph, ENode, Selection
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """Make the value of `owner` (a class) by `node`, whose operands are `operands` (classes), all made before.
 
     `original`: the position of the ONNX node that computes just this, if the model has one.
@@ -43,7 +43,7 @@ class Origins:
         return self.nodes.get((owner, node))
 
 
-def origins(graph: ir.Graph, encoding: Encoding, egraph: EGraph) -> Origins:
+def locate_origins(graph: ir.Graph, encoding: Encoding, egraph: EGraph) -> Origins:
     """Locate the model's nodes and values in the e-graph."""
     nodes: dict[tuple[int, ENode], int] = {}
     chains: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -67,13 +67,13 @@ def _names(encoding: Encoding, egraph: EGraph) -> dict[int, tuple[str, ...]]:
     return {owner: tuple(n) for owner, n in names.items()}
 
 
-def steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[Step, ...]:
+def plan_steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[PlanStep, ...]:
     """Everything to make, operands before their users, close to the order of the original graph."""
-    made: dict[int, Step] = {}
+    made: dict[int, PlanStep] = {}
     for owner in _postorder(egraph, selection):
         node = selection.choice[owner]
         operands = tuple(_flattened(owner, node, egraph, selection))
-        made[owner] = Step(owner, node, operands, origin.find(owner, node, operands))
+        made[owner] = PlanStep(owner, node, operands, origin.find(owner, node, operands))
     return tuple(made[o] for o in _ordered(egraph, made))
 
 
@@ -105,7 +105,7 @@ def _postorder(egraph: EGraph, selection: Selection) -> list[int]:
     return list(done)
 
 
-def _ordered(egraph: EGraph, made: Mapping[int, Step]) -> list[int]:
+def _ordered(egraph: EGraph, made: Mapping[int, PlanStep]) -> list[int]:
     """Topological order in which a node stands where the original graph had it, or right after its operands."""
     place: dict[int, tuple[float, int]] = {}
     for rank, (owner, step) in enumerate(made.items()):

@@ -17,10 +17,10 @@ from typing import Any
 from ...errors import EqfuseError, RuleError
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
-from .collector import paused
-from .egraph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
+from .collector import pause_collection
 from .encode import Encoding
 from .facts import write_facts
+from .graph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
 from .messages import Job, Progress, Snapshot
 from .worker import Worker
 
@@ -54,11 +54,11 @@ _Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
 class UnsoundRuleError(RuleError):
     """Two terms of different shape or element type, or distinct constants, were proven equal: a rule is wrong.
 
-    `saturate` says only what was done; `canary.culprits_named` adds who did it.
+    `saturate` says only what was done; `constant_conflicts.name_culprits` adds who did it.
     """
 
 
-@paused()
+@pause_collection()
 def saturate(
     encoding: Encoding,
     worker: Worker,

@@ -18,7 +18,7 @@ from ...errors import EqfuseError
 from ...rules.egglog_bindings import execute, load
 from ...rules.loader import load_rules, prelude
 from ...support.worker_process import end_with_parent
-from .collector import paused
+from .collector import pause_collection
 from .messages import Progress, RuleSelection, Snapshot
 from .rule_times import rule_seconds
 
@@ -193,7 +193,7 @@ def _program(selection: RuleSelection) -> str:
     return rules.program
 
 
-@paused()
+@pause_collection()
 def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
 

@@ -21,9 +21,9 @@ from ...ir.types import TensorType
 from . import ceil_pools
 from .delicate import without_delicate_nodes
 from .evaluation import evaluate
-from .local_inference import refined, whole_numbers
+from .local_inference import compute_integers, infer_node_types
 from .model import Model, elements, first_line
-from .nodes import blamed, is_foldable, is_standard
+from .nodes import blame_node, is_foldable, is_standard
 from .typing import constant_type, tensor_type
 
 SMALL = 4096
@@ -86,7 +86,7 @@ class _Skeleton:
         graph.name = "skeleton"
         for node in model.graph:
             if not self._is_stored(node):
-                with blamed(node, model.label):
+                with blame_node(node, model.label):
                     graph.node.append(serde.serialize_node(node))
         graph.input.extend(self._inputs(model))
         graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.outputs)
@@ -151,7 +151,7 @@ class _Skeleton:
         return {name: type_ for name, type_ in types.items() if type_ is not None}
 
 
-def refused_type(model: Model) -> str:
+def find_refused_type(model: Model) -> str:
     """Which operator of a model has an element type that its schema does not allow, in ONNX's words; "" for none."""
     try:
         proto = serde.serialize_model(model.ir)
@@ -192,15 +192,15 @@ def _fold(
     for node in model.graph:
         if any(o.name in constants for o in node.outputs):
             continue
-        with blamed(node, model.label):
-            types |= refined(node, types, numbers, opsets)
+        with blame_node(node, model.label):
+            types |= infer_node_types(node, types, numbers, opsets)
             shape = _static_shape(node, types)
         if shape is not None and node.outputs[0].name:
             found[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
         elif _is_computable(node, types, constants.keys() | found.keys() | pending.keys()):
             pending |= {o.name: node for o in node.outputs if o.name}
-            with blamed(node, model.label):
-                numbers |= whole_numbers(node, types, numbers, opsets)
+            with blame_node(node, model.label):
+                numbers |= compute_integers(node, types, numbers, opsets)
     nodes = list(dict.fromkeys(pending.values()))
     known = {**constants, **found}
     needed = {i.name: known[i.name] for n in nodes for i in n.inputs if i is not None and i.name in known}

@@ -24,7 +24,7 @@ Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 _WHOLE = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 
 
-def refined(
+def infer_node_types(
     node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
 ) -> dict[str, TensorType]:
     """The outputs that are fully known because all operands are; none where nothing new is."""
@@ -45,7 +45,7 @@ def refined(
     return {name: t for name, t in known.items() if t is not None and t.is_static and "?" not in (t.shape or ())}
 
 
-def whole_numbers(
+def compute_integers(
     node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of a node of constant operands, where they are integers: what shapes are computed from."""

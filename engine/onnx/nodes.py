@@ -29,7 +29,7 @@ def title(node: ir.Node) -> str:
 
 
 @contextmanager
-def blamed(node: ir.Node, label: str) -> Iterator[None]:
+def blame_node(node: ir.Node, label: str) -> Iterator[None]:
     """Turn what is raised at a node that nothing can be made of into a ModelError that names it, and model `label`."""
     try:
         yield

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .report import OutputReport, Status, Verification
 from .source import ModelLike
-from .verify import prepare, require_comparison, verdict_required, verify
+from .verify import prepare, require_comparison, require_verdict, verify
 
 __all__ = [
     "ModelLike",
@@ -16,6 +16,6 @@ __all__ = [
     "Verification",
     "prepare",
     "require_comparison",
-    "verdict_required",
+    "require_verdict",
     "verify",
 ]

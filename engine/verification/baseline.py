@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .compare import Tolerance, differs, spread_of, widened
+from .compare import Tolerance, differs, spread_of, to_double
 from .guards import ProbedRuntime
-from .inputs import InputSpec, Plan, Sample, Temper, enlarged, generate, plans, vary
+from .inputs import InputSpec, Plan, Sample, Temper, enlarge, generate, plans, vary
 from .run import Backend, Reference
 from .source import Source
 from .structure import Structure
@@ -107,7 +107,7 @@ class Baseline:
         return self.runs[0].outputs[name], self.runs[min(1, len(self.runs) - 1)].outputs[name]
 
 
-def establish(source: Source, structure: Structure, specs: Sequence[InputSpec], request: Request) -> Baseline:
+def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec], request: Request) -> Baseline:
     """Run the original in ONNX Runtime or else in the reference evaluator.
 
     Raises RunError, whose message says what to do, when neither runs it on any inputs that were tried.
@@ -149,12 +149,12 @@ def _baseline(
     """The ordinary runs."""
     if request.samples:
         return Baseline(tuple(_given_runs(backend, specs, request)), False)
-    plan, first = _first_accepted(backend, candidates, specs, request)
+    plan, first = _run_first_accepted(backend, candidates, specs, request)
     if not specs:
         return Baseline((first,), False)
-    pair = Baseline((first, _second(backend, plan, first, specs, request)), False)
-    pair = _livelier(backend, plan, pair, structure, specs, request)
-    larger = enlarged(plan, specs)
+    pair = Baseline((first, _run_again(backend, plan, first, specs, request)), False)
+    pair = _rescale(backend, plan, pair, structure, specs, request)
+    larger = enlarge(plan, specs)
     if larger is None:
         return pair
     try:
@@ -224,7 +224,7 @@ def _sizes_text(plan: Plan) -> str:
     return ", ".join(named) or "other sizes of the unnamed dimensions"
 
 
-def _first_accepted(
+def _run_first_accepted(
     backend: Backend, candidates: Iterator[Plan], specs: Sequence[InputSpec], request: Request
 ) -> tuple[Plan, Run]:
     """The first plan that gives at least one output with elements, else the first that runs at all."""
@@ -245,7 +245,7 @@ def _first_accepted(
     return empty
 
 
-def _second(backend: Backend, plan: Plan, first: Run, specs: Sequence[InputSpec], request: Request) -> Run:
+def _run_again(backend: Backend, plan: Plan, first: Run, specs: Sequence[InputSpec], request: Request) -> Run:
     """Other values for every input, if the model accepts them."""
     feeds = generate(specs, plan, request.seed + 1)
     try:
@@ -254,12 +254,12 @@ def _second(backend: Backend, plan: Plan, first: Run, specs: Sequence[InputSpec]
         return first
 
 
-def _livelier(
+def _rescale(
     backend: Backend, plan: Plan, pair: Baseline, structure: Structure, specs: Sequence[InputSpec], request: Request
 ) -> Baseline:
     """The pair, or one with inputs of another scale when only that makes some output react."""
     names = [value.name for value in structure.graph.output if value.name in structure.input_dependent]
-    if not names or any(informative(pair, structure, name, request.tolerance) for name in names):
+    if not names or any(is_informative(pair, structure, name, request.tolerance) for name in names):
         return pair
     for scale in _RETRY_SCALES:
         scaled = replace(plan, scale=scale)
@@ -268,24 +268,24 @@ def _livelier(
             first = Run(feeds, backend.run(feeds))
         except RunError:
             continue
-        other = Baseline((first, _second(backend, scaled, first, specs, request)), False)
-        if any(informative(other, structure, name, request.tolerance) for name in names):
+        other = Baseline((first, _run_again(backend, scaled, first, specs, request)), False)
+        if any(is_informative(other, structure, name, request.tolerance) for name in names):
             return other
     return pair
 
 
-def informative(baseline: Baseline, structure: Structure, name: str, tolerance: Tolerance) -> bool:
+def is_informative(baseline: Baseline, structure: Structure, name: str, tolerance: Tolerance) -> bool:
     """Whether equality of this output says something: it reacts to the inputs and is not saturated."""
-    return baseline.reacts(name, tolerance) and not saturated(baseline, structure, name)
+    return baseline.reacts(name, tolerance) and not is_saturated(baseline, structure, name)
 
 
-def saturated(baseline: Baseline, structure: Structure, name: str) -> bool:
+def is_saturated(baseline: Baseline, structure: Structure, name: str) -> bool:
     """Whether a squashing function (softmax, sigmoid, tanh) gave only its extreme values in every ordinary run."""
     node = structure.origin(name)
     operator = node.op_type if node is not None else ""
     if operator not in _UNIT_RANGE | _SIGNED_RANGE:
         return False
     runs = [run for run in baseline.runs if not run.is_bold]
-    arrays = [widened(leaf) for run in runs for leaf in leaves(run.outputs[name])]
+    arrays = [to_double(leaf) for run in runs for leaf in leaves(run.outputs[name])]
     low = _SATURATED if operator in _UNIT_RANGE else _SATURATED - 1
     return not any(np.any((array > low) & (array < 1 - _SATURATED)) for array in arrays)

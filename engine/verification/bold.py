@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compare import Difference, Tolerance, compare, distances, widened
+from .compare import Difference, Tolerance, compare, distances, to_double
 from .values import RunError, Value, leaves
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ def judge_bold(
     try:
         exact = leaves(truths[0]())
     except RunError:
-        strange = [bad & ~np.isfinite(widened(leaf)) for bad, leaf in zip(wrong, leaves(found), strict=True)]
+        strange = [bad & ~np.isfinite(to_double(leaf)) for bad, leaf in zip(wrong, leaves(found), strict=True)]
         return difference if any(map(np.any, strange)) else None
     try:
         other = leaves(truths[1]())
@@ -66,21 +66,21 @@ def _wrong(expected: Value, found: Value, tolerance: Tolerance, may_overflow: bo
         if number.dtype.kind in "OUS":
             wrong.append(np.asarray(number != other))
             continue
-        bad = np.isfinite(widened(number)) & ~_near(number, other, _allowed(number, tolerance))
-        wrong.append(bad & np.isfinite(widened(other)) if may_overflow else bad)
+        bad = np.isfinite(to_double(number)) & ~_near(number, other, _allowed(number, tolerance))
+        wrong.append(bad & np.isfinite(to_double(other)) if may_overflow else bad)
     return wrong
 
 
 def _near(one: Array, other: Array, allowed: Array) -> Array:
     if one.dtype.kind in "OUS":
         return np.asarray(one == other)
-    return np.asarray(distances(widened(one), widened(other)) <= allowed)
+    return np.asarray(distances(to_double(one), to_double(other)) <= allowed)
 
 
 def _allowed(number: Array, tolerance: Tolerance) -> Array:
     """What may differ: elements of other types than floats not at all."""
     precision = None if number.dtype.kind in "OUS" else tolerance.precision(number.dtype)
-    return np.zeros(()) if precision is None else tolerance.allowed(widened(number), precision, None)
+    return np.zeros(()) if precision is None else tolerance.allowed(to_double(number), precision, None)
 
 
 def _is_alike(expected: Value, found: Value) -> bool:

@@ -142,7 +142,7 @@ def _compare_numbers(
     expected: NDArray[Any], actual: NDArray[Any], tolerance: Tolerance, spread: float | None
 ) -> Difference:
     precision = tolerance.precision(expected.dtype)
-    wanted, found = widened(expected), widened(actual)
+    wanted, found = to_double(expected), to_double(actual)
     distance = distances(wanted, found)
     scale = np.maximum(np.abs(wanted), _SMALL_ELEMENT * _magnitude(wanted))
     comparable = np.isfinite(distance) & (distance > 0) & (scale > 0)
@@ -163,7 +163,7 @@ def _strangeness(wanted: NDArray[Any], found: NDArray[Any]) -> str:
     return "infinities of opposite signs" if opposite else "NaN or infinity on one side only"
 
 
-def widened(array: NDArray[Any]) -> NDArray[Any]:
+def to_double(array: NDArray[Any]) -> NDArray[Any]:
     """The numbers as float64 or complex128, to subtract them."""
     if array.dtype.kind == "c":
         return array.astype(np.complex128)
@@ -193,7 +193,7 @@ def spread_of(first: Value, second: Value) -> float | None:
     for one, other in zip(ones, others, strict=True):
         if one.shape != other.shape or not _is_float(one.dtype) or not _is_float(other.dtype):
             return None
-        distance = distances(widened(one), widened(other))
+        distance = distances(to_double(one), to_double(other))
         distance = distance[np.isfinite(distance)]
         total, count = total + float(np.sum(distance**2)), count + distance.size
     return math.sqrt(total / count) if count else None
@@ -211,7 +211,7 @@ def _arrays_differ(first: NDArray[Any], second: NDArray[Any], tolerance: Toleran
     if not _is_float(first.dtype):
         return not bool(np.array_equal(first, second))
     precision = tolerance.precision(first.dtype)
-    one, other = widened(first), widened(second)
+    one, other = to_double(first), to_double(second)
     floor = precision.atol_scale * _magnitude(one) if precision else 0.0
     return bool(np.any(distances(one, other) > floor))
 

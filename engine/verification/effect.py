@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compare import distances, widened
+from .compare import distances, to_double
 from .values import Value, leaves
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -152,7 +152,7 @@ def errors(exact: Value, found: Value) -> Errors | None:
     for truth, value in zip(truths, values, strict=True):
         if truth.dtype.kind in "OUS" or value.dtype.kind in "OUS":
             return None
-        distance = distances(widened(truth), widened(value))
+        distance = distances(to_double(truth), to_double(value))
         if distance.size:
             total = total.worst(Errors(float(distance.max()), math.sqrt(float(np.mean(np.square(distance))))))
     return total

@@ -28,8 +28,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from .compare import Precision, Tolerance, distances, spread_of, widened
-from .kernels import ORACLE_OPERATORS
+from .compare import Precision, Tolerance, distances, spread_of, to_double
+from .float64_kernels import ORACLE_OPERATORS
 from .run import Reference
 from .source import Source
 from .values import Feeds, RunError, Value, leaves, one_line
@@ -139,10 +139,10 @@ class _Errors:
 
 
 def _errors(truth: NDArray[Any], original: NDArray[Any], candidate: NDArray[Any]) -> _Errors:
-    exact = widened(truth)
-    own = distances(exact, widened(original))
+    exact = to_double(truth)
+    own = distances(exact, to_double(original))
     known = np.isfinite(own)
-    other = distances(exact, widened(candidate))
+    other = distances(exact, to_double(candidate))
     finite = exact[np.isfinite(exact)]
     return _Errors(own[known], other[known], finite, Tolerance().precision(original.dtype))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from .baseline import Baseline, saturated
+from .baseline import Baseline, is_saturated
 from .bold import judge_bold
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
@@ -25,14 +25,15 @@ _NARROW_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 
 @dataclass(frozen=True)
 class ComparedOutput:
-    """One output over all runs. ``informative``: its equality says something (it reacts and is not saturated, or it has
-    no elements, so that its shape is all there is).
+    """One output over all runs.
 
-    ``broken_run`` is the index of the first run in which it differs; ``convicted`` when only the oracle says so.
+    ``is_informative``: the output reacts to the inputs and is not saturated, or it has no elements, so that its shape
+    is all there is to compare. ``broken_run`` is the index of the first run in which it differs; ``convicted`` when
+    only the oracle says so.
     """
 
     report: OutputReport
-    informative: bool = False
+    is_informative: bool = False
     broken_run: int | None = None
     convicted: bool = False
 
@@ -143,12 +144,12 @@ class Comparison:
         decisive = rulings[broken] if broken is not None else next((r for r in rulings if r.note), _PASSED)
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
         is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
-        informative = is_empty or (reacts and not saturated(self.baseline, self._structure, name))
-        note = decisive.note or ("" if informative else self._why_uninformative(name, reacts))
+        is_informative = is_empty or (reacts and not is_saturated(self.baseline, self._structure, name))
+        note = decisive.note or ("" if is_informative else self._why_uninformative(name, reacts))
         if broken is not None and self.baseline.runs[broken].title:
             note += f", {self.baseline.runs[broken].title}"
         report = OutputReport(name, total.max_abs, total.max_rel, reacts, broken is None, note, whole)
-        return ComparedOutput(report, informative, broken, decisive.convicted)
+        return ComparedOutput(report, is_informative, broken, decisive.convicted)
 
     def _why_uninformative(self, name: str, reacts: bool) -> str:
         if reacts:
@@ -240,13 +241,13 @@ def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple
     broken = next((output for output in compared if output.broken_run is not None), None)
     if broken is not None:
         return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
-    doubtful = [output.report for output in compared if not output.informative]
+    doubtful = [output.report for output in compared if not output.is_informative]
     remark = "; ".join(f"{report.name!r} {report.note}" for report in doubtful)
-    acquitted = [output.report for output in compared if output.informative and output.report.note]
+    acquitted = [output.report for output in compared if output.is_informative and output.report.note]
     acquitted.sort(key=lambda report: -report.max_abs)
     dependent = [output for output in compared if output.report.name in structure.input_dependent]
     steady = any(output.report.passed and output not in dependent for output in compared)
-    if any(output.informative for output in dependent) or (steady and not dependent):
+    if any(output.is_informative for output in dependent) or (steady and not dependent):
         notes = [f"not shown to depend on the inputs: {remark}"] if remark else []
         return "passed", "; ".join([*notes, *(f"{report.name!r} {report.note}" for report in acquitted[:1])])
     return "not verifiable", remark or "the model has no outputs"

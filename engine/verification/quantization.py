@@ -21,7 +21,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, inliner, numpy_helper
 
-from .compare import distances, widened
+from .compare import distances, to_double
 from .run import session_options
 from .source import Source
 from .structure import Structure
@@ -61,7 +61,7 @@ def _moved(expected: Value, found: Value) -> Steps | None:
     if any(leaf.dtype.kind in "OUS" for leaf in ones):
         return None
     pairs = zip(ones, others, strict=True)
-    distance = np.concatenate([np.zeros(0), *(distances(widened(a), widened(b)).reshape(-1) for a, b in pairs)])
+    distance = np.concatenate([np.zeros(0), *(distances(to_double(a), to_double(b)).reshape(-1) for a, b in pairs)])
     mean = float(np.mean(np.square(distance))) if distance.size else 0.0
     return Steps(float(distance.max(initial=0.0)), math.sqrt(mean))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...errors import EqfuseError, UsageError, VerificationError
 from ...support.worker_process import serve
 from ..onnx.provenance import Provenance, provenance
-from .baseline import BOLD, Baseline, Request, establish
+from .baseline import BOLD, Baseline, Request, run_original
 from .compare import Tolerance
 from .divergence import beyond, common_values, first_divergence, other_bits
 from .inputs import InputSpec, Temper, input_specs
@@ -91,7 +91,7 @@ class _Check:
             return conclude("failed", difference)
         self.question.note_running("original")
         try:
-            baseline = establish(self.original, self.structure, self.specs, self.request)
+            baseline = run_original(self.original, self.structure, self.specs, self.request)
         except RunError as error:
             refusal = self._refusal()
             if refusal is not None:

@@ -75,7 +75,7 @@ def verify(
 
 
 @contextmanager
-def verdict_required(label: str) -> Iterator[None]:
+def require_verdict(label: str) -> Iterator[None]:
     """Say of which model there was no verdict within the context, and what to do: nothing has been written."""
     try:
         yield
@@ -84,7 +84,7 @@ def verdict_required(label: str) -> Iterator[None]:
 
 
 def require_comparison(verification: Verification) -> Verification:
-    """The verdict, within `verdict_required`. Raises VerificationError where nothing was compared."""
+    """The verdict, within `require_verdict`. Raises VerificationError where nothing was compared."""
     if verification.status == "unverified":
         raise VerificationError(verification.reason)
     return verification

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
-from ...engine.verification.baseline import BOLD, Request, establish
+from ...engine.verification.baseline import BOLD, Request, run_original
 from ...engine.verification.compare import Tolerance
 from ...engine.verification.inputs import Sample, input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
@@ -102,7 +102,7 @@ def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> V
     tempers = BOLD if by_default and tolerated.bold else ()
     request = Request(tolerated.seed, shapes, tolerated.samples, tolerance, tempers)
     try:
-        baseline = establish(source, structure, input_specs(structure), request)
+        baseline = run_original(source, structure, input_specs(structure), request)
     except RunError as error:
         return verdict(started, "unverified", str(error))
     try:

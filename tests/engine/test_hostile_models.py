@@ -16,7 +16,7 @@ from eqfuse.api import optimize
 from eqfuse.engine.onnx.evaluation import evaluate
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.engine.onnx.nodes import blamed
+from eqfuse.engine.onnx.nodes import blame_node
 from eqfuse.errors import ModelError, UsageError
 
 LEAST = np.iinfo(np.int64).min
@@ -187,11 +187,11 @@ def test_a_constant_that_takes_too_much_names_its_node() -> None:
 
 def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
     node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
-    with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blamed(node, "m"):
+    with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blame_node(node, "m"):
         {}["perm"]
 
 
 def test_what_has_a_message_of_its_own_keeps_it() -> None:
     node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
-    with pytest.raises(UsageError, match=r"^its own$"), blamed(node, "m"):
+    with pytest.raises(UsageError, match=r"^its own$"), blame_node(node, "m"):
         raise UsageError("its own")

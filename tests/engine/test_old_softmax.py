@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.engine.egraph.canonical import Call, canonical
-from eqfuse.engine.egraph.egraph import ENode
-from eqfuse.engine.egraph.emit import emission
+from eqfuse.engine.egraph.emit import emit_node
+from eqfuse.engine.egraph.graph import ENode
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.types import TensorType
@@ -42,4 +42,4 @@ def test_several_long_axes_are_none(axis: int) -> None:
 )
 def test_a_node_is_written_where_it_means_the_same(shape: tuple[int, ...], opset: int, said: bool) -> None:
     type_ = TensorType("float32", shape)
-    assert (emission(ENode("Softmax", (1,), (0,)), (type_,), type_, opset, {}) is not None) == said
+    assert (emit_node(ENode("Softmax", (1,), (0,)), (type_,), type_, opset, {}) is not None) == said

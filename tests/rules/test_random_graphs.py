@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from eqfuse.engine.canary import conflict
+from eqfuse.engine.constant_conflicts import conflict
 from eqfuse.engine.egraph.messages import RuleSelection
 
 from .random_graphs.builder import Graph
@@ -28,7 +28,7 @@ _UNSOUND = """\
 
 
 def check(graph: Graph) -> None:
-    """Every e-class has one value, the canary is quiet, and the chosen graph computes what the original does."""
+    """Every e-class has one value, no constants conflict, and the chosen graph computes what the original does."""
     found = saturated(graph)
     disagreements = [str(d) for d in Evaluation(found).disagreements()]
     assert not disagreements, "\n".join(disagreements)

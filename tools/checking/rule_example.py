@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import helper, printer
 
-from ...engine.egraph.egraph import ENode
-from ...engine.egraph.emit import Emission, emission
+from ...engine.egraph.emit import Emission, emit_node
+from ...engine.egraph.graph import ENode
 from ...ir import operators as semantics
 from ...ir.operators import Array
 from ...ir.types import TensorType
@@ -91,7 +91,7 @@ class _Writer:
         literals = tuple(a for a in term.arguments if not isinstance(a, (Term, Leaf)))
         children = tuple(-1 if a == Leaf("Absent") else i for i, a in enumerate(operands))
         types = [self.type(a) for a in operands]
-        spec = emission(ENode(term.head, literals, children), types, self.type(term), OPSET, {}, -1)
+        spec = emit_node(ENode(term.head, literals, children), types, self.type(term), OPSET, {}, -1)
         if spec is None:
             raise _Inexpressible
         inputs = ", ".join(self._input(i, operands) for i in spec.inputs)

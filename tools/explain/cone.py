@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...engine.egraph.egraph import EGraph, ENode, Selection
 from ...engine.egraph.encode import Encoding, multiple_outputs
+from ...engine.egraph.graph import EGraph, ENode, Selection
 
 _LEAVES = frozenset({"Var", "Weight", "Full", "Absent"})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.egraph.egraph import ENode, Literal
+from ...engine.egraph.graph import ENode, Literal
 
 _Signature = tuple[str, tuple[Literal, ...], tuple[int, ...]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...engine.egraph.egraph import EGraph, ENode, Literal
 from ...engine.egraph.encode import multiple_outputs
 from ...engine.egraph.facts import write_facts
+from ...engine.egraph.graph import EGraph, ENode, Literal
 from ...engine.egraph.saturate import CLOSING, ITERATION
 from ...errors import UsageError
 from ...rules.loader import Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...engine.egraph.egraph import ENode, Literal
 from ...engine.egraph.encode import opaque_type
+from ...engine.egraph.graph import ENode, Literal
 from ...ir.operators import OPERATORS, Operand
 from ...ir.types import TensorType
 from .congruence import Congruence

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.egraph.egraph import Literal
 from ...engine.egraph.facts import Labels, vector, write_facts
+from ...engine.egraph.graph import Literal
 from ...rules.loader import Rule
 from ...rules.sexpr import Atom, Form, read
 from .catalogue import Catalogue

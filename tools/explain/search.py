@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...engine.egraph.egraph import EGraph, ENode, Selection
 from ...engine.egraph.encode import Encoding
+from ...engine.egraph.graph import EGraph, ENode, Selection
 from ...rules.loader import RuleSet
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from ...engine.egraph.egraph import ENode
 from ...engine.egraph.encode import Encoding, opaque_type
+from ...engine.egraph.graph import ENode
 from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node, read, walk
 from .conditions import COMPUTED, Anchored, Condition

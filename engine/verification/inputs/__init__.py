@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from .draws import generate, vary
 from .given import Sample, read_samples
-from .plans import InputSpec, Plan, Temper, enlarged, input_specs, plans
+from .plans import InputSpec, Plan, Temper, enlarge, input_specs, plans
 
 __all__ = [
     "InputSpec",
     "Plan",
     "Sample",
     "Temper",
-    "enlarged",
+    "enlarge",
     "generate",
     "input_specs",
     "plans",

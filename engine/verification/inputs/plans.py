@@ -130,7 +130,7 @@ def plans(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> 
         yield Plan({**sizes, **fixed}, shapes, bound, rank)
 
 
-def enlarged(plan: Plan, specs: Iterable[InputSpec]) -> Plan | None:
+def enlarge(plan: Plan, specs: Iterable[InputSpec]) -> Plan | None:
     """The plan with every free symbolic size made larger by about a half, or None when no size is free."""
     fixed = dict(_bindings(specs, plan.shapes))
     free = {symbol: size + max(1, size // 2) for symbol, size in plan.sizes.items() if symbol not in fixed}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....engine.verification import ModelLike, Verification
-from ....engine.verification.baseline import Baseline, Request, establish
+from ....engine.verification.baseline import Baseline, Request, run_original
 from ....engine.verification.compare import Tolerance
 from ....engine.verification.inputs import input_specs
 from ....engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
@@ -79,7 +79,7 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
         shapes, specs = {port.name: port.shape for port in original.inputs}, input_specs(structure)
         requests = [Request(demand.seed + 2 * chunk, shapes, (), tolerance, ()) for chunk in range(chunks)]
         try:
-            baselines = [establish(source, structure, specs, request) for request in requests]
+            baselines = [run_original(source, structure, specs, request) for request in requests]
         except RunError as error:
             return verdict(started, "unverified", str(error))
         try:
@@ -154,5 +154,5 @@ def _shares(outputs: Mapping[str, Array], wires: Sequence[Wire], chunks: int) ->
 def _worst(same: Sequence[ComparedOutput]) -> ComparedOutput:
     """One output over all chunks: where it differs, else where it is farthest off among those that say something."""
     broken = next((each for each in same if each.broken_run is not None), None)
-    told = [each for each in same if each.informative] or list(same)
+    told = [each for each in same if each.is_informative] or list(same)
     return broken or max(told, key=lambda each: each.report.max_abs)

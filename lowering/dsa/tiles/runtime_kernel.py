@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ....engine.egraph.egraph import ENode
-from ....engine.egraph.emit import Emission, emission
+from ....engine.egraph.emit import Emission, emit_node
+from ....engine.egraph.graph import ENode
 from ....engine.onnx.typing import dtype_of
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operators import OPERATORS
@@ -112,7 +112,7 @@ def _emission(graph: OperatorGraph, operator: Operator) -> Emission:
     types += [None] * (len(known.operands) - len(types))
     children = tuple(-1 if type_ is None else number for number, type_ in enumerate(types))
     node = ENode(operator.op, literals, children)  # type: ignore[arg-type]
-    found = emission(node, types, graph.values[operator.outputs[0]].type, _OPSET, {})
+    found = emit_node(node, types, graph.values[operator.outputs[0]].type, _OPSET, {})
     if found is None or found.lines:
         raise DsaError(f"{operator.op}: this form of it cannot be run as a tile")
     return found

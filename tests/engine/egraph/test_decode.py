@@ -13,7 +13,7 @@ from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.egraph.decode import decode
 from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.messages import RuleSelection
-from eqfuse.engine.egraph.plan import origins
+from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
@@ -45,7 +45,7 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
     encoding = encode(source, knowledge)
     with Worker(RuleSelection((tmp_path / "own.egg",), only=("split-by-slice",))) as worker:
         egraph = saturate(encoding, worker, Budget())
-    origin = origins(source.graph, encoding, egraph)
+    origin = locate_origins(source.graph, encoding, egraph)
     pricing = Pricing.of(cost_model("flops", load_device(DEFAULT)))
     selection = select(egraph, encoding, origin, source.opset, pricing, time_limit=5)
     owner = egraph.terms[encoding.values["first"]]

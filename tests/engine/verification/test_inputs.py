@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from eqfuse.engine.verification.inputs import Plan, enlarged, generate, input_specs, plans, vary
+from eqfuse.engine.verification.inputs import Plan, enlarge, generate, input_specs, plans, vary
 from eqfuse.engine.verification.structure import Structure
 
 from .models import Weights, model, normal, value
@@ -120,14 +120,14 @@ def test_expression_of_symbols_is_evaluated() -> None:
 
 def test_enlarged_plan_changes_every_free_size() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3, "n"])], ["y"])))
-    larger = enlarged(next(plans(specs, {})), specs)
+    larger = enlarge(next(plans(specs, {})), specs)
     assert larger is not None
     assert dict(larger.sizes) == {"b": 3, "n": 12}
 
 
 def test_nothing_is_enlarged_when_shapes_are_given() -> None:
     specs = input_specs(Structure(model([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["b", 3])], ["y"])))
-    assert enlarged(next(plans(specs, {"x": (5, 3)})), specs) is None
+    assert enlarge(next(plans(specs, {"x": (5, 3)})), specs) is None
 
 
 def test_varied_values_stay_in_range() -> None:

@@ -11,8 +11,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.engine.egraph.egraph import ENode
-from eqfuse.engine.egraph.emit import Emission, emission
+from eqfuse.engine.egraph.emit import Emission, emit_node
+from eqfuse.engine.egraph.graph import ENode
 from eqfuse.ir.operators import OPERATORS, Array, Attribute, Operand, evaluate
 from eqfuse.ir.types import TensorType
 
@@ -68,7 +68,7 @@ def _emission(head: str, arguments: Sequence[Argument], operands: Sequence[Any])
     children = tuple(-1 if a is None else i for i, a in enumerate(operands))
     types = [None if a is None else TensorType(a.dtype.name, a.shape) for a in operands]
     node = ENode(head, literals, children)
-    found = emission(node, types, types[0], OPSET, {})
+    found = emit_node(node, types, types[0], OPSET, {})
     assert found is not None, f"ONNX cannot say {node} on {types}"
     return found
 

@@ -18,10 +18,10 @@ from onnx_ir import serde
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.egraph.decode import decode
-from eqfuse.engine.egraph.egraph import EGraph, ENode
 from eqfuse.engine.egraph.encode import Encoding, encode
+from eqfuse.engine.egraph.graph import EGraph, ENode
 from eqfuse.engine.egraph.messages import RuleSelection
-from eqfuse.engine.egraph.plan import origins
+from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import Knowledge, infer
@@ -74,7 +74,7 @@ class Saturated:
     def cheapest(self) -> onnx.ModelProto:
         """The graph that the optimiser would choose."""
         pricing = Pricing.of(cost_model("roofline", load_device(DEFAULT)))
-        origin = origins(self.model.graph, self.encoding, self.egraph)
+        origin = locate_origins(self.model.graph, self.encoding, self.egraph)
         chosen = select(self.egraph, self.encoding, origin, self.model.opset, pricing, time_limit=3.0, method="exact")
         return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)
 

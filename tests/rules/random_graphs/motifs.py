@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
-from eqfuse.engine.egraph.egraph import ENode
-from eqfuse.engine.egraph.emit import emission
+from eqfuse.engine.egraph.emit import emit_node
+from eqfuse.engine.egraph.graph import ENode
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
@@ -132,7 +132,7 @@ class _Placing:
         literals = tuple(v for _, v in arguments if not isinstance(v, (Term, Leaf)))
         children = tuple(_ABSENT if o is None else i for i, o in enumerate(operands))
         types = [None if o is None else TensorType(self.b.kind(o), self.b.shape(o)) for o in operands]
-        spec = emission(ENode(term.head, literals, children), types, None, self.b.opset, {}, _ABSENT)
+        spec = emit_node(ENode(term.head, literals, children), types, None, self.b.opset, {}, _ABSENT)
         if spec is None:
             raise Misfit
         inputs = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.engine.egraph.egraph import ENode
+from eqfuse.engine.egraph.graph import ENode
 from eqfuse.tools.explain.congruence import Congruence, Use
 
 LEAVES = 4

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....engine.egraph.egraph import EGraph, ENode
+from ....engine.egraph.graph import EGraph, ENode
 from ..congruence import Congruence
 
 NIL = ENode("Nil", (), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ....engine.egraph.egraph import EGraph, ENode, Literal
+from ....engine.egraph.graph import EGraph, ENode, Literal
 from ..messages import Cell, Contents, class_number
 from ..signatures import TERM_SORTS, Signatures
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from ....engine.egraph.egraph import EGraph, ENode, Literal
 from ....engine.egraph.facts import Labels, write_facts
 from ....engine.egraph.folding import FOLD
+from ....engine.egraph.graph import EGraph, ENode, Literal
 from ..catalogue import RECORDING, Catalogue
 from ..cone import Cone, Form
 from ..congruence import Congruence

@@ -43,7 +43,7 @@ _LEAST = 9
 """The first opset with all operators of the forms."""
 
 
-def spelled_out(op: str, literals: Mapping[str, object], opset: int) -> tuple[Line, ...]:
+def spell_out(op: str, literals: Mapping[str, object], opset: int) -> tuple[Line, ...]:
     """How to write an operator that `opset` has not; nothing where it has it, or where there is no such form."""
     if op not in _SINCE or not _LEAST <= opset < _SINCE[op]:
         return ()

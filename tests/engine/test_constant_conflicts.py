@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from eqfuse.cli import main
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.engine.canary import Conflict, conflict
-from eqfuse.engine.egraph.egraph import EClass, EGraph, ENode, Saturation
+from eqfuse.engine.constant_conflicts import Conflict, conflict
+from eqfuse.engine.egraph.graph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
 from eqfuse.engine.onnx.inference import Knowledge
 from eqfuse.engine.onnx.model import read

@@ -24,8 +24,8 @@ from ..rules.places import shipped_files
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
 from .constants import Array
-from .egraph.egraph import EGraph, ENode
 from .egraph.encode import Encoding
+from .egraph.graph import EGraph, ENode
 from .egraph.messages import RuleSelection
 from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
@@ -95,7 +95,7 @@ def check_constants(
 
 
 @contextmanager
-def culprits_named(encoding: Encoding, selection: RuleSelection, budget: Budget) -> Iterator[None]:
+def name_culprits(encoding: Encoding, selection: RuleSelection, budget: Budget) -> Iterator[None]:
     """Have an UnsoundRuleError of the saturation of `encoding` say which rules united terms of different types.
 
     It is repeated with fewer rules for that, for at most as long as two saturations may take.
@@ -314,7 +314,7 @@ def _shaken(value: Value, rounding: float, random: np.random.Generator) -> Value
 
 
 @contextmanager
-def own_rules_suspected(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
+def blame_own_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
     """Have an error that no code expects name the rules beside the shipped ones that made something of the model."""
     try:
         yield

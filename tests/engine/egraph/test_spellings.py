@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
-from eqfuse.engine.egraph.spelled_out import OPERAND, spelled_out
+from eqfuse.engine.egraph.spellings import OPERAND, spell_out
 
 ERF = (("Div", "x", "root"), ("Erf", "n0"), ("Add", "n1", "one"), ("Mul", "x", "n2"), ("Mul", "n3", "half"))
 TANH = (
@@ -60,11 +60,11 @@ def test_onnx_runtime_still_runs_one_kernel(
 
 
 def test_an_opset_that_has_the_operator_needs_no_spelling() -> None:
-    assert spelled_out("Gelu", {"approximate": "none"}, 20) == ()
-    assert spelled_out("Relu", {}, 17) == ()
+    assert spell_out("Gelu", {"approximate": "none"}, 20) == ()
+    assert spell_out("Relu", {}, 17) == ()
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_lines_read_only_what_is_there(approximate: str) -> None:
-    for number, line in enumerate(spelled_out("Gelu", {"approximate": approximate}, 17)):
+    for number, line in enumerate(spell_out("Gelu", {"approximate": approximate}, 17)):
         assert all(i == OPERAND or isinstance(i, float) or int(i) < number for i in line.inputs)
