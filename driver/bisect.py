@@ -29,7 +29,7 @@ class Guilt:
 
 
 def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] | None = None) -> Guilt | None:
-    """The rules that make the run fail: verification, two terms or constants that contradict each other, or an error; None where it passes.
+    """The rules that make the run fail: by verification, contradictions or an error. None where it passes.
 
     Where the shipped rules alone pass, those of the user's files are searched, beside the shipped ones.
     Raises EqfuseError where the run fails even without rules: then none of them is guilty.
