@@ -35,7 +35,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from eqfuse.benchmarks.contestants import LIBRARY
 from eqfuse.benchmarks.tuning_results import Point, Search
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.sampling import sampled
+from eqfuse.lowering.tuning.sampling import time_calls
 from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
 KIND = "llvm"
@@ -169,7 +169,7 @@ def begin(threads: int) -> None:
 def evaluate(threads: int, module: Any, device: Any, config: Any, arguments: Sequence[Sequence[Any]]) -> list[float]:
     """Seconds of a call, as eqfuse measures them."""
     clock = time.process_time if threads == 1 else time.perf_counter
-    return [median(sampled(_run(module["main"], given, clock))) for given in arguments]
+    return [median(time_calls(_run(module["main"], given, clock))) for given in arguments]
 
 
 def _run(function: Callable[..., Any], arguments: Sequence[Any], clock: Callable[[], float]) -> Callable[[int], float]:

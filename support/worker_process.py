@@ -1,4 +1,8 @@
-"""Python processes that answer requests, as pickles over pipes. One may crash or hang, and is started again."""
+"""Functions called in Python processes of their own, which may crash, hang or run out of memory.
+
+A process imports one function by its name and calls it with each request. Requests and answers are pickles over pipes;
+`worker_main` is the process's side.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +12,268 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import inf, isfinite
+from typing import IO, Any
 
 from .scratch import scratch_root
 
-_PARENT_CHECK = 1.0
-"""Seconds between two looks of a worker at its parent: so long may it outlive a parent that was killed."""
+_EXIT_SECONDS = 1.0
+"""How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
+_OUTPUT_BYTES = 1 << 16
+"""How much is kept of what a process printed before it died: the end, where the reason is."""
 
 
 class WorkerDiedError(Exception):
-    """The process ended before it answered, or could not be started; the text says why.
+    """The process ended before it answered, or could not be started. The text says why, as in ``crashed (SIGILL)``.
 
-    `timed_out`: it took too long; `signal` is what killed it, 0 where it exited by itself; `started` is false where
-    there never was a process.
+    `timed_out` says that it was killed at its time limit. `signal` killed it, 0 where it exited by itself. `started` is
+    false where it died before it was ready for a request. `output` is the end of what it printed.
     """
 
-    def __init__(self, text: str, *, timed_out: bool = False, signal: int = 0, started: bool = True) -> None:
+    def __init__(
+        self, text: str, *, timed_out: bool = False, signal: int = 0, started: bool = True, output: str = ""
+    ) -> None:
         super().__init__(text)
         self.timed_out = timed_out
         self.signal = signal
         self.started = started
+        self.output = output
 
 
-def worker_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module as a worker; `-P` keeps the working folder off its import path."""
-    return [sys.executable, "-P", "-m", module, *arguments]
+class WorkerFailedError(Exception):
+    """The function raised an exception of another `kind` than EqfuseError. Its traceback is a note."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
-def worker_environment() -> dict[str, str]:
-    """The environment of a worker: it imports what this process can import by name, not what lies where it stands.
+class WorkerProcess:
+    """Calls `function`, given as ``package.module:name``, in a process that starts with the first request.
+
+    With `setup`, the name stands for a factory, which the process calls once with these arguments; the result is called
+    with each request. A process that died is started again for the next request. With `start_seconds` the start has
+    this limit of its own, otherwise it is part of the first request's. `environment` adds variables. A process that
+    waited `idle_seconds` for a request ends itself, so that its memory is free again.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        *,
+        setup: tuple[Any, ...] | None = None,
+        start_seconds: float | None = None,
+        idle_seconds: float = inf,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        # -P keeps the working folder off the import path
+        self._command = [sys.executable, "-P", "-m", f"{__package__}.worker_main"]
+        self._task = (function, setup, idle_seconds)
+        self._start_seconds = start_seconds
+        self._idle_seconds = idle_seconds
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        self._output: IO[bytes] | None = None
+        self._is_ready = self._is_closed = False
+        self._starting = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process: then the next request need not wait for its start."""
+        return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process now, without waiting until it is ready. Raises WorkerDiedError."""
+        with self._starting:
+            if self._is_closed:
+                raise WorkerDiedError("was stopped", started=False)
+            if not self.is_running:
+                self.end()
+                try:
+                    self._launch()
+                except OSError as error:
+                    raise WorkerDiedError(f"cannot be started: {error.strerror or error}", started=False) from None
+
+    def ask(self, request: object, seconds: float = inf) -> Any:
+        """Return what the function returns for a request.
+
+        Raises WorkerDiedError where there is no answer within `seconds`, the EqfuseError that the function raises, and
+        WorkerFailedError for any other exception of it. An exception that interrupts the waiting ends the process.
+        """
+        try:
+            self.start()
+            if self._start_seconds is not None and not self._is_ready:
+                with self._limit(self._start_seconds) as process:
+                    self._read(process, "ready")
+            with self._limit(seconds) as process:
+                self._forget_output()
+                _write(process, (request, seconds, None))
+                frame = self._read(process, "answer")
+        except WorkerDiedError as error:
+            if isfinite(self._idle_seconds) and error.signal == signal.SIGALRM:
+                return self.ask(request, seconds)  # it had been idle for too long just then
+            raise
+        return _content(*frame)
+
+    def send(self, request: object, *, memory: int | None = None) -> None:
+        """Hand in a request without waiting for its answer; `receive` says what becomes of it.
+
+        From then on the process may have `memory` bytes of data. Raises WorkerDiedError where there is no process.
+        """
+        self.start()
+        with suppress(WorkerDiedError), self._limit(inf) as process:
+            _write(process, (request, inf, memory))
+
+    def receive(self, seconds: float = inf) -> Any:
+        """Return the next message that a generator function yields; its result, None, comes behind its last one.
+
+        Raises what `ask` raises.
+        """
+        with self._limit(seconds) as process:
+            frame = self._read(process, "message", "answer")
+        return _content(*frame)
+
+    def close(self) -> None:
+        """End the process for good: later requests raise WorkerDiedError. Any thread may call it."""
+        self._is_closed = True
+        with self._starting:
+            self.end()
+
+    def end(self) -> int | None:
+        """Kill the process and those that it started; return its exit code, None where there was no process."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        code = None
+        if self._owner == os.getpid():  # a forked process leaves its parent's alone
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # what the process did not read any more
+                    pipe.close()
+        if self._output is not None:
+            self._output.close()
+        return code
+
+    def _launch(self) -> None:
+        self._owner, self._is_ready = os.getpid(), False
+        self._output = open(os.memfd_create("worker-output"), "rb", buffering=0)  # noqa: SIM115
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output, process_group=0,
+            env={**_base_environment(), **self._environment},
+        )  # fmt: skip
+        with suppress(OSError):  # it died already, which the first request finds out
+            _write(self._process, self._task)
+
+    @contextmanager
+    def _limit(self, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+        """Talk to the process within the context, which ends it after `seconds`. Raises WorkerDiedError."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdin.closed:
+            raise WorkerDiedError("was stopped", started=False)
+        alarm = _Alarm(process, seconds)
+        try:
+            yield process
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            raise self._death(process, alarm.rang) from None
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            alarm.cancel()
+
+    def _read(self, process: subprocess.Popen[bytes], *kinds: str) -> tuple[str, Any]:
+        """The next frame of these kinds, or an error."""
+        assert process.stdout
+        while True:
+            kind, content = pickle.load(process.stdout)
+            self._is_ready = True
+            if kind in (*kinds, "error"):
+                return kind, content
+
+    def _death(self, process: subprocess.Popen[bytes], timed_out: bool) -> WorkerDiedError:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_EXIT_SECONDS)
+        started, output = self._is_ready or self._start_seconds is None, ""
+        with suppress(OSError, ValueError):  # another thread ended it meanwhile
+            assert self._output is not None
+            start = max(0, os.fstat(self._output.fileno()).st_size - _OUTPUT_BYTES)
+            output = os.pread(self._output.fileno(), _OUTPUT_BYTES, start).decode(errors="replace")
+        self.end()
+        if self._is_closed:
+            return WorkerDiedError("was stopped", started=False, output=output)
+        code = process.returncode or 0
+        cause = "took too long" if timed_out else f"crashed ({_cause(code)})"
+        return WorkerDiedError(cause, timed_out=timed_out, signal=max(0, -code), started=started, output=output)
+
+    def _forget_output(self) -> None:
+        """Drop what earlier requests printed; the process has the same file at the same position."""
+        assert self._output is not None
+        os.ftruncate(self._output.fileno(), 0)
+        self._output.seek(0)
+
+
+class WorkerPool:
+    """Worker processes of one kind, kept from one request to the next. A thread that asks has one to itself.
+
+    `make` makes one. There are as many as threads ask at once.
+    """
+
+    def __init__(self, make: Callable[[], WorkerProcess]) -> None:
+        self._make = make
+        self._idle: list[WorkerProcess] = []
+        self._all: list[WorkerProcess] = []
+        self._is_closed = False
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prepare(self) -> None:
+        """Start a process where none is idle, so that the next request need not wait for it."""
+        with suppress(WorkerDiedError), self.borrow() as process:  # the request will say so
+            process.start()
+
+    def ask(self, request: object, seconds: float = inf) -> Any:
+        """Ask a process that is idle, or a new one. Raises what `WorkerProcess.ask` raises."""
+        with self.borrow() as process:
+            return process.ask(request, seconds)
+
+    @contextmanager
+    def borrow(self) -> Iterator[WorkerProcess]:
+        """A process that no other thread asks within the context."""
+        try:
+            process = self._idle.pop()
+        except IndexError:
+            process = self._make()
+            self._all.append(process)
+            if self._is_closed:
+                process.close()
+        try:
+            yield process
+        finally:
+            self._idle.append(process)
+
+    def close(self) -> None:
+        """End all processes, those that are asked too: whoever waits for one gets a WorkerDiedError."""
+        self._is_closed = True
+        for process in list(self._all):
+            process.close()
+
+
+def _base_environment() -> dict[str, str]:
+    """The environment of a worker, which imports what this process can import by name.
 
     Its temporary files go below this process's own folder, so nothing of it stays behind when it is killed.
     """
@@ -47,86 +281,16 @@ def worker_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch_root())}
 
 
-class WorkerProcess:
-    """Runs a module as a worker from the first request on, and anew after it died.
+def _write(process: subprocess.Popen[bytes], content: object) -> None:
+    assert process.stdin
+    pickle.dump(content, process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+    process.stdin.flush()
 
-    The module calls `serve`, or reads pickles from its standard input and writes one answer to each. `environment`
-    adds variables to the worker's own.
-    """
 
-    def __init__(self, module: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
-        self._command = worker_command(module, *arguments)
-        self._environment = environment or {}
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a process waits for requests: then the next one need not wait for its start."""
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> None:
-        """Start the process now, so that the first request need not wait. Raises WorkerDiedError."""
-        self._started()
-
-    def ask(self, request: object, seconds: float) -> Any:
-        """The answer to a request. Raises WorkerDiedError where there is none within `seconds`.
-
-        An exception that comes from elsewhere meanwhile, such as KeyboardInterrupt, ends the process.
-        """
-        process = self._started()
-        assert process.stdin
-        assert process.stdout
-        alarm = _Alarm(process, seconds)
-        try:
-            pickle.dump(request, process.stdin)
-            process.stdin.flush()
-            return pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            code = self._exit_code() or 0
-            text = "took too long" if alarm.rang else f"crashed ({_cause(code)})"
-            raise WorkerDiedError(text, timed_out=alarm.rang, signal=max(0, -code)) from None
-        except BaseException:
-            self.end()
-            raise
-        finally:
-            alarm.cancel()
-
-    def _exit_code(self) -> int | None:
-        """How the process ended; one that only closed its pipe is given a moment, then killed."""
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PARENT_CHECK)
-        return self.end()
-
-    def end(self) -> int | None:
-        """Kill the process, from any thread; its exit code, None where there was none."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        process.kill()
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # what the process did not read any more
-                    pipe.close()
-        return code
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        """The process that waits; a new one where there is none, or it was killed while it waited."""
-        if not self.is_running:
-            self.end()
-            try:
-                self._process = self._start()
-            except OSError as error:
-                raise WorkerDiedError(f"cannot be started: {error.strerror or error}", started=False) from None
-        assert self._process is not None
-        return self._process
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**worker_environment(), **self._environment}
-        return subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
+def _content(kind: str, content: Any) -> Any:
+    if kind == "error":
+        raise content
+    return content
 
 
 def _cause(code: int) -> str:
@@ -138,42 +302,23 @@ def _cause(code: int) -> str:
 
 
 class _Alarm:
-    """Kills a process after so many seconds, unless it is cancelled before."""
+    """Kills a process after `seconds`, unless it is cancelled before."""
 
     def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         self.rang = False
         self._process = process
-        self._timer = threading.Timer(seconds, self._ring)
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = None
+        if seconds <= 0:
+            self._ring()
+        elif isfinite(seconds):
+            self._timer = threading.Timer(seconds, self._ring)
+            self._timer.daemon = True
+            self._timer.start()
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _ring(self) -> None:
         self.rang = True
         self._process.kill()
-
-
-def serve(answer: Callable[[Any], Any]) -> None:
-    """The worker's side: answer what comes in on standard input until there is no more, or the parent is gone."""
-    end_with_parent()
-    requests: BinaryIO = sys.stdin.buffer
-    answers: BinaryIO = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what libraries print is no answer
-    with suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
-        while True:
-            pickle.dump(answer(pickle.load(requests)), answers, protocol=pickle.HIGHEST_PROTOCOL)
-            answers.flush()
-
-
-def end_with_parent() -> None:
-    """End this process soon after the one that started it, whatever it is doing then."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_CHECK)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from eqfuse.driver.saturate import Saturated, saturate_model
 from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.messages import Job, Progress
 from eqfuse.engine.egraph.saturate import Budget, saturate
-from eqfuse.engine.egraph.saturation_worker import _Run
+from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.select import Pricing
+from eqfuse.support.worker_process import WorkerDiedError
 
 OPERATORS = ["Neg", "Neg", "Identity", "Relu"]
 
@@ -54,12 +55,17 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 class Silent(Worker):
     """A worker that says what it is told to say, and then no more."""
 
-    def __init__(self, folder: Path, *said: tuple[str, Any]) -> None:
-        self.folder, self.said = folder, said
+    def __init__(self, folder: Path, *said: tuple[str, Any] | WorkerDiedError) -> None:
+        self.folder, self.said = folder, iter(said)
 
-    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
-        yield from self.said
-        threading.Event().wait()
+    def begin(self, job: Job) -> None:
+        pass
+
+    def receive(self, seconds: float = inf) -> tuple[str, Any]:
+        message = next(self.said, WorkerDiedError("took too long", timed_out=True))
+        if isinstance(message, WorkerDiedError):
+            raise message
+        return message
 
 
 @pytest.mark.usefixtures("no_time")
@@ -88,7 +94,8 @@ def test_the_original_can_be_cut_too(tmp_path: Path, method: str) -> None:
 def test_a_worker_without_memory_gives_the_original(tmp_path: Path, sign: str) -> None:
     model = read(chain(tmp_path))
     encoding = encode(model, infer(model))
-    worker = Silent(tmp_path, ("stage", "facts"), ("stage", "saturation"), ("died", sign))
+    died = WorkerDiedError("crashed (SIGABRT)", output=sign)
+    worker = Silent(tmp_path, ("stage", "facts"), ("stage", "saturation"), died)
     egraph = saturate(encoding, worker, Budget())
     assert egraph.saturation.stop_reason == "memory limit"
     assert egraph.saturation.is_void
@@ -109,20 +116,17 @@ def test_the_time_of_an_iteration_that_is_lost_does_not_count_as_one(
     ("size", "earlier", "expected"),
     [(2**20, True, "time limit"), (100, True, "node limit"), (2**20, False, "node limit")],
 )
-def test_an_e_graph_that_cannot_be_read_in_time_is_not_read(size: int, earlier: bool, expected: str) -> None:
+def test_an_e_graph_that_cannot_be_read_in_time_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, size: int, earlier: bool, expected: str
+) -> None:
     """Where an earlier snapshot is there, that is the result."""
-    sent: dict[str, Any] = {}
-
-    class Exploded(_Run):
+    class Exploded(SaturationRun):
         def __init__(self) -> None:
-            self.send = sent.__setitem__
-            self.progress = Progress()
+            self.egraph, self.progress = None, Progress()
             self.next_snapshot = 1.0 if earlier else 0.0
 
-        def load(self, stage: str, program: str) -> None:
-            pass
-
-        def loop(self) -> None:
+        def loop(self) -> Iterator[tuple[str, Any]]:
+            yield from ()
             self.progress.growth.append(size)
             self.progress.stop_reason = "node limit"
 
@@ -132,7 +136,8 @@ def test_an_e_graph_that_cannot_be_read_in_time_is_not_read(size: int, earlier: 
         def snapshot(self) -> Any:
             return "whole"
 
-    Exploded().saturate(Job("", "", "", node_limit=50, time_limit=10.0, iteration_limit=5))
+    monkeypatch.setattr("eqfuse.engine.egraph.saturation_worker.execute", lambda egraph, program: None)
+    sent = dict(Exploded().saturate(Job("", "", "", node_limit=50, time_limit=10.0, iteration_limit=5)))
     assert sent["done"].stop_reason == expected
     assert ("snapshot" in sent) == (expected == "node limit")
 

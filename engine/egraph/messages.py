@@ -1,4 +1,4 @@
-"""What the saturation and its worker process say to each other, as pickles."""
+"""What the saturation and its worker process say to each other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ...rules.vocabulary import Precision
+
+Message = tuple[str, Any]
+"""What a message is about ("stage", "progress", "snapshot", "done" or "error"), and its content."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ snapshot, and turns what comes back into an `EGraph`.
 from __future__ import annotations
 
 import math
-import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 from ...errors import EqfuseError, RuleError
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
+from ...support.worker_process import WorkerDiedError, WorkerFailedError
 from .collector import pause_collection
 from .encode import Encoding
 from .facts import write_facts
@@ -87,30 +86,28 @@ class _Conversation:
 
     def __init__(self, worker: Worker, job: Job, progress: Callable[[Progress], None] | None) -> None:
         self.worker, self.job, self.report = worker, job, progress
-        self.messages: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.snapshot: Snapshot | None = None
         self.progress = Progress()
         self.stage = "start"
         self.started = time.monotonic()
-        self.deadline: float | None = None
+        self.deadline = math.inf
 
     def run(self) -> None:
-        threading.Thread(target=self._receive, daemon=True).start()
-        while True:
+        self.worker.begin(self.job)
+        is_done = False
+        while not is_done:
             try:
-                kind, content = self.messages.get(timeout=self._patience())
-            except queue.Empty:
-                self.progress.stop_reason = "time limit"
+                message = self.worker.receive(seconds_left(self.deadline))
+                is_done = self._handle(*message)
+            except (WorkerDiedError, WorkerFailedError) as error:
+                if isinstance(error, WorkerDiedError) and error.timed_out:
+                    self.progress.stop_reason = "time limit"
+                    return
+                text = getattr(error, "output", "") or str(error)
+                if math.isinf(self.deadline) or not any(sign in text for sign in _OUT_OF_MEMORY):
+                    raise self._failure(text) from None
+                self.progress.stop_reason = "memory limit"
                 return
-            if self._handle(kind, content):
-                return
-
-    def _receive(self) -> None:
-        for message in self.worker.messages(self.job):
-            self.messages.put(message)
-
-    def _patience(self) -> float | None:
-        return None if self.deadline is None else seconds_left(self.deadline)
 
     def _handle(self, kind: str, content: Any) -> bool:
         if kind == "stage":
@@ -127,22 +124,17 @@ class _Conversation:
         elif kind == "done":
             self.progress = content
             return True
-        elif kind == "refused":
-            raise content
-        elif self.deadline is not None and any(sign in content for sign in _OUT_OF_MEMORY):
-            self.progress.stop_reason = "memory limit"
-            return True
         else:
-            self._fail(content)
+            raise self._failure(content)
         return False
 
-    def _fail(self, message: str) -> None:
+    def _failure(self, message: str) -> EqfuseError:
         text = " ".join(message.split())
         if "Illegal merge" in text:
-            raise UnsoundRuleError(f"united two terms of different shape or dtype: {text}")
+            return UnsoundRuleError(f"united two terms of different shape or dtype: {text}")
         if self.stage == "rules":
-            raise RuleError(f"egglog refuses the rules: {text}")
-        raise EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")
+            return RuleError(f"egglog refuses the rules: {text}")
+        return EqfuseError(f"saturation failed while loading or running {self.stage}: {text[-300:]}")
 
 
 def _statistics(progress: Progress, seconds: float) -> Saturation:

@@ -2,76 +2,78 @@
 
 A run of egglog cannot be interrupted and a panic in it ends the process, so it has a process of its own: the parent
 can stop it at any moment and keep the last snapshot. It starts before there is a job, so that loading the declarations
-overlaps with reading the model. A job comes in and messages go out as pickles.
+overlaps with reading the model.
 """
 
 from __future__ import annotations
 
-import pickle
-import resource
-import sys
+import gc
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
-from ...errors import EqfuseError
 from ...rules.egglog_bindings import execute, load
 from ...rules.loader import load_rules, prelude
-from ...support.worker_process import end_with_parent
-from .collector import pause_collection
-from .messages import Progress, RuleSelection, Snapshot
+from .messages import Job, Message, Progress, RuleSelection, Snapshot
 from .rule_times import rule_seconds
-
-if TYPE_CHECKING:
-    from .messages import Job
 
 _ANALYSES = ("shape", "dtype", "value")
 _SORTS = ("T", "N")
 _READING = 25e-6
 """Seconds that it takes to read one e-node and to price it, at least."""
-_MEMORY = 2**30
-_MEMORY_PER_NODE = 2_000
-"""Bytes of data that this process may have, and so many more for every e-node that is allowed: one iteration can square
-an e-graph, and the limit of e-nodes is looked at only between two. An e-node takes about 1,300."""
 _SNAPSHOT_SHARE = 0.05
 """The part of the time that may go into snapshots in the middle of a run; the first iteration always ends in one."""
 
 
-class _Run:
-    def __init__(self, folder: str, send: Callable[[str, Any], None]) -> None:
-        self.send = send
+class SaturationRun:
+    """Answers requests to load rules, and then to do one job, with messages; `folder` holds the job's tables."""
+
+    def __init__(self, folder: str) -> None:
+        gc.disable()  # each collection would walk over all that was built so far
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
         self.progress = Progress()
         self.next_snapshot = 0.0
 
+    def __call__(self, request: RuleSelection | Job) -> Iterator[Message]:
+        try:
+            yield from self.load_rules(request) if isinstance(request, RuleSelection) else self.saturate(request)
+        except self.bindings.EggSmolError as error:
+            yield "error", str(error)
+
+    def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
+        yield "stage", "declarations"
+        execute(self.egraph, prelude())
+        yield "stage", "rules"
+        rules = load_rules(
+            selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip
+        )
+        execute(self.egraph, rules.program)
+
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))
 
-    def load(self, stage: str, program: str) -> None:
-        self.send("stage", stage)
-        execute(self.egraph, program)
-
-    def saturate(self, job: Job) -> None:
+    def saturate(self, job: Job) -> Iterator[Message]:
         """Load one job and run it to its end."""
         self.job = job
         self.started = time.monotonic()
-        self.load("facts", job.facts)
-        self.send("stage", "saturation")
-        self.loop()
+        yield "stage", "facts"
+        execute(self.egraph, job.facts)
+        yield "stage", "saturation"
+        yield from self.loop()
         if self.is_too_large():
             self.progress.stop_reason = "time limit"
         else:
             self.execute(job.closing)
-            self.send("snapshot", self.snapshot())
-        self.send("done", self.progress)
+            yield "snapshot", self.snapshot()
+        yield "done", self.progress
 
-    def loop(self) -> None:
+    def loop(self) -> Iterator[Message]:
         while self.progress.iterations < self.job.iteration_limit:
             updated = self.iterate()
             size = self.size()
             self.progress.growth.append(size)
-            self.send("progress", self.progress)
+            yield "progress", self.progress
             if not updated:
                 self.progress.stop_reason = "saturated"
                 return
@@ -80,7 +82,7 @@ class _Run:
                 return
             if time.monotonic() - self.started > self.job.time_limit:
                 return
-            self.offer_snapshot()
+            yield from self.offer_snapshot()
         self.progress.stop_reason = "iteration limit"
 
     def is_too_large(self) -> bool:
@@ -103,11 +105,11 @@ class _Run:
         sizes = dict(self.execute("(print-size)")[0].sizes)
         return sum(n for name, n in sizes.items() if name[:1].isupper())
 
-    def offer_snapshot(self) -> None:
+    def offer_snapshot(self) -> Iterator[Message]:
         """Send one unless the last cost too much: the next iteration may explode, and this is the result then."""
         begun = time.monotonic()
         if begun > self.next_snapshot:
-            self.send("snapshot", self.snapshot())
+            yield "snapshot", self.snapshot()
             taken = time.monotonic() - begun
             self.next_snapshot = begun + taken / _SNAPSHOT_SHARE
 
@@ -184,44 +186,3 @@ class _Reader:
             value = self.literal(sort, row.output) if sort in self.converters else True
             known[self.number(row.inputs[0])] = value
         return known
-
-
-def _program(selection: RuleSelection) -> str:
-    rules = load_rules(
-        selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip
-    )
-    return rules.program
-
-
-@pause_collection()
-def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Load the declarations, then the rules that come in, then serve a job whose tables are in `folder`."""
-
-    def send(kind: str, content: Any) -> None:
-        pickle.dump((kind, content), stdout, protocol=pickle.HIGHEST_PROTOCOL)
-        stdout.flush()
-
-    run = _Run(folder, send)
-    try:
-        run.load("declarations", prelude())
-        run.load("rules", _program(pickle.load(stdin)))
-        job = pickle.load(stdin)
-        _limit_memory(_MEMORY + _MEMORY_PER_NODE * job.node_limit)
-        run.saturate(job)
-    except EqfuseError as error:
-        send("refused", error)
-    except run.bindings.EggSmolError as error:
-        send("error", str(error))
-    except EOFError:
-        return  # the parent had no job after all
-
-
-def _limit_memory(limit: int) -> None:
-    """Have the process die of what would take the memory of others."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import pickle
-import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
+import os
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from ...errors import EqfuseError
 from ...support.scratch import scratch_folder
-from ...support.worker_process import worker_command, worker_environment
+from ...support.worker_process import WorkerDiedError, WorkerProcess
 from .messages import Job, RuleSelection
 
-_ALLOCATION = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=65535"}
+_ALLOCATION = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535")
 """glibc keeps the small objects that egglog frees at hand: a sixth less time to load rules. Others ignore it."""
+_MEMORY = 2**30
+_MEMORY_PER_NODE = 2_000
+"""Bytes of data that the process may have, and the bytes for each e-node that is allowed: one iteration can square
+an e-graph, and the limit of e-nodes is looked at only between two. An e-node takes about 1,300."""
 
 
 class Worker:
-    """A process that has egglog's declarations and the selected rules loaded, or is at it; a context, good for one job.
+    """A process that loads egglog's declarations and the selected rules as soon as it is made; good for one job.
 
-    What is wrong with the rules comes as a message once there is a job.
+    It is a context. What is wrong with the rules comes as a message once there is a job. Raises EqfuseError where the
+    process cannot be started.
     """
 
     def __init__(self, rules: RuleSelection) -> None:
         self._temporary = scratch_folder("saturation")
         self.folder = Path(self._temporary.name)
-        self._process = subprocess.Popen(
-            worker_command(f"{__package__}.saturation_worker", self._temporary.name),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_ALLOCATION | worker_environment(),
+        name, value = _ALLOCATION
+        self._process = WorkerProcess(
+            f"{__package__}.saturation_worker:SaturationRun",
+            setup=(self._temporary.name,),
+            environment={name: os.environ.get(name, value)},
         )
-        self._send(rules)
+        try:
+            self._process.send(rules)
+        except WorkerDiedError as error:
+            raise EqfuseError(f"the process that runs egglog {error}") from None
 
     def __enter__(self) -> Worker:
         return self
@@ -43,24 +49,20 @@ class Worker:
 
     def stop(self) -> None:
         """End the process and remove its folder; harmless when it is gone already."""
-        self._process.kill()
-        self._process.wait()
+        self._process.end()
         self._temporary.cleanup()
 
-    def _send(self, content: object) -> None:
-        assert self._process.stdin
-        with suppress(BrokenPipeError):  # what it died of is among its messages
-            pickle.dump(content, self._process.stdin)
-            self._process.stdin.flush()
+    def begin(self, job: Job) -> None:
+        """Give it the job."""
+        self._process.send(job, memory=_MEMORY + _MEMORY_PER_NODE * job.node_limit)
 
-    def messages(self, job: Job) -> Iterator[tuple[str, Any]]:
-        """Give it the job, and yield what it says until it ends; the last message of a crash is ("died", why)."""
-        process = self._process
-        assert process.stdout
-        assert process.stderr
-        self._send(job)
-        try:
-            while True:
-                yield pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            yield "died", process.stderr.read().decode(errors="replace")
+    def receive(self, seconds: float = inf) -> tuple[str, Any]:
+        """The next message: what it is about, and its content.
+
+        Raises WorkerDiedError where none comes within `seconds` or the process ended, and the EqfuseError of rules
+        that cannot be loaded.
+        """
+        message: tuple[str, Any] | None = None
+        while message is None:  # which is the result of loading the rules
+            message = self._process.receive(seconds)
+        return message

@@ -1,17 +1,15 @@
 """The verdict on a candidate: does it compute what the original computes?
 
-As a program it is the process that verifies: it may crash in a kernel or never end, and its parent ends it then.
+It runs in a process of its own: it may crash in a kernel or never end, and its parent ends it then.
 """
 
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...errors import EqfuseError, UsageError, VerificationError
-from ...support.worker_process import serve
+from ...errors import UsageError
 from ..onnx.provenance import Provenance, provenance
 from .baseline import BOLD, Baseline, Request, run_original
 from .compare import Tolerance
@@ -161,21 +159,3 @@ class _Check:
         if found is None:
             return broken.report.name, ""
         return found.name, f"; first divergent value {found}"
-
-
-def answer(question: Question) -> Verification | Exception:
-    """The verdict, or what kept it from being found; an exception of no kind of ours has its traceback as a note."""
-    try:
-        return verdict(question)
-    except EqfuseError as error:
-        return error
-    except MemoryError:
-        return VerificationError("verification ran out of memory")
-    except Exception as error:  # some cannot be pickled
-        failure = RuntimeError(f"verification: {type(error).__name__}: {error}")
-        failure.add_note(traceback.format_exc())
-        return failure
-
-
-if __name__ == "__main__":
-    serve(answer)

@@ -7,15 +7,14 @@ no exception or signal handler of this process could end that.
 from __future__ import annotations
 
 import atexit
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import VerificationError
 from ...support.scratch import scratch_folder
-from ...support.worker_process import WorkerDiedError, WorkerProcess
+from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from .question import Question
 from .report import Verification
 from .source import ModelLike, model_file
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from ...rules.vocabulary import Precision
     from .inputs import Sample
 
-_idle: list[WorkerProcess] = []
-"""Processes that nobody asks now. They are kept, since starting one takes as long as verifying a small model."""
+_POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict"))
+"""Processes are kept, since starting one takes as long as verifying a small model."""
+atexit.register(_POOL.close)
 
 
 def verify(
@@ -64,13 +64,13 @@ def verify(
         files = before.absolute(), after.absolute(), Path(folder) / "model"
         question = Question(*files, seed, dict(shapes or {}), tuple(samples), atol, rtol, precise, precision, measure)
         try:
-            with _worker() as worker:
-                answer = worker.ask(question, limit)
+            verification: Verification = _POOL.ask(question, limit)
         except WorkerDiedError as error:
             raise VerificationError(_reason(error, question, limit)) from None
-    if isinstance(answer, Exception):
-        raise answer
-    verification: Verification = answer
+        except WorkerFailedError as error:
+            if error.kind == "MemoryError":
+                raise VerificationError("verification ran out of memory") from None
+            raise
     return verification
 
 
@@ -92,28 +92,7 @@ def require_comparison(verification: Verification) -> Verification:
 
 def prepare() -> None:
     """Start a process for the verification to come, while there is other work to wait for."""
-    with suppress(WorkerDiedError), _worker() as worker:
-        worker.start()
-
-
-@contextmanager
-def _worker() -> Iterator[WorkerProcess]:
-    """A process that no other thread asks meanwhile."""
-    try:
-        worker = _idle.pop()
-    except IndexError:
-        worker = WorkerProcess(f"{__package__}.verdict")
-    yield worker
-    _idle.append(worker)
-
-
-@atexit.register
-def _end_workers() -> None:
-    while _idle:
-        _idle.pop().end()
-
-
-os.register_at_fork(after_in_child=_idle.clear)  # they answer to the process that started them
+    _POOL.prepare()
 
 
 def _reason(error: WorkerDiedError, question: Question, limit: float) -> str:

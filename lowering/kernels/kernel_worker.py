@@ -1,4 +1,4 @@
-"""The process that schedules and compiles kernels: it answers requests until there are no more.
+"""What the process does that schedules and compiles kernels.
 
 TVM may crash on a kernel and take its process with it, so it has processes of its own.
 """
@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...support.worker_process import serve
 from ..schedules.decisions import Trace, following
 from .kernel_messages import Answer, Request
 
@@ -65,7 +64,3 @@ def _build(scheduled: Scheduled, request: Request) -> None:
     module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
     executable = tvm.compile(module, target=tvm.target.Target(request.target))
     executable.mod.write_to_file(request.object_file, "o")
-
-
-if __name__ == "__main__":
-    serve(compile_kernel)

@@ -24,7 +24,7 @@ _GROWTH = 16
 """A first guess from one call may be far too high, never by more than this."""
 
 
-def sampled(run: Run) -> list[float]:
+def time_calls(run: Run) -> list[float]:
     """The seconds of a call, in several samples. The first call warms up."""
     first = run(1)
     if first >= MOST:
@@ -36,7 +36,7 @@ def sampled(run: Run) -> list[float]:
     return found
 
 
-def compared(runs: Sequence[Run]) -> list[list[float]]:
+def compare_calls(runs: Sequence[Run]) -> list[list[float]]:
     """The seconds of a call of each, in rounds. What is first in one round is last in the next.
 
     Slow ones need fewer rounds than `PAIRS`: a call of theirs is longer than what disturbs it.

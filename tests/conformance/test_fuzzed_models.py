@@ -170,7 +170,11 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     paths = [folder for folder in sys.path if folder]
     common = {"PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
     processes = [
-        WorkerProcess(WORKER, environment={**common, "TMPDIR": str(tmp_path_factory.mktemp(name))})
+        WorkerProcess(
+            f"{WORKER}:commands_and_comparisons",
+            setup=(),
+            environment={**common, "TMPDIR": str(tmp_path_factory.mktemp(name))},
+        )
         for name in ("commands", "comparisons")
     ]
     yield Runner(*processes)

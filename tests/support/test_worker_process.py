@@ -6,37 +6,76 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from eqfuse.support.worker_process import WorkerDiedError, WorkerProcess
+from eqfuse.errors import UsageError
+from eqfuse.support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 
-DOUBLE = """
-import os, pickle, sys, time
-while True:
-    request = pickle.load(sys.stdin.buffer)
+MODULE = """
+import os, sys, time
+from eqfuse.errors import UsageError
+
+def answer(request):
     if request == "hang":
         time.sleep(60)
     if request == "die":
         raise SystemExit(3)
     if request == "illegal":
+        print("reason", file=sys.stderr)
         os.kill(os.getpid(), 4)
-    pickle.dump(2 * request, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
+    if request == "print":
+        os.write(1, b"chatter")
+    if request == "refuse":
+        raise UsageError("not this")
+    if request == "child":
+        return os.fork() or time.sleep(60)
+    return 2 * request
+
+def factory(first):
+    return lambda request: first + request
+
+def count(to):
+    yield from range(to)
+
+def hog(size):
+    return len(bytes(size))
+
+def busy(path):
+    open(path, "w").write(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
 """
 
 
 @pytest.fixture
-def process(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
+def module(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("module")
-    (folder / "doubling_worker.py").write_text(DOUBLE, encoding="utf-8")
+    (folder / "answering.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(folder)
-    process = WorkerProcess("doubling_worker")
+    return folder
+
+
+@pytest.fixture
+def process(module: Path) -> Iterator[WorkerProcess]:
+    process = WorkerProcess("answering:answer")
     yield process
     process.end()
+
+
+def is_gone(process: int) -> bool:
+    """Whether it ends within ten seconds."""
+    for _ in range(100):
+        path = Path("/proc", str(process), "stat")
+        if not path.exists() or path.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.mark.parametrize(
@@ -76,10 +115,78 @@ def test_one_that_cannot_be_started_is_said(process: WorkerProcess) -> None:
     assert not died.value.started
 
 
-def test_a_signal_that_kills_one_is_named(process: WorkerProcess) -> None:
+def test_a_signal_that_kills_one_is_named_with_what_was_printed(process: WorkerProcess) -> None:
     with pytest.raises(WorkerDiedError, match=r"crashed \(SIGILL\)") as died:
         process.ask("illegal", 10.0)
-    assert died.value.signal == signal.SIGILL
+    assert (died.value.signal, died.value.output) == (signal.SIGILL, "reason\n")
+
+
+def test_what_libraries_print_is_no_answer(process: WorkerProcess) -> None:
+    assert process.ask("print", 10.0) == "printprint"
+
+
+def test_exceptions_come_back(process: WorkerProcess) -> None:
+    with pytest.raises(UsageError, match="not this"):
+        process.ask("refuse", 10.0)
+    with pytest.raises(WorkerFailedError, match="TypeError: unsupported operand") as failed:
+        process.ask(None, 10.0)
+    assert failed.value.kind == "TypeError"
+    assert process.is_running
+
+
+def test_a_setup_makes_the_function_once(module: Path) -> None:
+    with closing(WorkerProcess("answering:factory", setup=(40,), start_seconds=10.0)) as process:
+        assert (process.ask(1, 10.0), process.ask(2, 10.0)) == (41, 42)
+
+
+def test_a_start_that_fails_is_no_fault_of_the_request(module: Path) -> None:
+    with closing(WorkerProcess("answering:absent", start_seconds=10.0)) as process:
+        with pytest.raises(WorkerDiedError, match="exit code 1") as died:
+            process.ask(1, 10.0)
+        assert not died.value.started
+        assert "AttributeError" in died.value.output
+
+
+def test_messages_come_one_by_one(module: Path) -> None:
+    with closing(WorkerProcess("answering:count")) as process:
+        process.send(2)
+        process.send(1)
+        assert [process.receive(10.0) for _ in range(5)] == [0, 1, None, 0, None]
+
+
+def test_the_memory_is_limited(module: Path) -> None:
+    with closing(WorkerProcess("answering:hog")) as process:
+        process.send(1 << 30, memory=1 << 29)
+        with pytest.raises(WorkerFailedError, match="MemoryError"):
+            process.receive(10.0)
+
+
+def test_one_that_is_idle_for_too_long_is_started_again(module: Path) -> None:
+    with closing(WorkerProcess("answering:answer", idle_seconds=0.2)) as process:
+        assert process.ask(1, 10.0) == 2
+        while process.is_running:
+            time.sleep(0.01)
+        assert process.ask(21, 10.0) == 42
+
+
+def test_what_it_started_ends_with_it(process: WorkerProcess) -> None:
+    child = process.ask("child", 10.0)
+    process.end()
+    assert is_gone(child)
+
+
+def test_a_pool_has_a_process_for_each_thread_and_ends_all(module: Path) -> None:
+    pool = WorkerPool(lambda: WorkerProcess("answering:answer"))
+    with pool.borrow() as first, pool.borrow() as second:
+        assert first.ask(1, 10.0) == second.ask(1, 10.0) == 2
+    assert pool.ask(21, 10.0) == 42
+    threading.Timer(0.5, pool.close).start()
+    with pytest.raises(WorkerDiedError, match="was stopped"):
+        pool.ask("hang", 10.0)
+    assert not first.is_running
+    assert not second.is_running
+    with pytest.raises(WorkerDiedError, match="was stopped"):
+        pool.ask(1, 10.0)
 
 
 def test_what_lies_in_the_working_folder_is_not_imported(
@@ -90,32 +197,17 @@ def test_what_lies_in_the_working_folder_is_not_imported(
     assert process.ask(21, 10.0) == 42
 
 
-def test_one_whose_parent_is_killed_ends_whatever_it_does(tmp_path: Path) -> None:
-    (tmp_path / "busy_worker.py").write_text(
-        "import os, time\n"
-        "from eqfuse.support.worker_process import serve\n"
-        "def answer(request):\n"
-        "    open(request, 'w').write(str(os.getpid()))\n"
-        "    while True:\n"
-        "        time.sleep(0.01)\n"
-        "serve(answer)\n",
-        encoding="utf-8",
-    )
+def test_one_whose_parent_is_killed_ends_whatever_it_does(module: Path, tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from eqfuse.support.worker_process import WorkerProcess\n"
-        "WorkerProcess('busy_worker').ask(sys.argv[1], 60)\n"
+        "WorkerProcess('answering:busy').ask(sys.argv[1], 60)\n"
     )
-    path = os.pathsep.join([str(tmp_path), *(p for p in sys.path if p)])
+    path = os.pathsep.join(p for p in sys.path if p)
     named = tmp_path / "worker.pid"
     parent = subprocess.Popen([sys.executable, "-c", script, str(named)], env={**os.environ, "PYTHONPATH": path})
     while not (named.exists() and named.read_text()):
         time.sleep(0.05)
     parent.kill()
     parent.wait()
-    worker = Path("/proc", named.read_text())
-    for _ in range(100):
-        if not worker.exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError("the worker goes on")
+    assert is_gone(int(named.read_text()))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from queue import SimpleQueue
 
 import numpy as np
 
-from ...errors import EqfuseError, RuleError
+from ...errors import RuleError
 from ...ir.operators import Unsupported
 from ...rules import sexpr
 from ...rules.loader import prelude
@@ -24,7 +23,7 @@ from ...rules.places import ANALYSIS, DIRECTORY
 from ...rules.records import Rule, RuleFile
 from ...rules.vocabulary import key_problem
 from ...support.processor import available_cores
-from ...support.worker_process import WorkerDiedError, WorkerProcess
+from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 from . import cache as verdicts
 from .drawing.coverage import never_met
 from .drawing.elements import named_leaves
@@ -45,8 +44,6 @@ Judge = Callable[[Rule, Sequence[Hit]], str]
 
 _SECONDS = 600.0
 """How long the check of a rule may take: the slowest shipped ones take a few seconds."""
-_PATIENCE = 0.05
-"""Seconds between two attempts to end processes."""
 
 
 @dataclass(frozen=True)
@@ -227,36 +224,30 @@ def check_files(
 def _all(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
     if not jobs:
         return
-    processes = [WorkerProcess(f"{__package__}.check_worker") for _ in range(min(workers, len(jobs)))]
-    idle: SimpleQueue[WorkerProcess] = SimpleQueue()
-    for process in processes:
-        idle.put(process)
-    with ThreadPoolExecutor(len(processes)) as threads:
-        answers = [threads.submit(_asked, job, idle) for job in jobs]
+    with ThreadPoolExecutor(min(workers, len(jobs))) as threads, WorkerPool(_worker) as pool:
+        answers = [threads.submit(_ask, job, pool) for job in jobs]
         try:
             yield from (answer.result() for answer in answers)
         finally:
             for answer in answers:
                 answer.cancel()
-            while wait(answers, _PATIENCE).not_done:  # a thread may just be starting its process
-                for process in processes:
-                    process.end()
-    for process in processes:
-        process.end()
 
 
-def _asked(job: Job, idle: SimpleQueue[WorkerProcess]) -> Verdict:
-    process = idle.get()
+def _worker() -> WorkerProcess:
+    return WorkerProcess(f"{__name__}:verdict_on")
+
+
+def _ask(job: Job, pool: WorkerPool) -> Verdict:
+    """The verdict on the rule. One that makes what no code expects must not be used, whatever that ends in."""
     try:
-        answer: Verdict | EqfuseError = process.ask(job, _SECONDS)
+        verdict: Verdict = pool.ask(job, _SECONDS)
     except WorkerDiedError as error:
         rule = job.rule
         raise RuleError(f"{rule.path}:{rule.line}:{rule.column}: the check of {rule.name} {error}") from None
-    finally:
-        idle.put(process)
-    if isinstance(answer, EqfuseError):
-        raise answer
-    return answer
+    except WorkerFailedError as error:
+        reason = " ".join(f"it makes what cannot be computed ({error})".split())
+        return Verdict(job.rule.name, "idle", reason=reason, example=False)
+    return verdict
 
 
 def verdict_on(job: Job) -> Verdict:

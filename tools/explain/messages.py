@@ -1,9 +1,15 @@
-"""What a session and its process say to each other, as pickles."""
+"""What a session asks of its process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from ...errors import EqfuseError
+
+
+class Refused(EqfuseError):
+    """egglog refused a program; a check that fails counts as one."""
+
 
 Cell = int | float | str | bool | tuple[int, ...]
 """A literal; or the number of a class, where the table's sort is none of literals."""
@@ -43,14 +49,6 @@ class Contents:
 
     tables: dict[str, list[tuple[Cell, ...]]]
     constructors: dict[str, list[tuple[Cell, ...]]]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The content that was asked for, or why egglog refused."""
-
-    content: Any = None
-    refusal: str = ""
 
 
 def class_number(cell: Cell) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....support.worker_process import serve
 from .compile_messages import TileJob, TileResult
 
 
@@ -39,7 +38,3 @@ def _scheduled(function: Any, job: TileJob) -> Any:
 
 def _line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
-
-
-if __name__ == "__main__":
-    serve(compile_tiles)

@@ -178,7 +178,7 @@ def _shares(texts: Mapping[str, str], count: int) -> list[dict[str, str]]:
 
 def _run(job: TileJob) -> TileResult:
     """A job in a process of its own: TVM may crash and take its process with it."""
-    worker = WorkerProcess(f"{__package__}.compile_worker")
+    worker = WorkerProcess(f"{__package__}.compile_worker:compile_tiles")
     try:
         result: TileResult = worker.ask(job, 60.0 + _SECONDS * len(job.functions))
     except WorkerDiedError as error:

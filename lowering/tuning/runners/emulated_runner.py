@@ -14,8 +14,7 @@ from ...arm.plan import Buffer, Call, Plan
 from ...arm.project import EXAMPLE, build_example, write_project
 from ...arm.toolchain import Tool, ToolError, missing
 from ...target import Target
-from .measuring import KernelObject, Timing
-from .tensors import example_tensors
+from .measuring import KernelObject, Timing, example_tensors
 
 _AT_ONCE = 2
 

@@ -1,44 +1,121 @@
-"""Measures kernels on this machine."""
+"""Measures kernels on this machine, in a process of its own, which a kernel may crash or have wait for ever."""
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import cycle, islice
+from math import ceil
+from pathlib import Path
+from typing import Any
 
-from ....support.worker_process import WorkerProcess
+from ....ir.types import TensorType
+from ....support.scratch import scratch_folder
+from ...tvm_runtime import runtime, use_threads
+from ..sampling import Run
 from .linking import Linker
-from .measure_protocol import COMPARISON, ask
-from .measuring import KernelObject, Timing
+from .measuring import (
+    COMPARISON,
+    MOST_BETWEEN,
+    KernelObject,
+    Rounds,
+    RunKernels,
+    Timing,
+    ask,
+    attempt,
+    example_tensors,
+    measuring_process,
+)
 
 LOCAL = "local"
+_MOST_COPIES = 512
+"""Sets of arguments at most: those of the smallest kernels would be too many to make."""
 
 
 class LocalRunner:
-    """Runs kernels one after the other in a process of its own, on so many threads; each may take `timeout` seconds.
+    """Runs kernels one after the other on `threads` threads; each may take `timeout` seconds.
 
-    With one thread the clock is the CPU time of the process, which what else runs here does not stretch, and with more
-    the wall clock. Raises UsageError where this machine has no linker.
+    With one thread the clock is the CPU time of the process, which other processes do not stretch, and with more the
+    wall clock. Raises UsageError where this machine has no linker.
     """
 
     def __init__(self, threads: int, timeout: float = 10.0) -> None:
         Linker.of(platform.machine())
         self._timeout = timeout
-        self._process = WorkerProcess(f"{__package__}.measure_worker", str(threads), str(COMPARISON * timeout))
+        self._process = measuring_process(run_here, threads)
 
     @property
     def name(self) -> str:
-        """What tells its times from others'."""
         return LOCAL
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
-        """A timing of each, in their order. A kernel that crashes or hangs costs itself alone."""
         return [ask(self._process, (kernel,), self._timeout).timing for kernel in kernels]
 
     def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
-        """For each challenger, seconds of (incumbent, challenger) in interleaved pairs; none where one fails."""
         limit = COMPARISON * self._timeout
         return [ask(self._process, (incumbent, challenger), limit).pairs for challenger in challengers]
 
     def close(self) -> None:
-        """End the process."""
         self._process.end()
+
+
+# --- in the other process
+
+
+def run_here(threads: int) -> RunKernels:
+    """Prepare this process to run kernels on that many threads."""
+    stay(threads)
+    runtime(threads)
+    use_threads(threads)
+    linker = Linker.of(platform.machine())
+    clock = time.process_time if threads == 1 else time.perf_counter
+    return partial(attempt, lambda kernels: Rounds.of([_run(kernel, linker, clock) for kernel in kernels]))
+
+
+def stay(threads: int) -> None:
+    """Run on the first processors only, as many as threads: a thread that wanders finds its caches cold."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if threads < len(allowed):
+        os.sched_setaffinity(0, allowed[:threads])
+
+
+def _run(kernel: KernelObject, linker: Linker, clock: Callable[[], float]) -> Run:
+    import tvm
+
+    with scratch_folder("measure") as folder:  # the function keeps its library loaded, whose file is gone by then
+        library = Path(folder) / "kernel.so"
+        linker.link((kernel.object_file,), library)
+        function: Callable[..., None] = tvm.runtime.load_module(str(library))[kernel.symbol]
+    sets = cycle(_arguments(kernel.parameters, kernel.constants, kernel.between))
+
+    def run(number: int) -> float:
+        turns = list(islice(sets, number))
+        started = clock()
+        for arguments in turns:
+            function(*arguments)
+        return clock() - started
+
+    return run
+
+
+@lru_cache(maxsize=2)
+def _arguments(parameters: tuple[TensorType, ...], constants: tuple[int, ...], between: int) -> tuple[list[Any], ...]:
+    """The same memory for all candidates of a kernel, whose times then differ by their code alone.
+
+    There are enough sets that the constants of one are used again after `between` bytes of others', but not after more
+    than MOST_BETWEEN. The other tensors are the same in all, for the kernel before has just made them.
+    """
+    import tvm
+
+    arrays = example_tensors(parameters)
+    size = sum(arrays[place].nbytes for place in constants)
+    copies = 1 + ceil(min(between, MOST_BETWEEN) / size) if size else 1
+    first = [tvm.runtime.tensor(array) for array in arrays]
+    sets = [first]
+    for _ in range(min(copies, _MOST_COPIES) - 1):
+        fresh = {place: tvm.runtime.tensor(arrays[place]) for place in constants}
+        sets.append([fresh.get(place, tensor) for place, tensor in enumerate(first)])
+    return tuple(sets)

@@ -1,22 +1,39 @@
-"""Measures kernels on other machines, through TVM's RPC: on as many at once as the tracker knows."""
+"""Measures kernels on other machines, through TVM's RPC: on as many at once as the tracker knows.
+
+Each request has a session of its own, in one of several processes of this machine. The server ends a session that takes
+too long, so that a kernel that hangs does not keep the device.
+"""
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import gc
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
+from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
-from ....support.worker_process import WorkerProcess
+from ....support.worker_process import WorkerPool
 from ..errors import TuningError
+from ..sampling import Run
 from .linking import Linker
-from .measure_protocol import Kernels, Rounds, ask
-from .measuring import KernelObject, Timing
-from .rpc_worker import Device
+from .measuring import (
+    COMPARISON,
+    KernelObject,
+    Rounds,
+    RunKernels,
+    Timing,
+    ask,
+    attempt,
+    example_tensors,
+    measuring_process,
+    one_line,
+)
 from .tracker import Tracker
 
 ATTEMPTS = 3
@@ -25,16 +42,18 @@ _LONGEST = 1200.0
 """Seconds until a request is given up: others may use the devices too, so it may wait for long."""
 _POLL = 1.0
 """Seconds between two looks at the tracker."""
-_PAUSE = 0.01
-"""Seconds between two looks at a thread that ends."""
 _PATIENCE = 10.0
 """Seconds that all servers may be gone: a device may be starting again."""
+_SILENCE = 10.0
+"""Seconds after which a session that the server should have ended is taken for lost."""
+_LITTLE_AND_BIG = 1
+"""TVM's affinity mode that takes any core."""
 
 
 class RpcRunner:
     """Runs kernels on the servers with the key `device_key` of the tracker at HOST:PORT.
 
-    They are linked for the target `triple` and run on so many threads; each may take `timeout` seconds on the device.
+    They are linked for the target `triple` and run on `threads` threads; each may take `timeout` seconds on the device.
     Each runs in a session of its own; one whose session is lost runs again, on any server. Raises TuningError where
     there is no tracker or no server, here and later, and UsageError, ToolError or LoweringError without a linker.
     """
@@ -42,116 +61,147 @@ class RpcRunner:
     def __init__(self, tracker: str, device_key: str, triple: str, threads: int, timeout: float = 10.0) -> None:
         architecture = triple.partition("-")[0]
         linker = Linker.of(architecture)
-        place = Tracker.at(tracker, device_key)
-        place.required_servers()
+        self._tracker = Tracker.at(tracker, device_key)
+        self._tracker.required_servers()
         self._folder = scratch_folder("libraries")
-        guard = linker.guard(Path(self._folder.name))
-        self._device = Device(place, architecture, guard, threads, timeout)
-        self._processes: list[WorkerProcess] = []
+        servers = RpcServers(self._tracker, architecture, linker.guard(Path(self._folder.name)), threads, timeout)
+        self._pool = WorkerPool(lambda: measuring_process(run_on_servers, servers))
 
     @property
     def name(self) -> str:
-        """What tells its times from others'."""
-        return f"rpc:{self._device.tracker.key}"
+        return f"rpc:{self._tracker.key}"
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
-        """A timing of each, in their order. A kernel that crashes or hangs costs itself alone."""
-        return [rounds.timing for rounds in self._all([(kernel,) for kernel in kernels])]
+        return [rounds.timing for rounds in self._run_all([(kernel,) for kernel in kernels])]
 
     def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
-        """For each challenger, seconds of (incumbent, challenger) in interleaved pairs; none where one fails."""
-        return [rounds.pairs for rounds in self._all([(incumbent, challenger) for challenger in challengers])]
+        return [rounds.pairs for rounds in self._run_all([(incumbent, challenger) for challenger in challengers])]
 
     def close(self) -> None:
-        """End the processes and their sessions."""
-        for process in self._processes:
-            process.end()
+        self._pool.close()
         self._folder.cleanup()
 
-    def _all(self, requests: Sequence[Kernels]) -> list[Rounds]:
-        servers = self._device.tracker.required_servers()
-        batch = _Batch(requests)
-        with self._working(batch, min(servers, len(requests))):
-            gone = 0.0
-            while not batch.done.wait(_POLL):
-                gone = 0.0 if self._has_servers() else gone + _POLL
-                if gone > _PATIENCE:
-                    self._device.tracker.required_servers()
-        return batch.answers
+    def _run_all(self, requests: Sequence[Sequence[KernelObject]]) -> list[Rounds]:
+        """The rounds of each request. Those whose session is lost run again behind the others."""
+        answers = self._run_once(requests)
+        for _ in range(ATTEMPTS - 1):
+            lost = [place for place, rounds in enumerate(answers) if rounds.lost]
+            again = self._run_once([requests[place] for place in lost])
+            for place, rounds in zip(lost, again, strict=True):
+                answers[place] = rounds
+        return answers
+
+    def _run_once(self, requests: Sequence[Sequence[KernelObject]]) -> list[Rounds]:
+        if not requests:
+            return []
+        servers = self._tracker.required_servers()
+        with ThreadPoolExecutor(min(servers, len(requests))) as threads:
+            answers = [threads.submit(self._run, kernels) for kernels in requests]
+            try:
+                gone = 0.0
+                while wait(answers, _POLL).not_done:
+                    gone = 0.0 if self._has_servers() else gone + _POLL
+                    if gone > _PATIENCE:
+                        self._tracker.required_servers()
+            except BaseException:
+                self._pool.close()
+                raise
+        return [answer.result() for answer in answers]
+
+    def _run(self, kernels: Sequence[KernelObject]) -> Rounds:
+        """The rounds of one request. Kernels run elsewhere: it is not their fault where a process dies here."""
+        with self._pool.borrow() as process:
+            rounds = ask(process, kernels, _LONGEST)
+            return rounds if rounds.seconds else replace(rounds, lost=rounds.lost or not process.is_running)
 
     def _has_servers(self) -> bool:
         try:
-            return self._device.tracker.servers() > 0
+            return self._tracker.servers() > 0
         except TuningError:
             return False
 
-    @contextmanager
-    def _working(self, batch: _Batch, number: int) -> Iterator[None]:
-        """So many processes work on the batch; if it is not done by the end, the processes are ended."""
-        while len(self._processes) < number:
-            self._processes.append(WorkerProcess(f"{__package__}.rpc_worker", *self._device.arguments(_LONGEST)))
-        processes = self._processes[:number]
-        threads = [threading.Thread(target=batch.work, args=(process,), daemon=True) for process in processes]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            batch.finish(len(threads))
-            while any(thread.is_alive() for thread in threads):
-                if not batch.done.is_set():  # again and again: one may just be starting its process
-                    for process in processes:
-                        process.end()
-                time.sleep(_PAUSE)
+
+# --- in the other processes
+
+
+def run_on_servers(servers: RpcServers) -> RunKernels:
+    """Prepare this process to run kernels there."""
+    import tvm  # noqa: F401  # before the first request, whose time runs
+
+    return partial(attempt, servers.run)
 
 
 @dataclass(frozen=True)
-class _Job:
-    """The request at that place, whose session was lost so many times."""
+class RpcServers:
+    """The servers of one kind, and how kernels run there: a measurement may take `seconds`.
 
-    place: int
-    kernels: Kernels
-    lost: int = 0
+    `guard` is linked to each kernel (see `Linker.guard`).
+    """
+
+    tracker: Tracker
+    architecture: str
+    guard: Path
+    threads: int
+    seconds: float
+
+    def run(self, kernels: Sequence[KernelObject]) -> Rounds:
+        """Run the kernels on a server as soon as one is free."""
+        seconds = self.seconds if len(kernels) == 1 else COMPARISON * self.seconds
+        with scratch_folder("measure") as folder:
+            linker = Linker.of(self.architecture)
+            libraries = [Path(folder) / f"kernel_{number}.so" for number in range(len(kernels))]
+            for kernel, library in zip(kernels, libraries, strict=True):
+                linker.link((kernel.object_file, self.guard), library)
+            rounds = self._run_in_session(kernels, libraries, seconds)
+        if rounds.problem:
+            gc.collect()  # what refers to the session keeps the server busy
+        return rounds
+
+    def _run_in_session(self, kernels: Sequence[KernelObject], libraries: Sequence[Path], seconds: float) -> Rounds:
+        from tvm.error import RPCSessionTimeoutError
+
+        try:
+            session = self.tracker.session(seconds)
+        except (RuntimeError, OSError) as error:  # the server went away while it was handed out
+            return Rounds(problem=one_line(error), lost=True)
+        signal.setitimer(signal.ITIMER_REAL, seconds + _SILENCE)
+        try:
+            return self._measure(session, kernels, libraries)
+        except RPCSessionTimeoutError:
+            return Rounds(problem=f"took longer than {seconds:g} s")
+        except Exception as error:  # TVM raises many kinds
+            return Rounds(problem=one_line(error), lost=not _is_alive(session))
+
+    def _measure(self, session: Any, kernels: Sequence[KernelObject], libraries: Sequence[Path]) -> Rounds:
+        session.get_function("runtime.config_threadpool")(_LITTLE_AND_BIG, self.threads)
+        upload = cache(lambda parameters: _upload(session, parameters))
+        runs = []
+        for kernel, library in zip(kernels, libraries, strict=True):
+            session.upload(str(library))
+            module = session.load_module(library.name)
+            runs.append(_run(module, kernel, session.cpu(0), upload(kernel.parameters)))
+        return Rounds.of(runs)
 
 
-class _Batch:
-    """Requests, handed out to threads, and their answers."""
+def _upload(session: Any, parameters: tuple[TensorType, ...]) -> list[Any]:
+    import tvm
 
-    def __init__(self, requests: Sequence[Kernels]) -> None:
-        self.done = threading.Event()
-        self.finished = False
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._answers: dict[int, Rounds] = {}
-        self._number = len(requests)
-        for place, kernels in enumerate(requests):
-            self._jobs.put(_Job(place, kernels))
-        if not requests:
-            self.done.set()
-
-    @property
-    def answers(self) -> list[Rounds]:
-        """In the order of the requests, when all are done."""
-        return [self._answers[place] for place in range(self._number)]
-
-    def work(self, process: WorkerProcess) -> None:
-        """Have the process answer one after the other, until all are done."""
-        while (job := self._jobs.get()) is not None and not self.finished:
-            rounds = _asked(process, job.kernels)
-            if rounds.lost and job.lost + 1 < ATTEMPTS:
-                self._jobs.put(replace(job, lost=job.lost + 1))
-            else:
-                self._answers[job.place] = rounds
-            if len(self._answers) == self._number:
-                self.done.set()
-
-    def finish(self, threads: int) -> None:
-        """No thread is to begin another request."""
-        self.finished = True
-        for _ in range(threads):
-            self._jobs.put(None)
+    return [tvm.runtime.tensor(array, session.cpu(0)) for array in example_tensors(parameters)]
 
 
-def _asked(process: WorkerProcess, kernels: Kernels) -> Rounds:
-    """Kernels run elsewhere: a process that dies here is not their fault."""
-    rounds = ask(process, kernels, _LONGEST)
-    return rounds if rounds.seconds else replace(rounds, lost=rounds.lost or not process.is_running)
+def _run(module: Any, kernel: KernelObject, device: Any, arguments: Sequence[Any]) -> Run:
+    """Timed on the device, by its wall clock."""
+
+    def run(number: int) -> float:
+        evaluate = module.time_evaluator(kernel.symbol, device, number=number)
+        return float(evaluate(*arguments).mean) * number
+
+    return run
+
+
+def _is_alive(session: Any) -> bool:
+    """Whether there still is a server at the other end."""
+    with suppress(Exception):
+        session.get_function("tvm.rpc.server.workpath")
+        return True
+    return False

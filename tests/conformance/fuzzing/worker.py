@@ -11,12 +11,11 @@ import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eqfuse.cli import main
-from eqfuse.support.worker_process import serve
 from eqfuse.tests.conformance.fuzzing.comparison import compare
 from eqfuse.tests.conformance.fuzzing.messages import Command, Comparison, Outcome, Verdict
 
@@ -95,13 +94,7 @@ def _temporary_files() -> Iterator[str]:
             yield str(path.relative_to(root))
 
 
-def _answer(request: Command | Comparison) -> Outcome | Verdict:
-    return _run(request) if isinstance(request, Command) else compare(request)
-
-
-if __name__ == "__main__":
+def commands_and_comparisons() -> Callable[[Command | Comparison], Outcome | Verdict]:
+    """Prepare the process to run them."""
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))
-    with open(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what libraries print is no answer
-        sys.stdout = answers
-        serve(_answer)
+    return lambda request: _run(request) if isinstance(request, Command) else compare(request)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.tuning.runners.tensors import example_tensors
+from eqfuse.lowering.tuning.runners.measuring import example_tensors
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -5,28 +5,20 @@ A run of egglog cannot be interrupted and a panic in it ends the process; here n
 
 from __future__ import annotations
 
-import pickle
-import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
 from ....errors import EqfuseError
 from ....support.scratch import scratch_folder
-from ....support.worker_process import worker_command, worker_environment
-from ..messages import Answer, Contents, Load, Read, Request, Run
+from ....support.worker_process import WorkerDiedError, WorkerProcess
+from ..messages import Contents, Load, Read, Refused, Request, Run
 
 
 class OutOfTime(EqfuseError):
     """The time limit ended what was asked for; there is nothing to show."""
 
     exit_code = 5
-
-
-class Refused(EqfuseError):
-    """egglog refused a program; a check that fails counts as one."""
 
 
 class Session:
@@ -39,20 +31,15 @@ class Session:
         self._temporary = scratch_folder("session")
         self.folder = Path(self._temporary.name)
         self._deadline = time.monotonic() + limit
-        self._process = subprocess.Popen(
-            worker_command(f"{__package__}.session_worker", self._temporary.name),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=worker_environment(),
-        )
+        worker = f"{__package__}.session_worker:SessionEGraph"
+        self._process = WorkerProcess(worker, setup=(self._temporary.name,))
+        self._process.start()
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._process.end()
         self._temporary.cleanup()
 
     @property
@@ -82,27 +69,10 @@ class Session:
         return contents
 
     def _ask(self, request: Request) -> Any:
-        process = self._process
-        assert process.stdin
-        with suppress(BrokenPipeError):  # what it died of comes instead of an answer
-            pickle.dump(request, process.stdin)
-            process.stdin.flush()
-        answer = self._answer()
-        if answer.refusal:
-            raise Refused(answer.refusal)
-        return answer.content
-
-    def _answer(self) -> Answer:
-        process = self._process
-        assert process.stdout
-        assert process.stderr
-        with DefaultSelector() as selector:
-            selector.register(process.stdout, EVENT_READ)
-            if not selector.select(max(self.seconds_left, 0.0)):
-                raise OutOfTime("the time limit ended the search; give a larger --time-limit")
         try:
-            answer: Answer = pickle.load(process.stdout)
-        except (EOFError, pickle.UnpicklingError) as error:
-            text = " ".join(process.stderr.read().decode(errors="replace").split())
+            return self._process.ask(request, self.seconds_left)
+        except WorkerDiedError as error:
+            if error.timed_out:
+                raise OutOfTime("the time limit ended the search; give a larger --time-limit") from None
+            text = " ".join((error.output or str(error)).split())
             raise EqfuseError(f"egglog ended: {text[-300:]}") from error
-        return answer

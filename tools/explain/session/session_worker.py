@@ -1,21 +1,20 @@
-"""The process behind a session: it runs programs and reads tables until its input ends."""
+"""What the process behind a session does: it runs programs and reads tables."""
 
 from __future__ import annotations
 
-import pickle
-import sys
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any
 
 from ....rules.egglog_bindings import execute, load
 from ....rules.loader import prelude
-from ....support.worker_process import end_with_parent
-from ..messages import Answer, Cell, Contents, Load, Request, Run
+from ..messages import Cell, Contents, Load, Refused, Request, Run
 
 _TERMS = ("T", "N", "Ts")
 
 
-class _EGraph:
+class SessionEGraph:
+    """An e-graph with the declarations of the catalogue that answers requests; tables of facts are in `folder`."""
+
     def __init__(self, folder: str) -> None:
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
@@ -29,11 +28,14 @@ class _EGraph:
             "Ints": lambda v: tuple(map(self.egraph.value_to_i64, self.egraph.value_to_vec(v))),
         }
 
-    def answer(self, request: Request) -> Answer:
+        execute(self.egraph, prelude())
+
+    def __call__(self, request: Request) -> Any:
+        """Return the content that is asked for. Raises Refused."""
         try:
-            return Answer(self._content(request))
+            return self._content(request)
         except self.bindings.EggSmolError as error:
-            return Answer(refusal=" ".join(str(error).split()))
+            raise Refused(" ".join(str(error).split())) from None
 
     def _content(self, request: Request) -> Any:
         if isinstance(request, Load):
@@ -59,21 +61,3 @@ class _EGraph:
         if key not in self.literals:
             self.literals[key] = self.converters[sort](value)
         return self.literals[key]
-
-
-def work(folder: str, stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Answer requests until there are no more; tables of facts are in `folder`."""
-    egraph = _EGraph(folder)
-    execute(egraph.egraph, prelude())
-    while True:
-        try:
-            request: Request = pickle.load(stdin)
-        except EOFError:
-            return
-        pickle.dump(egraph.answer(request), stdout, protocol=pickle.HIGHEST_PROTOCOL)
-        stdout.flush()
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    work(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

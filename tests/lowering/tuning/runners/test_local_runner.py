@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.tuning.runners.local_runner import LocalRunner
-from eqfuse.lowering.tuning.runners.measure_worker import stay
+from eqfuse.lowering.tuning.runners.local_runner import LocalRunner, stay
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.sampling import PAIRS
 

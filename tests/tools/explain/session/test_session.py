@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from eqfuse.errors import EqfuseError
-from eqfuse.tools.explain.session.session import OutOfTime, Refused, Session
+from eqfuse.tools.explain.messages import Refused
+from eqfuse.tools.explain.session.session import OutOfTime, Session
 
 FACTS = '(Add (Var "x") (Var "y"))\n'
 

@@ -1,0 +1,108 @@
+"""The process behind a `WorkerProcess`: ``python -m eqfuse.support.worker_main``.
+
+The first pickle on its standard input names the function, each later one is a request. Its answers on standard output
+are pairs of a kind and a content: "ready" once the function is there, "message" for what a generator function yields,
+"answer" for a result, "error" for an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from importlib import import_module
+from math import isfinite
+from typing import Any
+
+from ..errors import EqfuseError
+from .worker_process import WorkerFailedError
+
+_PARENT_CHECK = 1.0
+"""Seconds between two looks at the parent: a process outlives a parent that was killed by no more than that."""
+_ORPHAN_SECONDS = 10.0
+"""A process that hangs in native code cannot look at its parent. It dies this long after the limit of its request."""
+
+
+def main() -> None:
+    """Answer requests until there are no more, or the parent is gone."""
+    _end_with_parent()
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+
+    def send(kind: str, content: object = None) -> None:
+        pickle.dump((kind, content), answers, protocol=pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+    with suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
+        name, setup, idle_seconds = pickle.load(requests)
+        function, problem = _function(name, setup)
+        send("ready")
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, idle_seconds if isfinite(idle_seconds) else 0.0)
+            request, seconds, memory = pickle.load(requests)
+            signal.setitimer(signal.ITIMER_REAL, seconds + _ORPHAN_SECONDS if isfinite(seconds) else 0.0)
+            if memory is not None:
+                _limit_memory(memory)
+            if problem is not None:
+                send("error", problem)
+                continue
+            try:
+                result = function(request)
+                if isinstance(result, Generator):
+                    for message in result:
+                        send("message", message)
+                    result = None
+            except Exception as error:
+                send("error", _portable(error))
+            else:
+                send("answer", result)
+
+
+def _function(name: str, setup: tuple[Any, ...] | None) -> tuple[Callable[[Any], Any], Exception | None]:
+    """The function of that name, and the exception of its setup, which the requests are answered with."""
+    module, _, attribute = name.partition(":")
+    function = getattr(import_module(module), attribute)
+    if setup is None:
+        return function, None
+    try:
+        return function(*setup), None
+    except Exception as error:
+        return function, _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """The exception as the parent can unpickle it: only those of our own kind surely can."""
+    if isinstance(error, EqfuseError):
+        return error
+    failure = WorkerFailedError(type(error).__name__, str(error))
+    failure.add_note("".join(traceback.format_exception(error)))
+    return failure
+
+
+def _limit_memory(limit: int) -> None:
+    """Have the process die of what would take the memory of others."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _end_with_parent() -> None:
+    """End this process and those that it started soon after its parent, whatever it is doing then."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
