@@ -31,7 +31,7 @@ from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.errors import EqfuseError
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import opened

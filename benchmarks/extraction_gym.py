@@ -31,9 +31,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eqfuse.extract.greedy import node_queue_selection
-from eqfuse.extract.problem import TOLERANCE, Candidate, ExtractionError, Problem, dag_cost, reached
-from eqfuse.extract.solve import solve
+from eqfuse.extract.extraction.greedy import node_queue_selection
+from eqfuse.extract.extraction.problem import (
+    TOLERANCE,
+    Candidate,
+    ExtractionError,
+    Problem,
+    follow_choices,
+    selected_children,
+    selection_cost,
+)
+from eqfuse.extract.extraction.solve import solve
 from eqfuse.support.directed_graphs import is_acyclic, strongly_connected_components
 
 METHODS = ("greedy", "highs", "eqfuse")
@@ -85,11 +93,11 @@ def read_problem(path: Path) -> Problem:
 
 
 def closure_cost(problem: Problem, pick: dict[int, int]) -> float:
-    """The DAG cost of what the picked e-nodes reach from the roots; raises ExtractionError if that is no extraction."""
-    choice = reached(problem, pick)
-    if not is_acyclic({number: problem.classes[number][index].children for number, index in choice.items()}):
+    """The DAG cost of the picked e-nodes that the roots need; raises ExtractionError if that is no extraction."""
+    choice = follow_choices(problem, pick.get)
+    if choice is None or not is_acyclic(selected_children(problem, choice)):
         raise ExtractionError("the extraction is cyclic")
-    return dag_cost(problem, choice)
+    return selection_cost(problem, choice)
 
 
 def faster_greedy_dag(problem: Problem) -> float:
@@ -97,7 +105,7 @@ def faster_greedy_dag(problem: Problem) -> float:
     choice = node_queue_selection(problem)
     if choice is None:
         raise ExtractionError("the extraction is cyclic")
-    return dag_cost(problem, choice)
+    return selection_cost(problem, choice)
 
 
 def plain_highs(problem: Problem, limit: float) -> tuple[float | None, float | None]:

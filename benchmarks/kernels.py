@@ -28,7 +28,7 @@ from onnx import helper, numpy_helper
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.kernels.kernel_function import kernel_function
 from eqfuse.lowering.schedules import constants, schedule
 from eqfuse.lowering.target import target_of

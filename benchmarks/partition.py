@@ -42,12 +42,12 @@ from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.extract.joint import JointPrices
 from eqfuse.extract.partition.baselines.statistics import PartitionStatistics, statistics
-from eqfuse.extract.partition.certificate.certificate import certificate_of
-from eqfuse.extract.partition.certificate.certify import certify
+from eqfuse.extract.partition.certificate.format import certificate_of
+from eqfuse.extract.partition.certificate.proof import certify
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.search.search import partition_by
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.ir.graph import OperatorGraph
 
 OTHERS: tuple[PartitionMethod, ...] = ("fuseops", "dnnfusion", "ago")

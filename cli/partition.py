@@ -13,11 +13,11 @@ from ..engine.onnx.model import Model
 from ..engine.onnx.provenance import METHOD_KEY
 from ..errors import UsageError
 from ..extract.partition.annotate import read_partition
-from ..extract.partition.certificate.certificate import Certificate, CertificateError, certificate_of, check
+from ..extract.partition.certificate.format import Certificate, CertificateError, certificate_of, check
+from ..extract.partition.groups import Partition, PartitionError, unfused
 from ..extract.partition.intermediate import intermediate_bytes, removed
 from ..extract.partition.kernels import KernelModel
-from ..extract.partition.of_model import operator_graph
-from ..extract.partition.partition import Partition, PartitionError, unfused
+from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from . import render
 from .terminal import write
@@ -85,7 +85,7 @@ def inspection(model: Model, knowledge: Knowledge, device: Device, arguments: ar
     partition = _partition(model, graph, prices, arguments)
     checked_by = "its order" if arguments.certificate is not None else None
     if arguments.certify:
-        from ..extract.partition.certificate.certify import certify
+        from ..extract.partition.certificate.proof import certify
 
         certify(graph, certificate_of(partition))
         checked_by = "z3"
@@ -94,7 +94,7 @@ def inspection(model: Model, knowledge: Knowledge, device: Device, arguments: ar
 
 def _partition(model: Model, graph: OperatorGraph, prices: KernelModel, arguments: argparse.Namespace) -> Partition:
     if arguments.partition is not None:
-        from ..extract.partition.search.search import partition_by
+        from ..extract.partition.search.methods import partition_by
 
         return partition_by(arguments.partition, graph, prices, arguments.time_limit)
     recorded = read_partition(model, graph)

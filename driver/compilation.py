@@ -13,7 +13,7 @@ from ..engine.onnx.shapes import override_shapes
 from ..engine.summary import knowledge_of_result
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined
-from ..extract.partition.of_model import operator_graph
+from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance

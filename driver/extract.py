@@ -8,9 +8,9 @@ from ..costmodels.model import CostModel
 from ..engine.egraph.decode import decode
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
-from ..extract.partition.of_model import operator_graph
+from ..extract.extraction.select import Pricing
+from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.profile_cost import ProfileCost
-from ..extract.select import Pricing
 from ..support.deadlines import is_over
 from .clock import Clock
 from .options import Options

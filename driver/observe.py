@@ -19,8 +19,8 @@ from ..engine.egraph.plan import locate_origins
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model
 from ..errors import UsageError
-from ..extract.problem import ExtractionError
-from ..extract.select import Pricing, select
+from ..extract.extraction.problem import ExtractionError
+from ..extract.extraction.select import Pricing, select
 from ..rules.loader import Rule, load_rules
 from ..tools.explain.explain import Explanation, Unexplained, explain
 from ..tools.explain.probe import Result

@@ -19,7 +19,7 @@ from ..engine.onnx.model import Model, write
 from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
-from ..extract.select import Pricing
+from ..extract.extraction.select import Pricing
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import cost_model_for, extract_model

@@ -19,21 +19,21 @@ from ..engine.egraph.graph import Selection
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
 from ..engine.summary import knowledge_of_result
+from ..extract.extraction.select import Pricing
 from ..extract.joint import Extracted, JointPrices, joint
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
-from ..extract.partition.certificate.certificate import certificate_of
-from ..extract.partition.certificate.certify import Proof, certify
+from ..extract.partition.certificate.format import certificate_of
+from ..extract.partition.certificate.proof import Proof, certify
+from ..extract.partition.groups import Partition, PartitionError, partition_of
 from ..extract.partition.index_map_fusion import index_mapped, saved_bytes
 from ..extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
 from ..extract.partition.kernels import KernelModel, Members
-from ..extract.partition.layouts.layout_assignment import LayoutPlan, assign_layouts
+from ..extract.partition.layouts.assignment import LayoutPlan, assign_layouts
 from ..extract.partition.local_functions import inlined
-from ..extract.partition.of_model import operator_graph
-from ..extract.partition.partition import Partition, PartitionError, partition_of
-from ..extract.partition.search.search import partition_by
-from ..extract.select import Pricing
+from ..extract.partition.operator_graph import operator_graph
+from ..extract.partition.search.methods import partition_by
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock

@@ -23,7 +23,7 @@ from ..engine.onnx.model import Model, check_destination, external_name, read, r
 from ..engine.onnx.opset import raise_opset
 from ..engine.onnx.shapes import override_shapes
 from ..errors import ModelError, UsageError
-from ..extract.select import Pricing, select
+from ..extract.extraction.select import Pricing, select
 from ..support.deadlines import seconds_left
 from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options

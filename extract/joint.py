@@ -18,9 +18,9 @@ from ..costmodels.fused import ArithmeticCost, CostKey, FusedCost, cost_key
 from ..costmodels.model import CostModel, RooflineCost
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
+from .partition.groups import Partition, unfused
 from .partition.kernels import KernelModel
-from .partition.partition import Partition, unfused
-from .partition.search.search import Search, refined, search
+from .partition.search.methods import Search, refined, search
 
 _ROUNDS = 6
 _ENOUGH = 1e-4

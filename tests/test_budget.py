@@ -25,7 +25,7 @@ from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.select import Pricing
+from eqfuse.extract.extraction.select import Pricing
 from eqfuse.support.worker_process import WorkerDiedError
 
 OPERATORS = ["Neg", "Neg", "Identity", "Relu"]

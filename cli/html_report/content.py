@@ -10,8 +10,8 @@ from typing import Any
 
 from ...costmodels.fused import ANCHORS
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
+from ...extract.partition.groups import Partition
 from ...extract.partition.kernels import Members
-from ...extract.partition.partition import Partition
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
 from .compound import Arrangement, Compound

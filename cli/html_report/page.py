@@ -8,7 +8,7 @@ from ...driver.optimize import Result
 from ...driver.options import Options
 from ...engine.verification import Verification
 from ...extract.joint import JointPrices
-from ...extract.partition.partition import Partition
+from ...extract.partition.groups import Partition
 from ...support.text import escape_html
 from .. import render
 from .content import CATEGORIES, PricedGraph, operators_of

@@ -6,9 +6,9 @@ from ...costmodels.device import Device, load_device
 from ...driver.optimize import Result, Typed
 from ...driver.options import Options
 from ...driver.partition import Partitioned
+from ...extract.partition.groups import unfused
 from ...extract.partition.kernels import KernelModel
-from ...extract.partition.of_model import operator_graph
-from ...extract.partition.partition import unfused
+from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph
 from .content import PricedGraph
 

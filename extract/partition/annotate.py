@@ -10,8 +10,8 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
 from ...engine.summary import layer_nodes
 from ...ir.graph import OperatorGraph
-from .certificate.certificate import certificate_of, crossings_of, disproof
-from .partition import Partition, PartitionError, partition_of
+from .certificate.format import certificate_of, crossings_of, disproof
+from .groups import Partition, PartitionError, partition_of
 
 _MOST_DIGITS = 9
 """Digits of a group's number: no model has as many groups as that, and Python refuses to read thousands."""

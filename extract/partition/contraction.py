@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...ir.graph import OperatorGraph
-from .partition import Partition
+from .groups import Partition
 
 
 class Contraction:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from ...costmodels.traffic import traffic
 from ...ir.graph import OperatorGraph
+from .groups import Partition
 from .kernels import KernelModel
-from .partition import Partition
 
 _NAMES = "Transpose Reshape Flatten Squeeze Unsqueeze Slice Expand DepthToSpace SpaceToDepth Gather"
 _MOVEMENT = frozenset(_NAMES.split())

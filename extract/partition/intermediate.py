@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...costmodels.traffic import VIEWS
 from ...ir.graph import OperatorGraph
-from .partition import Partition, unfused
+from .groups import Partition, unfused
 
 
 def removed(partition: Partition) -> frozenset[int]:

@@ -21,9 +21,9 @@ from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
 from ...ir.graph import OperatorGraph
 from .baselines.weights import COMPLEX, THRESHOLD, weights
+from .groups import Partition
 from .index_maps import Site, index_map
 from .loops import Axes, Loops, Misaligned
-from .partition import Partition
 
 Members = tuple[int, ...]
 """Operators of one kernel or sub-graph, ascending."""

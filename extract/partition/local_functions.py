@@ -22,7 +22,7 @@ from ...errors import ModelError
 from ...support.directed_graphs import strongly_connected_components
 from .annotate import annotate, partitioned_nodes
 from .canonical_key import subgraph_key
-from .partition import Partition, PartitionError
+from .groups import Partition, PartitionError
 
 DOMAIN = "eqfuse.subgraph"
 DIGEST_KEY = "eqfuse.subgraph"

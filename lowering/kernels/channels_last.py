@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import s_tir, tirx
 
-from ...extract.partition.layouts.layouts import FeatureMaps
+from ...extract.partition.layouts.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph
 from ..schedules.stages import FUNCTION, Stage, index_map, is_parameter, stages
 from .steps import Step, View

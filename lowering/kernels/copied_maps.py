@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...extract.partition.layouts.layouts import FeatureMaps
+from ...extract.partition.layouts.feature_maps import FeatureMaps
 from ...ir.graph import Operator, OperatorGraph, Value
 
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})

@@ -14,7 +14,7 @@ import pytest
 from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2, TABLE3, TABLE4
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.interface import inputs_of, random_inputs
 

@@ -15,7 +15,7 @@ from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.folded import FoldedNetwork
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.operators.linear import depth
 from eqfuse.lowering.interface import inputs_of, random_inputs
 

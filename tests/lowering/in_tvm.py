@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.typing import tensor_type
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
 from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function

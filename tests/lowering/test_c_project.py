@@ -12,7 +12,7 @@ from onnx import helper
 import eqfuse
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.plan import Plan
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest

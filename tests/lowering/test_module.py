@@ -12,7 +12,7 @@ from onnx import helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.kernels import kernels as kernels_module

@@ -34,8 +34,8 @@ import heapq
 from collections.abc import Sequence
 
 from ....ir.graph import OperatorGraph
-from ..partition import Partition, PartitionError, partition_of
-from .topological_stage import StagedGraph
+from ..groups import Partition, PartitionError, partition_of
+from .topological_stages import StagedGraph
 from .weights import COMPLEX, THRESHOLD
 from .weights import weights as operator_weights
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.graph import OperatorGraph
-from ..partition import Partition, partition_of
+from ..groups import Partition, partition_of
 from .forward_graph import ForwardGraph, forward_graph
 from .pattern_kinds import PatternKind
 from .post_dominators import PostDominatorTree, post_dominator_tree

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ....costmodels.device import Device
 from ....ir.graph import OperatorGraph
 from ..contraction import Contraction
-from ..partition import Partition, partition_of
+from ..groups import Partition, partition_of
 from .combination import Colour, Combination, combine
 from .constraints import fits
 from .mapping_types import MappingType, edge_mapping_type, mapping_types

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum, log2
 from statistics import median
 
-from ..partition import Partition
+from ..groups import Partition
 from .weights import weights as operator_weights
 
 TRIVIAL = 20.0

@@ -20,9 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from ....support.directed_graphs import short_cycles
-from ....support.sparse import sparse_matrix
-from ...exact import integral
-from ...solver import checked
+from ....support.solvers import as_integers, check_within, sparse_matrix, z3_context
 from .convex import Region, bits
 
 # Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; where it had to leave ideals out,
@@ -86,7 +84,7 @@ def cheapest_cover(
 
     Not proven where the deadline (time.monotonic) came before z3's answer: then the best that the paths have found.
     """
-    weights, _ = integral(problem.prices)
+    weights, _ = as_integers(problem.prices)
     shares = _feasible(problem, weights, _shares(problem, weights))
     excess = [weight - sum(shares[n] for n in bits(mask)) for mask, weight in zip(problem.sets, weights, strict=True)]
     best = list(known)
@@ -199,14 +197,6 @@ def _back(best: dict[int, tuple[int, int, int]], ideal: int) -> list[int]:
     return chosen
 
 
-@functools.cache
-def _context() -> Any:
-    """The z3 context of this module, made once: a new one costs more than most searches."""
-    import z3
-
-    return z3.Context()
-
-
 def _by_z3(reduced: _Reduced, known: Sequence[int], deadline: float) -> Cover:
     search = _Search(reduced)
     while deadline - time.monotonic() > _LEAST_BUDGET:
@@ -242,13 +232,12 @@ class _Search:
 
         self.z3 = z3
         self.problem = reduced.problem
-        self.chosen = {position: z3.Bool(f"set{position}", _context()) for position in reduced.positions}
+        self.chosen = {position: z3.Bool(f"set{position}", z3_context("covers")) for position in reduced.positions}
         self.together: dict[tuple[int, int], Any] = {}
-        self.optimize = z3.Optimize(ctx=_context())
-        self.optimize.set("ctrl_c", False)  # z3 would swallow the signal
+        self.optimize = z3.Optimize(ctx=z3_context("covers"))
         for node in range(self.problem.region.size):
             holding = [(self.chosen[position], 1) for position in self._holding(1 << node)]
-            self.optimize.add(z3.PbEq(holding, 1) if holding else z3.BoolVal(False, _context()))
+            self.optimize.add(z3.PbEq(holding, 1) if holding else z3.BoolVal(False, z3_context("covers")))
         paid = [(self.chosen[p], e) for p, e in zip(reduced.positions, reduced.excess, strict=True) if e]
         for literal, excess in paid:
             self.optimize.add_soft(z3.Not(literal), str(excess))
@@ -261,7 +250,7 @@ class _Search:
         """A literal that is true where one chosen set holds both nodes."""
         pair = min(one, other), max(one, other)
         if pair not in self.together:
-            self.together[pair] = self.z3.Bool(f"together{pair[0]}_{pair[1]}", _context())
+            self.together[pair] = self.z3.Bool(f"together{pair[0]}_{pair[1]}", z3_context("covers"))
             for position in self._holding(1 << one | 1 << other):
                 self.optimize.add(self.z3.Implies(self.chosen[position], self.together[pair]))
         return self.together[pair]
@@ -286,7 +275,7 @@ class _Search:
 
     def next(self, deadline: float) -> tuple[str, list[int]]:
         """z3's word and the cheapest sets under the clauses so far, cyclic perhaps."""
-        status = checked(self.optimize, _context(), deadline)
+        status = check_within(deadline, self.optimize)
         if status != self.z3.sat:
             return str(status), []
         model = self.optimize.model()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 
 from ....ir.graph import OperatorGraph
-from ..partition import Partition, partition_of
+from ..groups import Partition, partition_of
 from .convex import Region, bits, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy
 import numpy.typing
 
-from ....extract.interruptible import interruptible
-from ....support.sparse import sparse_matrix
+from ....support.solvers import interruptible, sparse_matrix
 from ..errors import DsaError
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....costmodels.dsa_device import DsaDevice
-from ....extract.partition.partition import partition_of
+from ....extract.partition.groups import partition_of
 from ..errors import DsaError
 from ..network.graph import Network
 from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph

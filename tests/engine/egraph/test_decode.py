@@ -18,7 +18,7 @@ from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.select import Pricing, select
+from eqfuse.extract.extraction.select import Pricing, select
 
 RULE = """\
 ; the first part of a split is a slice

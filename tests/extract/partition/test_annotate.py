@@ -11,8 +11,8 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import Model, read, write
 from eqfuse.engine.onnx.provenance import GROUP_KEY, METHOD_KEY, forget_partition
 from eqfuse.extract.partition.annotate import annotate, read_partition
-from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
+from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
+from eqfuse.extract.partition.operator_graph import operator_graph
 
 DIAMOND = """
 <ir_version: 8, opset_import: ["" : 17]>

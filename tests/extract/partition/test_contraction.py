@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.contraction import Contraction
-from eqfuse.extract.partition.partition import PartitionError, partition_of
+from eqfuse.extract.partition.groups import PartitionError, partition_of
 from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, chain, operator_graphs

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
+from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.extract.partition.index_map_fusion import index_mapped, saved_bytes
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.partition import partition_of, unfused
 from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, chain, operator_graphs

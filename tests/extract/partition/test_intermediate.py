@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.extract.partition.intermediate import intermediate_bytes, removed, storage, unfused_intermediate_bytes
-from eqfuse.extract.partition.partition import partition_of, unfused
 from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, chain, operator_graphs

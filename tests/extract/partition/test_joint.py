@@ -13,9 +13,9 @@ from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.joint import Extracted, joint, observations
+from eqfuse.extract.partition.groups import METHODS, partition_of, unfused
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.partition import METHODS, partition_of, unfused
-from eqfuse.extract.partition.search.search import coarser, partition_by, refined, search
+from eqfuse.extract.partition.search.methods import coarser, partition_by, refined, search
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import Operation
 

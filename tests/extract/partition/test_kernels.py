@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.fused import ANCHORS
 from eqfuse.costmodels.roofline import seconds
+from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.loops import Axes, Loops, Misaligned
-from eqfuse.extract.partition.partition import unfused
 from eqfuse.ir.graph import Operator, OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS, Operand, evaluate
 from eqfuse.ir.types import TensorType

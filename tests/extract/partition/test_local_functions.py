@@ -26,11 +26,11 @@ from eqfuse.engine.onnx.provenance import GROUP_KEY
 from eqfuse.engine.summary import layer_nodes
 from eqfuse.errors import ModelError
 from eqfuse.extract.partition.annotate import read_partition
+from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined
-from eqfuse.extract.partition.of_model import operator_graph
-from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of
-from eqfuse.extract.partition.search.search import partition_by
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.extract.partition.search.methods import partition_by
 
 MANY_KINDS = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>

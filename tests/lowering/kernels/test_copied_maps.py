@@ -15,7 +15,7 @@ from eqfuse.driver.compile import compile_model
 from eqfuse.driver.options import Options
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.copied_maps import with_copied_maps
 from eqfuse.lowering.kernels.fallback import fallback

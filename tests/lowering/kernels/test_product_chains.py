@@ -11,7 +11,7 @@ from onnx import helper
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.product_chains import Members, in_order, with_chains
 

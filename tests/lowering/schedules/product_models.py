@@ -16,7 +16,7 @@ from tvm import s_tir
 from eqfuse.costmodels.device import Device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
 from eqfuse.lowering.schedules import Scheduled, constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain

@@ -26,7 +26,7 @@ from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import Model, read
-from eqfuse.extract.select import Pricing, select
+from eqfuse.extract.extraction.select import Pricing, select
 from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate, full
 
 from .builder import Array, Graph

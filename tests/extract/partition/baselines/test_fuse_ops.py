@@ -12,7 +12,7 @@ from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph,
 from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
 from eqfuse.extract.partition.baselines.post_dominators import post_dominator_tree
-from eqfuse.extract.partition.partition import Partition
+from eqfuse.extract.partition.groups import Partition
 from eqfuse.ir.graph import OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType

@@ -18,7 +18,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.baselines.forward_graph import ForwardGraph
 from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, pattern_kind
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 
 from .. import blocks, tvm_groups

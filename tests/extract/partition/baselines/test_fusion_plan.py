@@ -12,7 +12,7 @@ from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.extract.partition.baselines.combination import Colour, combine
 from eqfuse.extract.partition.baselines.fusion_plan import Price, fusion_plan, seeds
 from eqfuse.extract.partition.baselines.mapping_types import MappingType, edge_mapping_type, mapping_types
-from eqfuse.extract.partition.partition import Partition
+from eqfuse.extract.partition.groups import Partition
 from eqfuse.ir.graph import OperatorGraph
 
 from ..graphs import Builder, chain, operator_graphs

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eqfuse.extract.partition.baselines.statistics import histogram, jain, statistics
 from eqfuse.extract.partition.baselines.weights import weights
-from eqfuse.extract.partition.partition import partition_of, unfused
+from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.ir.graph import OperatorGraph
 
 from ..graphs import chain

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.certificate.certificate import (
+from eqfuse.extract.partition.certificate.format import (
     Certificate,
     CertificateError,
     certificate_of,
@@ -19,8 +19,8 @@ from eqfuse.extract.partition.certificate.certificate import (
     fingerprint,
     operator_names,
 )
-from eqfuse.extract.partition.certificate.certify import Proof, certify, path_out_and_back
-from eqfuse.extract.partition.partition import PartitionError, partition_of, unfused
+from eqfuse.extract.partition.certificate.proof import Proof, certify, path_out_and_back
+from eqfuse.extract.partition.groups import PartitionError, partition_of, unfused
 from eqfuse.ir.graph import Operator, OperatorGraph
 
 from ..dags import Edges, edges, graph_of, stages

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.certificate.certificate import certificate_of
-from eqfuse.extract.partition.certificate.certify import certify
-from eqfuse.extract.partition.partition import Partition, PartitionError, partition_of, unfused
+from eqfuse.extract.partition.certificate.format import certificate_of
+from eqfuse.extract.partition.certificate.proof import certify
+from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, bits, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
 from eqfuse.extract.partition.search.structure import structure_in

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.of_model import operator_graph
+from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.dsa.network.boxes import whole
 from eqfuse.lowering.dsa.network.graph import Network
 

@@ -1,0 +1,139 @@
+"""Proven optimal selections of a large core by mixed integer programming (HiGHS through scipy).
+
+A binary variable per choice. A required class has one, any other at most one; for every class and child, the choices
+that read the child are no more than the choices of the child that do not read the class back. Longer cycles are ruled
+out lazily: an optimum that holds one adds the loop formulas of its classes, and without those it remains a valid bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ...support.deadlines import OutOfTime, require_time, seconds_left
+from ...support.directed_graphs import Successors, cyclic_components, short_cycles
+from ...support.solvers import IntegerProgram, Row, as_integers
+from .bounds import Kept, drop_unextractable_choices, reachable_components
+from .cores import Answer, Core, Selection
+from .problem import follow_choices, selected_children
+
+_SCALED_COST = 1e4
+"""The objective is scaled so that the answer at hand costs this: HiGHS stops at an absolute gap of 1e-6."""
+_MOST_UNITS = 1e6
+"""Where all costs are multiples of a unit and the answer at hand has at most this many of them, the objective counts
+units: HiGHS then knows that the next better selection is a whole unit below."""
+_LEAST_SECONDS = 0.05
+"""With less time than this no further program is solved."""
+
+Pair = tuple[int, int]
+"""A class and the position of a choice of it."""
+
+
+def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None = None) -> Answer:
+    """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come.
+
+    kept: for every class the positions of the choices that a better selection may have; all by default. The bound holds
+    if that is so.
+    """
+    if answer.is_proven:
+        return answer
+    if kept is None:
+        kept = drop_unextractable_choices(core, [range(len(choices)) for choices in core.classes])
+    try:
+        program = _SelectionProgram(core, kept, answer.cost, deadline)
+    except OutOfTime:
+        return answer
+    while not answer.is_proven and seconds_left(deadline) > _LEAST_SECONDS:
+        selection, bound = program.minimise(deadline)
+        if math.isinf(bound):
+            return answer.raise_bound(answer.cost)
+        answer = answer.raise_bound(bound)
+        sets = [] if selection is None else unfounded_sets(selected_children(core, selection))
+        answer = answer.improve(selection, core)
+        if not sets:
+            return answer
+        for classes in sets:
+            program.forbid_unfounded(classes)
+    return answer
+
+
+def supports(core: Core, number: int, child: int) -> list[Pair]:
+    """The choices of a child that do not read the class back: one of them is chosen if the class reads the child.
+
+    This alone rules out the cycles of two classes that involutive rewrites make, for fractional solutions too.
+    """
+    return [(child, position) for position, choice in enumerate(core.classes[child]) if number not in choice.children]
+
+
+def cheapest_chosen(core: Core, chosen: Iterable[Pair]) -> Selection | None:
+    """The selection in a solver's set of choices; None if the set is not closed."""
+    best: dict[int, int] = {}
+    for number, position in sorted(chosen, key=lambda pair: (core.classes[pair[0]][pair[1]].cost, pair)):
+        best.setdefault(number, position)
+    return follow_choices(core, best.get)
+
+
+def unfounded_sets(successors: Successors[int]) -> list[tuple[int, ...]]:
+    """Sets of classes of a selection that are built from each other alone: its cyclic components and short cycles."""
+    components = (tuple(sorted(component)) for component in cyclic_components(successors))
+    return list(dict.fromkeys([*components, *short_cycles(successors)]))
+
+
+class _SelectionProgram:
+    """The integer program over the choices that are kept, in `pairs`."""
+
+    def __init__(self, core: Core, kept: Kept, cost: float, deadline: float) -> None:
+        self.core = core
+        self.kept = kept
+        classes = [number for component in reachable_components(core, kept) for number in component]
+        self.pairs = [(number, position) for number in sorted(classes) for position in kept[number]]
+        self.column = {pair: number for number, pair in enumerate(self.pairs)}
+        costs = [core.classes[number][position].cost for number, position in self.pairs]
+        unit = float(as_integers([own for own in costs if own <= cost])[1])
+        if 0 < cost <= unit * _MOST_UNITS:
+            self.scale = 1 / unit
+        else:
+            self.scale = _SCALED_COST / cost if cost > 0 else 1.0
+        # Choices that cost more than the answer at hand are all alike, and none of an optimum: they cost twice that
+        # answer, for huge coefficients would leave HiGHS a bound that is off by more than the tolerance.
+        self.program = IntegerProgram([min(own * self.scale, 2 * cost * self.scale) for own in costs])
+        self.program.is_integral = [True] * len(costs)
+        roots = frozenset(core.roots)
+        for number in classes:
+            own = self._terms(((number, position) for position in kept[number]), 1.0)
+            self.program.rows.append(Row(own, float(number in roots), 1.0))
+            self._require_children(number, deadline)
+
+    def _terms(self, choices: Iterable[Pair], factor: float) -> list[tuple[int, float]]:
+        return [(self.column[choice], factor) for choice in choices if choice in self.column]
+
+    def _require_children(self, number: int, deadline: float) -> None:
+        readers: dict[int, list[Pair]] = {}
+        for position in self.kept[number]:
+            for child in self.core.classes[number][position].children:
+                readers.setdefault(child, []).append((number, position))
+        for child, choices in readers.items():
+            require_time(deadline)
+            terms = self._terms(supports(self.core, number, child), 1.0) + self._terms(choices, -1.0)
+            self.program.rows.append(Row(terms, lower=0.0))
+
+    def forbid_unfounded(self, unfounded: Sequence[int]) -> None:
+        """Where one of some classes is selected, one of them is by a choice that reads none of them: they are built
+        from something outside of them (the loop formula of Lin & Zhao, "ASSAT", Artificial Intelligence 2004)."""
+        members = frozenset(unfounded)
+        ways_out = {
+            number: [p for p in self.kept[number] if members.isdisjoint(self.core.classes[number][p].children)]
+            for number in unfounded
+        }
+        for number in unfounded:
+            inward = [(number, position) for position in self.kept[number] if position not in ways_out[number]]
+            others = [(other, p) for other in unfounded if other != number for p in ways_out[other]]
+            self.program.rows.append(Row(self._terms(inward, 1.0) + self._terms(others, -1.0), upper=0.0))
+
+    def minimise(self, deadline: float) -> tuple[Selection | None, float]:
+        """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""
+        values, bound = self.program.minimise(deadline)
+        if values is None:
+            return None, bound / self.scale
+        chosen = [pair for pair, value in zip(self.pairs, values, strict=True) if value > 0.5]
+        return cheapest_chosen(self.core, chosen), bound / self.scale

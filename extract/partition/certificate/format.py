@@ -1,0 +1,230 @@
+"""Certificates of partitions: the order of the groups that proves their quotient graph acyclic and each group convex.
+
+Written as JSON, groups by the names of their operators::
+
+    {"version": 1, "method": "...", "graph": "<digest>", "groups": [{"order": 0, "operators": ["Conv_12", ...]}, ...]}
+
+A reader needs no solver: every edge between two groups must go up the order (`check`). certify.py has z3 check the
+same, and convexity without the order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.graph import OperatorGraph
+from ....support.directed_graphs import short_cycles
+from ..groups import Partition, PartitionError
+
+VERSION = 1
+
+
+class CertificateError(PartitionError):
+    """A certificate that cannot be read or belongs to another graph; the message starts with the field."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A partition by names. `groups` holds the operators of each group (see `operator_names`), `order` the place of
+    each group: 0 to ``len(groups) - 1``, each once. `fingerprint` is the digest of the graph that was cut.
+    """
+
+    method: str
+    fingerprint: str
+    groups: tuple[tuple[str, ...], ...]
+    order: tuple[int, ...]
+
+    def to_json(self) -> str:
+        """The certificate as JSON text, a line per group."""
+        rows = (
+            json.dumps({"order": place, "operators": names})
+            for names, place in zip(self.groups, self.order, strict=True)
+        )
+        head = json.dumps({"version": VERSION, "method": self.method, "graph": self.fingerprint})
+        return head.removesuffix("}") + ', "groups": [\n' + ",\n".join(rows) + "\n]}\n"
+
+    @staticmethod
+    def from_json(text: str) -> Certificate:
+        """Read what `to_json` wrote. Raises CertificateError on any field that is missing, unknown or ill-formed."""
+        return _read(text)
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A step between groups: `source`, an operator of group `tail`, is read by `target`, an operator of `head`."""
+
+    tail: int
+    head: int
+    source: int
+    target: int
+
+
+def operator_names(graph: OperatorGraph) -> tuple[str, ...]:
+    """A distinct name per operator: its own, with its index before it in a graph where two operators share a name."""
+    names = tuple(operator.name for operator in graph.operators)
+    if len(set(names)) == len(names):
+        return names
+    return tuple(f"{index}: {name}" for index, name in enumerate(names))
+
+
+def fingerprint(graph: OperatorGraph) -> str:
+    """SHA-256 (hexadecimal) of what a certificate speaks of: the operators, by name and type, and their edges."""
+    rows = [
+        (name, operator.op, sources)
+        for name, operator, sources in zip(operator_names(graph), graph.operators, graph.predecessors, strict=True)
+    ]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def certificate_of(partition: Partition) -> Certificate:
+    """The certificate of a partition: its groups in the order of their numbers."""
+    names = operator_names(partition.graph)
+    groups = tuple(tuple(names[member] for member in members) for members in partition.members)
+    return Certificate(partition.method, fingerprint(partition.graph), groups, tuple(range(len(groups))))
+
+
+def check(graph: OperatorGraph, certificate: Certificate) -> Partition:
+    """The partition that a certificate proves, its groups numbered in the certificate's order.
+
+    Raises CertificateError where it is not of this graph, and PartitionError where the groups form a cycle (the
+    message names it) or an edge goes against the order.
+    """
+    labels = labels_of(graph, certificate)
+    crossings = crossings_of(graph, labels)
+    if any(certificate.order[c.tail] >= certificate.order[c.head] for c in crossings):
+        raise disproof(graph, certificate, crossings)
+    return Partition(graph, tuple(certificate.order[label] for label in labels), certificate.method)
+
+
+def labels_of(graph: OperatorGraph, certificate: Certificate) -> tuple[int, ...]:
+    """Per operator, the position of its group in the certificate. Raises CertificateError."""
+    if certificate.fingerprint != fingerprint(graph):
+        raise CertificateError("graph: the certificate is of another graph (its digest differs); partition this one")
+    index = {name: number for number, name in enumerate(operator_names(graph))}
+    labels = [-1] * len(graph)
+    for place, names in enumerate(certificate.groups):
+        for position, name in enumerate(names):
+            field = f"groups[{place}].operators[{position}]"
+            if name not in index:
+                raise CertificateError(f"{field}: no operator is called {name!r}")
+            if labels[index[name]] >= 0:
+                raise CertificateError(f"{field}: {name!r} is in groups[{labels[index[name]]}] already")
+            labels[index[name]] = place
+    missing = [name for name, number in index.items() if labels[number] < 0]
+    if missing:
+        raise CertificateError(f"groups: operator {missing[0]!r} is in none ({len(missing)} missing in all)")
+    return tuple(labels)
+
+
+def crossings_of(graph: OperatorGraph, labels: Sequence[int]) -> tuple[Crossing, ...]:
+    """The edges of the quotient graph, each with the first edge of the graph that makes it."""
+    found: dict[tuple[int, int], Crossing] = {}
+    for target, sources in enumerate(graph.predecessors):
+        for source in sources:
+            pair = labels[source], labels[target]
+            if pair[0] != pair[1] and pair not in found:
+                found[pair] = Crossing(*pair, source, target)
+    return tuple(found.values())
+
+
+def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence[Crossing]) -> PartitionError:
+    """The error of a wrong certificate: a shortest cycle of the crossings, or one of them that goes down the order."""
+    names = operator_names(graph)
+    edges: dict[int, list[int]] = {label: [] for label in range(len(certificate.groups))}
+    for crossing in crossings:
+        edges[crossing.tail].append(crossing.head)
+    cycle = min(short_cycles(edges), key=len, default=())
+    if cycle:
+        by_pair = {(c.tail, c.head): c for c in crossings}
+        steps = (by_pair[pair] for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        path = " -> ".join(f"g{step.tail} ({names[step.source]})" for step in steps)
+        return PartitionError(f"the groups form a cycle: {path} -> g{cycle[0]}")
+    order = certificate.order
+    wrong = next(c for c in crossings if order[c.tail] >= order[c.head])
+    return PartitionError(
+        f"groups[{wrong.tail}].order: {order[wrong.tail]} is not before {order[wrong.head]}, the order of "
+        f"groups[{wrong.head}], where {names[wrong.target]!r} reads {names[wrong.source]!r}"
+    )
+
+
+def _read(text: str) -> Certificate:
+    try:
+        document = json.loads(text, object_pairs_hook=_distinct)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CertificateError(f"certificate: not JSON: {error}") from error
+    fields = _object(document, "certificate", ("version", "method", "graph", "groups"))
+    version = _integer(fields["version"], "version")
+    if version != VERSION:
+        raise CertificateError(f"version: {version} cannot be read, only {VERSION}")
+    rows = [_group(row, f"groups[{place}]") for place, row in enumerate(_array(fields["groups"], "groups"))]
+    _require_permutation([place for place, _ in rows])
+    method, digest = _text(fields["method"], "method"), _text(fields["graph"], "graph")
+    return Certificate(method, digest, tuple(names for _, names in rows), tuple(place for place, _ in rows))
+
+
+def _group(row: object, field: str) -> tuple[int, tuple[str, ...]]:
+    fields = _object(row, field, ("order", "operators"))
+    items = _array(fields["operators"], f"{field}.operators")
+    if not items:
+        raise CertificateError(f"{field}.operators: a group has one operator at least")
+    names = tuple(_text(item, f"{field}.operators[{position}]") for position, item in enumerate(items))
+    return _integer(fields["order"], f"{field}.order"), names
+
+
+def _require_permutation(order: Sequence[int]) -> None:
+    seen: dict[int, int] = {}
+    for group, place in enumerate(order):
+        if not 0 <= place < len(order):
+            raise CertificateError(f"groups[{group}].order: {place} is not between 0 and {len(order) - 1}")
+        if place in seen:
+            raise CertificateError(f"groups[{group}].order: {place} is the order of groups[{seen[place]}] already")
+        seen[place] = group
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a key given twice would hide what the first said."""
+    for position, (key, _) in enumerate(pairs):
+        if any(key == other for other, _ in pairs[:position]):
+            raise CertificateError(f"{key}: given twice in one object")
+    return dict(pairs)
+
+
+def _object(value: object, field: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CertificateError(f"{field}: must be an object, not {_kind(value)}")
+    for problem in _key_problems(value, keys):
+        raise CertificateError(f"{field}: {problem}")
+    return value
+
+
+def _key_problems(value: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
+    yield from (f"unknown key {key!r}, known are {', '.join(keys)}" for key in value if key not in keys)
+    yield from (f"key {key!r} is missing" for key in keys if key not in value)
+
+
+def _array(value: object, field: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise CertificateError(f"{field}: must be an array, not {_kind(value)}")
+    return value
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise CertificateError(f"{field}: must be a string, not {_kind(value)}")
+    return value
+
+
+def _integer(value: object, field: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CertificateError(f"{field}: must be an integer, not {_kind(value)}")
+    return value
+
+
+def _kind(value: object) -> str:
+    """What JSON calls a value."""
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a Boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")

@@ -1,0 +1,131 @@
+"""The solvers on cores straight from e-graphs, without the reductions that would do most of the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eqfuse.extract.extraction.branch import prove_by_frontiers as prove_and_narrow
+from eqfuse.extract.extraction.cores import Answer, Choice, Core
+from eqfuse.extract.extraction.greedy import extract_greedily
+from eqfuse.extract.extraction.milp import prove_by_milp
+from eqfuse.extract.extraction.problem import TOLERANCE, Candidate, Problem, selected_children, selection_cost
+from eqfuse.support.directed_graphs import is_acyclic
+from eqfuse.support.solvers import as_integers
+
+from .graphs import WIDE_COSTS, least_cost, solvable_problems
+
+Prover = Callable[[Core, Answer, float], Answer]
+
+
+def prove_by_frontiers(core: Core, answer: Answer, deadline: float) -> Answer:
+    """The answer alone."""
+    return prove_and_narrow(core, answer, deadline)[0]
+
+
+PROVERS = pytest.mark.parametrize("prove", [prove_by_frontiers, prove_by_milp])
+
+
+def core_of(problem: Problem) -> Core:
+    """The whole problem as a core, earliest candidates first."""
+    classes = tuple(
+        tuple(
+            Choice(min(index, 1), candidate.cost, tuple(sorted(set(candidate.children))))
+            for index, candidate in enumerate(candidates)
+        )
+        for candidates in problem.classes
+    )
+    return Core(classes, tuple(dict.fromkeys(problem.roots)))
+
+
+def later(seconds: float) -> float:
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+def check(core: Core, answer: Answer, best: float) -> None:
+    """An answer is acyclic, has the cost of its selection, and its bound holds."""
+    assert is_acyclic(selected_children(core, answer.selection))
+    assert answer.cost == selection_cost(core, answer.selection)
+    assert answer.lower_bound <= best * (1 + TOLERANCE)
+    assert answer.cost >= best * (1 - TOLERANCE)
+
+
+@given(solvable_problems(WIDE_COSTS))
+def test_greedy_is_acyclic_and_its_bound_holds(problem: Problem) -> None:
+    best = least_cost(problem)
+    assert best is not None
+    check(core_of(problem), extract_greedily(core_of(problem)), best)
+
+
+def test_greedy_counts_a_shared_class_once() -> None:
+    """Class 0 from two readers of class 3 (2 + 3 for both), or by itself for 6; as a tree the former costs 8."""
+    reader = (Choice(0, 1.0, (3,)),)
+    core = Core(((Choice(0, 6.0, ()), Choice(1, 0.0, (1, 2))), reader, reader, (Choice(0, 3.0, ()),)), (0,))
+    assert extract_greedily(core).cost == 5.0
+
+
+def test_greedy_leaves_the_earliest_choices_on_equal_cost() -> None:
+    core = Core(((Choice(0, 2.0, (1,)), Choice(1, 3.0, ())), (Choice(0, 1.0, ()),)), (0,))
+    assert extract_greedily(core).selection == {0: 0, 1: 0}
+
+
+# HiGHS's bound was off by more than the tolerance beside a cost as huge as this one.
+ONE_HUGE_COST = Problem(
+    (
+        (Candidate(0.5, ()), Candidate(0.0, (0,))),
+        (Candidate(0.0, ()),),
+        (Candidate(0.0, ()),),
+        (Candidate(1.0, (0, 1)), Candidate(20615845.0, (0,))),
+    ),
+    (3,),
+)
+
+
+@PROVERS
+@settings(max_examples=60, deadline=None)
+@given(problem=solvable_problems(WIDE_COSTS))
+@example(problem=ONE_HUGE_COST)
+def test_the_answer_is_the_proven_optimum(prove: Prover, problem: Problem) -> None:
+    best = least_cost(problem)
+    assert best is not None
+    core = core_of(problem)
+    answer = prove(core, extract_greedily(core), later(60))
+    check(core, answer, best)
+    assert answer.is_proven
+
+
+@PROVERS
+def test_cycles_are_cut(prove: Prover) -> None:
+    """Three classes in a ring, each cheap if made from the next: one must be made in the dear way."""
+    ring = tuple((Choice(0, 9.0, ()), Choice(1, 1.0, ((number + 1) % 3,))) for number in range(3))
+    core = Core(ring, (0, 1, 2))
+    assert prove(core, extract_greedily(core), later(60)).cost == 11.0
+
+
+@PROVERS
+def test_without_time_the_answer_stays_as_it_was(prove: Prover) -> None:
+    core = Core(((Choice(0, 4.0, ()), Choice(1, 2.0, (1,))), (Choice(0, 1.0, ()),)), (0,))
+    answer = Answer({0: 0}, 4.0, 2.0)
+    assert prove(core, answer, later(-1)) == answer
+
+
+@PROVERS
+def test_an_equal_cost_does_not_displace_the_answer(prove: Prover) -> None:
+    core = Core(((Choice(0, 3.0, ()), Choice(1, 2.0, (1,))), (Choice(0, 1.0, ()),)), (0,))
+    assert prove(core, Answer({0: 0}, 3.0, 0.0), later(60)).selection == {0: 0}
+
+
+@given(st.lists(WIDE_COSTS, min_size=1, max_size=8))
+def test_integral_costs_are_exact(costs: list[float]) -> None:
+    weights, unit = as_integers(costs)
+    assert [Fraction(cost) for cost in costs] == [weight * unit for weight in weights]
+
+
+def test_integral_costs_have_no_common_divisor() -> None:
+    assert as_integers([1.5, 3.0, 0.0]) == ([1, 2, 0], Fraction(3, 2))
