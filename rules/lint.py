@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +13,11 @@ from ..errors import RuleError
 from . import sexpr
 from .constructors import sorts
 from .egglog_bindings import execute, load
-from .lint_rule import Finding, check_rule
+from .lint_rule import Finding, check_condition, check_rule
 from .places import DIRECTORY, analysis_files, shipped_files
-from .records import Command, Rule, RuleFile, option, parse, read_text
+from .records import Command, Rule, RuleFile, option, parse, read_text, record_lines
 from .sexpr import Document, Form, SexprError, walk
+from .shorthand import SHARED, Conditions, expand_conditions, instances, read_conditions, shared_conditions
 from .vocabulary import ACTIONS, DECLARATIONS, OWN_DECLARATIONS, RULES, RUN_COMMANDS, TOP_LEVEL, Vocabulary, nearest
 
 UNNAMED = Path("<text>")
@@ -78,6 +80,11 @@ class _Source:
     document: Document
 
     @cached_property
+    def conditions(self) -> Conditions:
+        """The conditions that the rules of the file may call."""
+        return read_conditions(self.document.forms, shared_conditions())
+
+    @cached_property
     def is_shipped(self) -> bool:
         """Whether the file is one of the catalogue, which may state facts and declare constructors."""
         return DIRECTORY in self.path.resolve().parents
@@ -92,8 +99,11 @@ class _Linter:
         self.sources = sources
         self.base = "\n".join((sorts(), *(d.text for file in beside for d in file.declarations)))
         self.places = {r.name: f"{r.path.name}:{r.line}" for file in beside for r in file.rules}
+        conditions = "" if SHARED in linted else read_text(SHARED)
+        forms = [*sexpr.read(self.base + conditions).forms, *(f for s in sources for f in s.document.forms)]
+        self.declared = Counter(_subject(form) for form in forms if form.head in (*DECLARATIONS, "condition"))
         self.vocabulary = Vocabulary()
-        for form in (*sexpr.read(self.base).forms, *(f for s in sources for f in s.document.forms)):
+        for form in forms:
             self.vocabulary.declare(form)
         own = Vocabulary()
         for form in (f for s in sources if not s.is_shipped for f in s.document.forms):
@@ -109,23 +119,23 @@ class _Linter:
             if not source.document.forms:
                 found.append(Problem(source.path, 1, 1, "the file has no rules"))
             for form in source.document.forms:
-                faults = list(self._faults(source, form))
-                found += faults
-                clean += [] if faults else [form]
+                findings = dict.fromkeys(self._command(form, source))  # those of `@each` are often the same
+                place, name = source.document.position, option(form, ":name")
+                found += [Problem(source.path, *place(offset), message, name) for offset, message in findings]
+                clean += [] if findings else [form]
             sound.append(parse(source.path, Document(source.document.text, tuple(clean), source.document.comments)))
         found += self._refused(sound)
         order = [source.path for source in self.sources]
         return sorted(found, key=lambda p: (order.index(p.path), p.line, p.column))
 
-    def _faults(self, source: _Source, form: Form) -> Iterator[Problem]:
-        for offset, message in (*self._command(form, source), *self._unique(source, form)):
-            yield Problem(source.path, *source.document.position(offset), message, option(form, ":name"))
-
     def _command(self, form: Form, source: _Source) -> Iterator[Finding]:
         head, tables = form.head, self.vocabulary.tables
         if head in RULES:
-            own = None if source.is_shipped else self.own
-            yield from check_rule(form, source.document.comment_block(form), self.vocabulary, own)
+            yield from self._rule(form, source)
+        elif head == "condition":
+            yield from check_condition(form, self.vocabulary)
+            if self.declared[_subject(form)] > 1:
+                yield form.start, f"the name {_subject(form)} is declared twice"
         elif head == "union":
             yield form.start, "nothing checks what is united outside a rule: write a rewrite of simplify or explore"
         elif head in (*RUN_COMMANDS, *ACTIONS) and head != "set":
@@ -148,14 +158,20 @@ class _Linter:
         elif any(isinstance(n, Form) and n.head in self.vocabulary.constructors for n in walk(form)):
             yield form.start, f"nothing checks what is stated about terms outside a rule: derive {table} by a rule"
 
-    def _unique(self, source: _Source, form: Form) -> Iterator[Finding]:
-        name = option(form, ":name")
-        if form.head not in RULES or not name:
+    def _rule(self, form: Form, source: _Source) -> Iterator[Finding]:
+        try:
+            rules = list(instances(form, record_lines(source.document, form)))
+        except SexprError as error:
+            yield error.offset, str(error)
             return
-        if name in self.places:
-            yield form.start, f"the name {name} is taken by the rule at {self.places[name]}"
-        else:
-            self.places[name] = f"{source.path.name}:{source.document.position(form.start)[0]}"
+        for rule, comment in rules:
+            own = None if source.is_shipped else self.own
+            yield from check_rule(expand_conditions(rule, source.conditions), comment, self.vocabulary, own)
+            name = option(rule, ":name")
+            if name in self.places:
+                yield form.start, f"the name {name} is taken by the rule at {self.places[name]}"
+            elif name:
+                self.places[name] = f"{source.path.name}:{source.document.position(form.start)[0]}"
 
     def _refused(self, files: Sequence[RuleFile]) -> Iterator[Problem]:
         """What egglog itself says of each command that seems in order: all declarations, then all rules."""
@@ -163,13 +179,22 @@ class _Linter:
         execute(scratch, self.base)
         commands: list[tuple[Path, Command | Rule]] = [(f.path, d) for f in files for d in f.declarations]
         commands += [(f.path, rule) for f in files for rule in f.rules if rule.name == rule.base]
+        texts = {source.path: source.document.text for source in self.sources}
         for path, command in commands:
             try:
                 scratch.run_program(*scratch.parse_program(command.text))
             except load().EggSmolError as error:
                 line, column, message = _place(str(error))
+                if command.text not in texts[path]:  # written in shorthand: the message is about the text in full
+                    line = column = 1
                 column += command.column - 1 if line == 1 else 0
                 yield Problem(path, command.line + line - 1, column, message, getattr(command, "name", ""))
+
+
+def _subject(form: Form) -> str:
+    """The name that a declaration introduces."""
+    subject = form.items[1] if len(form.items) > 1 else form
+    return subject.head if isinstance(subject, Form) else subject.text
 
 
 def _place(error: str) -> tuple[int, int, str]:

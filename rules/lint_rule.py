@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ..ir.operators import OPERATORS, Operand
 from .commute import is_variable, swappable, swaps, variables
@@ -25,7 +25,7 @@ MAX_SWAPS = 6
 
 
 def check_rule(
-    form: Form, comment: list[Atom], vocabulary: Vocabulary, own: Collection[str] | None
+    form: Form, comment: Sequence[Atom], vocabulary: Vocabulary, own: Collection[str] | None
 ) -> Iterator[Finding]:
     """All findings about a ``rewrite``, ``birewrite`` or ``rule``.
 
@@ -46,6 +46,20 @@ def check_rule(
     if not expressions:
         yield from _variables(form, vocabulary)
         yield from _actions(form, vocabulary, own)
+
+
+def check_condition(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
+    """All findings about ``(condition (name parameters...) facts...)``."""
+    head, facts = (form.items[1], form.items[2:]) if len(form.items) > 2 else (form, ())
+    if not facts or not isinstance(head, Form) or not head.head or not all(map(is_variable, head.items)):
+        yield form.start, "a condition is (condition (name parameters...) facts...)"
+        return
+    parameters = {str(item) for item in head.items[1:]} | {"_"}
+    for fact in facts:
+        yield from _calls(fact, vocabulary, frozenset())
+        for variable in variables(fact):
+            if variable.text not in parameters:
+                yield variable.start, f"the variable {variable} is no parameter of the condition {head.head}"
 
 
 def _structure(form: Form) -> Iterator[Finding]:
@@ -80,7 +94,7 @@ def _name_and_ruleset(form: Form) -> Iterator[Finding]:
         yield form.start, f"a {form.head} changes programs and has to be checked: put it into simplify or explore"
 
 
-def _record(form: Form, comment: list[Atom], vocabulary: Vocabulary) -> Iterator[Finding]:
+def _record(form: Form, comment: Sequence[Atom], vocabulary: Vocabulary) -> Iterator[Finding]:
     formula, found = record(comment)
     fields = {name: value.text for name, value in found.items()}
     if not formula:
@@ -170,12 +184,12 @@ def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Itera
     if isinstance(node, Atom):
         return
     head = node.head
-    arity = vocabulary.tables.get(head)
+    arity = vocabulary.tables.get(head, vocabulary.conditions.get(head))
     if not head:
         yield node.start, "a name must follow the parenthesis"
     elif head not in actions and head not in PRIMITIVES and arity is None:
-        known = {*vocabulary.tables, *PRIMITIVES, *actions}
-        yield node.start, f"there is no constructor or function {head}{nearest(head, known)}"
+        names = {*vocabulary.tables, *vocabulary.conditions, *PRIMITIVES, *actions}
+        yield node.start, f"there is no constructor or function {head}{nearest(head, names)}"
     elif arity is not None and arity != len(node.items) - 1:
         yield node.start, f"{head} takes {arity} argument{'s' * (arity != 1)}, not {len(node.items) - 1}"
     for item in node.items[1:]:

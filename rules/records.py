@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..errors import RuleError
 from . import sexpr
 from .commute import mirrored
 from .sexpr import Atom, Document, Form, Node, SexprError
+from .shorthand import expand_conditions, instances, read_conditions, shared_conditions
 from .vocabulary import PROPERTIES, SOUNDNESS
 
 __all__ = [
@@ -28,9 +30,12 @@ __all__ = [
     "read_file",
     "read_text",
     "record",
+    "record_lines",
 ]
 
-FIELDS = ("property", "sound", "requires", "source", "example", "commutes")
+FIELDS = ("property", "sound", "requires", "source", "example", "commutes")  # `@each` is gone by then
+SHARED_FIELDS = ("@property", "@sound")
+"""What the head of a file says for all of its rules that do not say otherwise."""
 DERIVING = "analysis"
 RULE_COMMANDS = ("rewrite", "birewrite", "rule")
 
@@ -110,7 +115,17 @@ def conditions(form: Form) -> tuple[Node, ...]:
     return ()
 
 
-def record(comment: list[Atom]) -> tuple[str, dict[str, Atom]]:
+def record_lines(document: Document, form: Form) -> list[Atom]:
+    """The comment above a rule, with those of the `SHARED_FIELDS` that only the head of the file gives."""
+    comment = document.comment_block(form)
+    if option(form, ":ruleset") == DERIVING:
+        return comment
+    given = {line.text.partition(" ")[0] for line in comment}
+    shared = (line for line in document.head if line.text.startswith(SHARED_FIELDS))
+    return [*comment, *(line for line in shared if line.text.partition(" ")[0] not in given)]
+
+
+def record(comment: Sequence[Atom]) -> tuple[str, dict[str, Atom]]:
     """The formula and the fields of a comment block; what follows on a line without @ stays a remark."""
     fields: dict[str, Atom] = {}
     remarks = [line.text for line in comment if line.text and not line.text.startswith("@")]
@@ -172,15 +187,15 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-def _rule(path: Path, document: Document, form: Form) -> Rule:
-    formula, fields = record(document.comment_block(form))
+def _rule(path: Path, document: Document, written: Form, form: Form, comment: Sequence[Atom]) -> Rule:
+    formula, fields = record(comment)
     given = dict.fromkeys(FIELDS, "") | {name: value.text for name, value in fields.items()}
-    line, column = document.position(form.start)
+    line, column = document.position(written.start)
     return Rule(
         name=option(form, ":name"),
         topic=path.stem,
         ruleset=option(form, ":ruleset"),
-        text=document.text[form.start : form.end],
+        text=document.text[form.start : form.end] if form is written else str(form),
         formula=formula,
         properties=_words(given["property"]),
         sound=given["sound"],
@@ -213,10 +228,13 @@ def parse(path: Path, document: Document) -> RuleFile:
     """The declarations and rules of a text that was read; nothing is checked."""
     declarations: list[Command] = []
     rules: list[Rule] = []
+    conditions = read_conditions(document.forms, shared_conditions())
     for form in document.forms:
         if form.head in RULE_COMMANDS:
-            rules += _variants(_rule(path, document, form), form)
-        else:
+            for instance, comment in instances(form, record_lines(document, form)):
+                expanded = expand_conditions(instance, conditions)
+                rules += _variants(_rule(path, document, form, expanded, comment), expanded)
+        elif form.head != "condition":
             declarations.append(Command(document.text[form.start : form.end], *document.position(form.start)))
     return RuleFile(path, tuple(declarations), tuple(rules))
 

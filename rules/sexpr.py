@@ -80,9 +80,18 @@ class Document:
             line -= 1
         return block[::-1]
 
+    @cached_property
+    def head(self) -> list[Atom]:
+        """The comment lines that the text begins with, without their semicolons; none where a form follows them."""
+        lines: list[Atom] = []
+        while len(lines) < len(self.line_starts) and (comment := self._comment_line(len(lines) + 1)) is not None:
+            lines.append(comment)
+        above_a_form = self.forms and self.position(self.forms[0].start)[0] == len(lines) + 1
+        return [] if above_a_form else lines
+
     def _comment_line(self, line: int) -> Atom | None:
         begin = self.line_starts[line - 1]
-        written = self.text[begin : self.line_starts[line]]
+        written = self.text[begin : self.line_starts[line] if line < len(self.line_starts) else None]
         if not written.lstrip().startswith(";"):
             return None
         start = begin + written.index(";")

@@ -49,7 +49,7 @@ RUN = ("simplify", "explore", "analysis")
 OWN_DECLARATIONS = frozenset({"sort", "function", "relation"})
 """What a file beside the shipped ones may declare."""
 ACTIONS = frozenset({"let", "set", "union", "delete", "subsume", "panic"})
-TOP_LEVEL = DECLARATIONS | RULES | {"set"}
+TOP_LEVEL = DECLARATIONS | RULES | {"set", "condition"}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -78,11 +78,14 @@ def key_problem(key: str) -> str:
 
 @dataclass
 class Vocabulary:
-    """Names declared so far; `tables` are constructors, functions and relations with their number of arguments,
-    `functions` those among them whose values can only be looked up on the left, `constructors` those that make terms.
+    """Names declared so far.
+
+    `tables` are constructors, functions and relations, `conditions` the named ones, both with their number of arguments;
+    `functions` are those tables whose values can only be looked up on the left, `constructors` those that make terms.
     """
 
     tables: dict[str, int] = field(default_factory=dict)
+    conditions: dict[str, int] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     constructors: set[str] = field(default_factory=set)
     sorts: set[str] = field(default_factory=set)
@@ -101,6 +104,8 @@ class Vocabulary:
             for part in form.items[1:]:
                 if isinstance(part, Form):
                     self._datatype(part.items)
+        elif form.head == "condition" and len(form.items) > 1 and isinstance(form.items[1], Form):
+            self.conditions[form.items[1].head] = len(form.items[1].items) - 1
         elif form.head in DECLARATIONS and names and len(form.items) > 2 and isinstance(form.items[2], Form):
             self.tables[names[0]] = len(form.items[2].items)
             self.functions.update(names if form.head == "function" else [])
