@@ -80,7 +80,7 @@ def key_problem(key: str) -> str:
 class Vocabulary:
     """Names declared so far.
 
-    `tables` are constructors, functions and relations, `conditions` the named ones, both with their number of arguments;
+    `tables` are constructors, functions and relations, `conditions` the named ones, both by number of arguments;
     `functions` are those tables whose values can only be looked up on the left, `constructors` those that make terms.
     """
 

@@ -25,5 +25,5 @@ def test_example_is_clean(example: str) -> None:
     assert [str(problem) for problem in lint(example)] == []
 
 
-def test_there_are_four_examples() -> None:
-    assert [len(read(example).forms) for example in examples()] == [1, 1, 1, 1]
+def test_there_are_six_examples() -> None:
+    assert [len(read(example).forms) for example in examples()] == [1] * 6
