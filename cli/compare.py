@@ -10,7 +10,7 @@ from ..driver.options import cost_model_of
 from ..driver.saturate import samples_of
 from ..engine.onnx.inference import Knowledge, infer
 from ..engine.onnx.model import Model, read
-from ..engine.onnx.shapes import override_shapes
+from ..engine.onnx.overrides import override_shapes
 from ..engine.summary import GraphSummary, summarize
 from ..errors import EqfuseError, UsageError, VerificationError
 from ..extract.partition.local_functions import inlined

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine.onnx.model import Model
-from ..engine.onnx.shapes import override_shapes
+from ..engine.onnx.overrides import override_shapes
 from ..engine.summary import knowledge_of_result
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined

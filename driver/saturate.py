@@ -20,8 +20,7 @@ from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
-from ..engine.onnx.opset import raise_opset
-from ..engine.onnx.shapes import override_shapes
+from ..engine.onnx.overrides import override_shapes, raise_opset
 from ..errors import ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
 from ..support.deadlines import seconds_left

@@ -1,1 +1,1 @@
-"""ONNX files in and out, and what is known of the values of a model."""
+"""ONNX files in and out, and the types and constants of a model's values."""

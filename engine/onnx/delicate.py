@@ -1,4 +1,4 @@
-"""Operators whose shape inference ends the process where it knows no type for an operand, kept away from it."""
+"""Keeps operators away from shape inference that crash it if an operand has no type."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...ir.types import TensorType
 from .typing import dtype_of
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
-"""Those that onnx 1.19 to 1.23 lets read the type of an operand without asking if there is one."""
+"""In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""
 
 
 def without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> onnx.ModelProto:
-    """The model without the nodes whose inference may end this process, but for those whose operand is of a type known.
+    """The model without the nodes whose inference may crash this process: delicate ones with no operand in `types`.
 
-    That type becomes a declared one: where inference of the operand fails, it would be unknown once more.
+    The types of the other delicate operands are declared, since inference of the operand itself may fail.
     """
     if not any(node.op_type in _DELICATE for node in model.graph.node):
         return model

@@ -37,28 +37,28 @@ def evaluate(
     """
     if not outputs:
         return {}
-    divided = _integer_divisions(nodes, constants, opsets)
+    divided = _integer_quotients(nodes, constants, opsets)
     if divided:
         return _evaluate_around(divided, nodes, constants, outputs, opsets)
     model = submodel(nodes, constants, outputs, opsets)
     try:
-        results = _by_runtime(model)
+        results = _run_in_runtime(model)
     except Exception:  # ONNX Runtime raises its own kinds for every missing kernel or type
         return evaluate_by_reference(nodes, constants, outputs, opsets)
     return dict(zip(outputs, results, strict=True))
 
 
-def _integer_divisions(
+def _integer_quotients(
     nodes: Sequence[onnx.NodeProto], constants: Arrays, opsets: Mapping[str, int]
 ) -> frozenset[str]:
-    """What nodes that divide integers make: the least integer divided by -1 in ONNX Runtime ends the process."""
+    """Outputs of nodes that divide integers. ONNX Runtime crashes if it divides the least integer by -1."""
     divisions = [node for node in nodes if node.op_type in ("Div", "Mod")]
     if not divisions:
         return frozenset()
     try:
         model = without_delicate_nodes(submodel(nodes, constants, [], opsets), {})
         graph = onnx.shape_inference.infer_shapes(model).graph
-    except Exception:  # of several kinds; then none is known to be safe
+    except Exception:  # inference raises several kinds; no division is known to be safe then
         return frozenset(name for node in divisions for name in node.output)
     floats = {value.name for value in graph.value_info if value.type.tensor_type.elem_type in _FLOATS}
     return frozenset(name for node in divisions for name in node.output if name not in floats)
@@ -71,24 +71,24 @@ def _evaluate_around(
     outputs: Sequence[str],
     opsets: Mapping[str, int],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """`evaluate` where these values, and all that they are computed from, come from onnx.reference."""
+    """`evaluate`, but onnx.reference computes the `divided` values and everything that they depend on."""
     needed, first = set(divided), []
     for node in reversed(nodes):
         if not needed.isdisjoint(node.output):
             needed.update(name for name in node.input if name)
             first.append(node)
-    made = [name for node in first for name in node.output if name]
-    known = {**constants, **evaluate_by_reference(first[::-1], constants, made, opsets)}
-    available, rest = {*known, ""}, []
+    names = [name for node in first for name in node.output if name]
+    values = {**constants, **evaluate_by_reference(first[::-1], constants, names, opsets)}
+    available, rest = {*values, ""}, []
     for node in nodes:
         if needed.isdisjoint(node.output) and available.issuperset(node.input):
             available.update(node.output)
             rest.append(node)
-    wanted = [name for name in outputs if name in available and name not in known]
-    return {n: known[n] for n in outputs if n in known} | evaluate(rest, known, wanted, opsets)
+    wanted = [name for name in outputs if name in available and name not in values]
+    return {n: values[n] for n in outputs if n in values} | evaluate(rest, values, wanted, opsets)
 
 
-def _by_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
+def _run_in_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -107,22 +107,22 @@ def _by_runtime(model: onnx.ModelProto) -> list[np.ndarray[Any, Any]]:
 def evaluate_by_reference(
     nodes: Sequence[onnx.NodeProto], constants: Arrays, outputs: Sequence[str], opsets: Mapping[str, int]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The same node by node in onnx.reference, whose kernels follow their operands' element types.
+    """Like `evaluate`, but node by node in onnx.reference, whose kernels follow their operands' element types.
 
     With float64 operands it computes in float64, whatever the model's own type.
     """
     from onnx.reference import ReferenceEvaluator
 
-    known: dict[str, Any] = {**constants, "": None}
+    values: dict[str, Any] = {**constants, "": None}
     for node in nodes:
-        if any(i not in known for i in node.input):
+        if any(i not in values for i in node.input):
             continue
         single = submodel([node], {}, list(node.output), opsets)
         single.graph.input.extend(onnx.ValueInfoProto(name=i) for i in dict.fromkeys(node.input) if i)
         try:
             with np.errstate(all="ignore"):
-                results = ReferenceEvaluator(single).run(None, {i: known[i] for i in node.input if i})
+                results = ReferenceEvaluator(single).run(None, {i: values[i] for i in node.input if i})
         except Exception:  # a kernel that the reference lacks or that refuses these operands
             continue
-        known.update({n: r for n, r in zip(node.output, results, strict=True) if isinstance(r, np.ndarray)})
-    return {n: known[n] for n in outputs if n in known}
+        values.update({n: r for n, r in zip(node.output, results, strict=True) if isinstance(r, np.ndarray)})
+    return {n: values[n] for n in outputs if n in values}

@@ -1,7 +1,10 @@
-"""What is known of a model before rewriting: the type of every value, and the small constants that shapes hang on.
+"""The types of a model's values, and the small constants that shapes depend on.
 
 Shape inference and constant folding feed each other (a Reshape's target is computed from a Shape), so they
-alternate until nothing new is known. Weights take no part: they enter as types only.
+alternate until neither adds anything. Weights take part by their types only.
+
+Shape inference of a whole graph stops at a Reshape whose target is computed. Therefore folding also infers the types of
+single nodes: node by node, in order, such a target is known before its Reshape comes, however many follow each other.
 """
 
 from __future__ import annotations
@@ -18,20 +21,20 @@ from onnx_ir import serde
 
 from ...errors import ModelError
 from ...ir.types import TensorType
-from . import ceil_pools
+from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
-from .evaluation import evaluate
-from .local_inference import compute_integers, infer_node_types
+from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
-from .nodes import blame_node, is_foldable, is_standard
-from .typing import constant_type, tensor_type
+from .nodes import blame_node, has_body, is_foldable, is_standard
+from .typing import constant_type, dtype_of, tensor_type
 
 SMALL = 4096
-"""Elements up to which a constant is evaluated here; larger ones stay expressions until the graph is chosen."""
+"""Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
 _LONGEST = 1 << 20
-"""Elements of the longest vector of which ONNX may make a list of dimensions; each takes some 50 bytes."""
+"""Most elements of a vector from which ONNX may make a list of dimensions; each takes some 50 bytes."""
 _LARGEST = 1 << 36
-"""Elements of the largest tensor that may turn up as a vector: no machine runs a model with larger ones."""
+"""Most elements of a tensor that ONNX may flatten to a vector: no machine runs a model with larger ones."""
+_INTEGERS = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "Pad", "Resize", "Upsample"})
 
 
@@ -39,18 +42,22 @@ _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "P
 class Knowledge:
     """Types of the main graph's values, values of its small constants, and the symbols its inputs declare.
 
-    Dimensions whose size is not known carry either a symbol of `symbols` (equal name, equal size) or another name
-    that says nothing.
+    A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which means
+    nothing.
     """
 
     types: Mapping[str, TensorType]
-    constants: Mapping[str, np.ndarray[Any, Any]]
+    constants: Arrays
     symbols: frozenset[str]
 
 
 def infer(model: Model) -> Knowledge:
-    """All that can be known. Raises ModelError where the ONNX checker refuses the model."""
-    constants = _stored_constants(model)
+    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model."""
+    constants = {
+        name: elements(tensor)
+        for name, tensor in model.stored.items()
+        if tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING
+    }
     skeleton = _Skeleton(model)
     skeleton.check(constants)
     types = skeleton.infer(constants)
@@ -58,14 +65,6 @@ def infer(model: Model) -> Knowledge:
         constants |= folded
         types = skeleton.infer(constants)
     return Knowledge(types, constants, skeleton.symbols)
-
-
-def _stored_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
-    return {
-        name: elements(tensor)
-        for name, tensor in model.stored.items()
-        if tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING
-    }
 
 
 class _Skeleton:
@@ -85,7 +84,7 @@ class _Skeleton:
         graph = proto.graph
         graph.name = "skeleton"
         for node in model.graph:
-            if not self._is_stored(node):
+            if not node.outputs or any(o.name not in self._weights for o in node.outputs):
                 with blame_node(node, model.label):
                     graph.node.append(serde.serialize_node(node))
         graph.input.extend(self._inputs(model))
@@ -94,9 +93,6 @@ class _Skeleton:
             serde.serialize_value(o) for n in model.graph if not is_standard(n) for o in n.outputs if o.type
         )
         return proto
-
-    def _is_stored(self, node: ir.Node) -> bool:
-        return bool(node.outputs) and all(o.name in self._weights for o in node.outputs)
 
     def _inputs(self, model: Model) -> list[onnx.ValueInfoProto]:
         constant = frozenset(model.graph.initializers) - model.overridable_initializers
@@ -110,39 +106,44 @@ class _Skeleton:
         self.symbols = frozenset(symbols)
         return inputs
 
-    def _with(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
+    def _with(self, constants: Arrays) -> onnx.ModelProto:
         proto = onnx.ModelProto()
         proto.CopyFrom(self._proto)
         stored = constants.keys() | self._weights.keys()
-        kept = [n for n in proto.graph.node if not (n.output and all(o in stored for o in n.output if o))]
+        computed = [n for n in proto.graph.node if not (n.output and all(o in stored for o in n.output if o))]
         del proto.graph.node[:]
-        proto.graph.node.extend(kept)
+        proto.graph.node.extend(computed)
         proto.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in constants.items())
-        proto.graph.input.extend(_typed_input(n, t) for n, t in self._weights.items() if n not in constants)
+        proto.graph.input.extend(
+            onnx.helper.make_tensor_value_info(name, int(tensor.dtype), [int(d) for d in tensor.shape.numpy()])
+            for name, tensor in self._weights.items()
+            if name not in constants
+        )
         return proto
 
-    def check(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def check(self, constants: Arrays) -> None:
         proto = self._with(constants)
-        for output, value in zip(proto.graph.output, self._model.graph.outputs, strict=True):
-            output.CopyFrom(serde.serialize_value(value))
-        for value_info in (*proto.graph.input, *proto.graph.output):
-            _allow_unknown_rank(value_info)
+        for output, graph_output in zip(proto.graph.output, self._model.graph.outputs, strict=True):
+            output.CopyFrom(serde.serialize_value(graph_output))
+        for value in (*proto.graph.input, *proto.graph.output):
+            if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+                value.type.tensor_type.shape.SetInParent()  # the checker insists on a shape, but never looks at it
         try:
             onnx.checker.check_model(proto)
         except Exception as error:
             raise ModelError(f"{self._model.label}: fails the ONNX checker: {first_line(error)}") from None
 
-    def infer(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, TensorType]:
+    def infer(self, constants: Arrays) -> dict[str, TensorType]:
         proto = self._with(constants)
-        types = self._inferred(without_delicate_nodes(proto, {}), propagate=False)
+        types = self._infer_types(without_delicate_nodes(proto, {}), propagate=False)
         if not any(_is_too_long(type_) for type_ in types.values()):
-            types = self._inferred(without_delicate_nodes(proto, types), propagate=True)
+            types = self._infer_types(without_delicate_nodes(proto, types), propagate=True)
         types |= self._weight_types
         types |= {name: TensorType(array.dtype.name, array.shape) for name, array in constants.items()}
-        return self.infer(constants) if ceil_pools.correct(self._proto.graph.node, types) else types
+        return self.infer(constants) if correct_ceil_pool(self._proto.graph.node, types) else types
 
-    def _inferred(self, proto: onnx.ModelProto, *, propagate: bool) -> dict[str, TensorType]:
-        """Types by ONNX shape inference, which may `propagate` the values of shapes that are calculated with."""
+    def _infer_types(self, proto: onnx.ModelProto, *, propagate: bool) -> dict[str, TensorType]:
+        """Types by ONNX shape inference, which may `propagate` the values of computed shapes."""
         try:
             graph = onnx.shape_inference.infer_shapes(proto, data_prop=propagate).graph
         except Exception as error:
@@ -152,65 +153,91 @@ class _Skeleton:
 
 
 def find_refused_type(model: Model) -> str:
-    """Which operator of a model has an element type that its schema does not allow, in ONNX's words; "" for none."""
+    """ONNX's message about an operator whose schema does not allow its element type; "" if there is none."""
     try:
         proto = serde.serialize_model(model.ir)
         onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
-    except Exception as error:  # of several kinds, and a model may be too large to look at
+    except Exception as error:  # inference raises several kinds, and a model may be too large for it
         return first_line(error) if "unsupported type" in str(error) else ""
     return ""
 
 
 def _is_too_long(type_: TensorType) -> bool:
-    """Whether propagation of values, which takes any vector for a shape, could need too much memory with this one."""
+    """Whether data propagation, which takes any vector for a shape, could need too much memory for a tensor."""
     if type_.shape is None or not type_.is_static:
         return False
     return type_.elements() > (_LONGEST if len(type_.shape) == 1 else _LARGEST)
 
 
-def _allow_unknown_rank(value: onnx.ValueInfoProto) -> None:
-    """The checker insists on a shape where runtimes do not, and never looks at it."""
-    if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
-        value.type.tensor_type.shape.SetInParent()
-
-
-def _typed_input(name: str, tensor: ir.TensorProtocol) -> onnx.ValueInfoProto:
-    return onnx.helper.make_tensor_value_info(name, int(tensor.dtype), [int(d) for d in tensor.shape.numpy()])
-
-
-def _fold(
-    model: Model, types: Mapping[str, TensorType], constants: Mapping[str, np.ndarray[Any, Any]]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """Values of the nodes that became computable: one evaluation for all of them.
-
-    On the way, types of single nodes become known that inference of the whole graph did not find.
-    """
+def _fold(model: Model, types: Mapping[str, TensorType], constants: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    """Values of the nodes that became computable, all from one evaluation."""
     opsets = model.ir.opset_imports
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    shapes: dict[str, np.ndarray[Any, Any]] = {}
     pending: dict[str, ir.Node] = {}
     types, numbers = dict(types), dict(constants)
     for node in model.graph:
         if any(o.name in constants for o in node.outputs):
             continue
         with blame_node(node, model.label):
-            types |= infer_node_types(node, types, numbers, opsets)
+            types |= _infer_node_types(node, types, numbers, opsets)
             shape = _static_shape(node, types)
         if shape is not None and node.outputs[0].name:
-            found[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
-        elif _is_computable(node, types, constants.keys() | found.keys() | pending.keys()):
+            shapes[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
+        elif _is_computable(node, types, constants.keys() | shapes.keys() | pending.keys()):
             pending |= {o.name: node for o in node.outputs if o.name}
             with blame_node(node, model.label):
-                numbers |= compute_integers(node, types, numbers, opsets)
+                numbers |= _compute_integers(node, types, numbers, opsets)
     nodes = list(dict.fromkeys(pending.values()))
-    known = {**constants, **found}
-    needed = {i.name: known[i.name] for n in nodes for i in n.inputs if i is not None and i.name in known}
-    protos = [serde.serialize_node(n) for n in nodes]
-    values = evaluate(protos, needed, list(pending), opsets)
-    return found | {n: a for n, a in values.items() if a.size <= SMALL and a.dtype != object}
+    operands = {i.name for n in nodes for i in n.inputs if i is not None and i.name}
+    leaves = {name: array for name, array in {**constants, **shapes}.items() if name in operands}
+    values = evaluate([serde.serialize_node(n) for n in nodes], leaves, list(pending), opsets)
+    return shapes | {n: a for n, a in values.items() if a.size <= SMALL and a.dtype != object}
+
+
+def _infer_node_types(
+    node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
+) -> dict[str, TensorType]:
+    """The fully known types of a node's outputs if all its operands have such types; {} if that adds nothing."""
+    if not is_standard(node) or has_body(node) or all(_is_static(types, o) for o in node.outputs if o.name):
+        return {}
+    operands = [i for i in node.inputs if i is not None and i.name]
+    if not all(_is_static(types, operand) for operand in operands):
+        return {}
+    named = {i.name: types[i.name] for i in operands if i.name}
+    protos = {n: onnx.helper.make_tensor_type_proto(int(dtype_of(t.dtype)), t.shape) for n, t in named.items()}
+    data = {name: numpy_helper.from_array(constants[name], name) for name in named if name in constants}
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opsets.get("", 1), "")
+        results = onnx.shape_inference.infer_node_outputs(
+            schema, serde.serialize_node(node), protos, data, None, imports
+        )
+    except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError):
+        return {}  # inference of the whole graph reports the error
+    outputs = {name: tensor_type(proto) for name, proto in results.items()}
+    return {name: t for name, t in outputs.items() if t is not None and t.is_static and "?" not in (t.shape or ())}
+
+
+def _is_static(types: Mapping[str, TensorType], value: ir.Value) -> bool:
+    type_ = types.get(value.name or "")
+    return type_ is not None and type_.is_static
+
+
+def _compute_integers(
+    node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs of a node of constant operands if all are integers, from which shapes are computed; else {}."""
+    output_types = [types.get(o.name or "") for o in node.outputs]
+    if not all(type_ is not None and type_.dtype in _INTEGERS for type_ in output_types):
+        return {}
+    operands = {i.name: constants[i.name] for i in node.inputs if i is not None and i.name and i.name in constants}
+    return evaluate_by_reference(
+        [serde.serialize_node(node)], operands, [o.name for o in node.outputs if o.name], opsets
+    )
 
 
 def _static_shape(node: ir.Node, types: Mapping[str, TensorType]) -> np.ndarray[Any, Any] | None:
-    """The value of a Shape or Size of a tensor whose dimensions are all known."""
+    """The value of a Shape or Size if all dimensions of its tensor are known."""
     if node.op_type not in ("Shape", "Size") or not is_standard(node) or node.inputs[0] is None:
         return None
     type_ = types.get(node.inputs[0].name or "")
@@ -224,10 +251,10 @@ def _static_shape(node: ir.Node, types: Mapping[str, TensorType]) -> np.ndarray[
     return np.asarray(type_.shape[start:end], np.int64)
 
 
-def _is_computable(node: ir.Node, types: Mapping[str, TensorType], known: Set[str]) -> bool:
+def _is_computable(node: ir.Node, types: Mapping[str, TensorType], constants: Set[str]) -> bool:
     if not is_foldable(node) or node.op_type == "Constant" or not all(o.name for o in node.outputs):
         return False
-    if any(i is not None and (i.name or "") not in known for i in node.inputs):
+    if any(i is not None and (i.name or "") not in constants for i in node.inputs):
         return False
     sizes = [types.get(o.name or "") for o in node.outputs]
     if all(t is not None and t.is_static for t in sizes):

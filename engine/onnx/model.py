@@ -7,7 +7,7 @@ and a result is written to a temporary file beside its destination and moved the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,14 +34,14 @@ _CONSTANT_ATTRIBUTES: Mapping[str, tuple[ir.AttributeType, type[np.generic] | No
     "value_int": (ir.AttributeType.INT, np.int64),
     "value_ints": (ir.AttributeType.INTS, np.int64),
 }
-"""What a Constant node may hold: the type of the attribute, and that of its elements where it is no tensor."""
+"""The type of each attribute that a Constant node may hold, and of its elements if it is no tensor."""
 
 
 @dataclass(frozen=True)
 class Model:
     """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
 
-    `path` is where it was read from (None: made in memory).
+    `path` is the file it was read from, None for a model from memory.
     """
 
     ir: onnx_ir.Model = field(repr=False)
@@ -71,7 +71,7 @@ class Model:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that nodes and weights of the main graph take in a file, near enough."""
+        """About how many bytes nodes and weights of the main graph take in a file."""
         nodes = sum(int(serde.serialize_node(n).ByteSize()) for n in self.graph)
         return nodes + sum(len(n) + 24 for n in self.graph.initializers) + self.weight_bytes
 
@@ -82,7 +82,7 @@ class Model:
 
     @cached_property
     def stored(self) -> Mapping[str, onnx_ir.TensorProtocol]:
-        """Every constant the main graph stores: initializers that no caller may replace, and Constant nodes."""
+        """Every constant that the main graph stores: Constant nodes, and initializers that no caller may replace."""
         tensors = {
             name: value.const_value
             for name, value in self.graph.initializers.items()
@@ -119,29 +119,25 @@ def _constant_node_tensor(node: ir.Node) -> ir.TensorProtocol | None:
 
 
 def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) -> Model:
-    """Read a model by path, or take one from memory (which is left unchanged); one that was read is itself.
+    """Read a model by path, or copy one from memory. A `Model` is returned as it is.
 
-    Raises ModelError where the file is missing, a folder, empty or not ONNX, and where external data is missing.
+    Raises ModelError if the file is missing, a folder, empty or not ONNX, or if external data is missing.
     """
     if isinstance(source, Model):
         return source
-    if isinstance(source, (onnx.ModelProto, ir.Model)):
-        found = _from_memory(source)
+    if isinstance(source, ir.Model):
+        model = Model(source.clone())
+    elif isinstance(source, onnx.ModelProto):
+        model = Model(_deserialize(source, source.graph.name or "model"))
     elif isinstance(source, (str, os.PathLike)):
-        found = _from_file(Path(source))
+        model = _read_file(Path(source))
     else:
         raise ModelError(f"a model is a path, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}")
-    _check_external_files(found)
-    return found
+    _check_external_files(model)
+    return model
 
 
-def _from_memory(source: onnx.ModelProto | ir.Model) -> Model:
-    if isinstance(source, ir.Model):
-        return Model(source.clone())
-    return Model(_deserialize(source, source.graph.name or "model"))
-
-
-def _from_file(path: Path) -> Model:
+def _read_file(path: Path) -> Model:
     if not path.exists():
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
@@ -171,24 +167,14 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
         model = serde.deserialize_model(proto)
     except Exception as error:  # onnx-ir raises many kinds on malformed graphs
         raise ModelError(f"{label}: malformed ONNX graph: {first_line(error)}") from error
-    _leave_out_unknown_sizes(model.graph)
-    for function in model.functions.values():
-        _leave_out_unknown_sizes(function)
+    scopes: list[onnx_ir.Graph | onnx_ir.Function] = [model.graph, *model.functions.values()]
+    for scope in scopes:
+        inputs = (value for graph in (scope, *scope.subgraphs()) for value in graph.inputs)
+        outputs = (value for node in scope.all_nodes() for value in node.outputs)
+        for value in (*inputs, *outputs):
+            if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
+                value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
     return model
-
-
-def _leave_out_unknown_sizes(graph: onnx_ir.Graph | onnx_ir.Function) -> None:
-    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
-        if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
-            value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
-    for attribute in (a for node in graph for a in node.attributes.values()):
-        bodies: Sequence[onnx_ir.Graph] = ()
-        if attribute.type == ir.AttributeType.GRAPH:
-            bodies = (attribute.as_graph(),)
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            bodies = attribute.as_graphs()
-        for body in bodies:
-            _leave_out_unknown_sizes(body)
 
 
 def _check_external_files(model: Model) -> None:
@@ -227,10 +213,9 @@ def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]
 
 
 def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """The elements of a stored tensor, to be read only.
+    """The elements of a stored tensor, for reading only. Raises ModelError if the file cannot be read.
 
-    Those of external data lie in a map of the file that nobody closes while they are used. The tensor's own map is
-    closed when it is written. Raises ModelError where the file may not be read.
+    External data is mapped anew: the array keeps this map open, while writing the model closes the tensor's own.
     """
     if isinstance(tensor, ir.ExternalTensor):
         tensor = ir.ExternalTensor(
@@ -263,9 +248,9 @@ def external_name(path: Path) -> str:
 
 
 def write(model: Model, path: str | os.PathLike[str], *, external: bool = False) -> Model:
-    """Write a model so that `path` holds either the whole result or what it held before.
+    """Write a model. If that fails, `path` still holds its old contents.
 
-    Weights go to ``<name>.data`` beside it where `external` asks for it or one file cannot hold them.
+    Weights go to ``<name>.data`` beside it if `external` asks for it or one file cannot hold them.
     Returns the same model with its new path. Raises ModelError on an unusable destination or a full disk.
     """
     path = Path(path)
@@ -274,7 +259,10 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     try:
         with staging_folder(path) as folder:
             ir.save(model.ir, folder / path.name, external_data=external_name(path) if external else None)
-            _publish(folder / path.name, path, external)
+            staged_data = folder / external_name(path)
+            if external and staged_data.exists():
+                os.replace(staged_data, path.with_name(staged_data.name))
+            os.replace(folder / path.name, path)
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
     except (EncodeError, ValueError) as error:
@@ -282,15 +270,8 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
     return replace(model, path=path)
 
 
-def _publish(staged: Path, path: Path, external: bool) -> None:
-    data = staged.with_name(external_name(path))
-    if external and data.exists():
-        os.replace(data, path.with_name(data.name))
-    os.replace(staged, path)
-
-
 def check_destination(path: Path) -> None:
-    """Raise ModelError where `path` cannot be a file to write."""
+    """Raise ModelError if `path` cannot be a file to write."""
     if path.is_dir():
         raise ModelError(f"{path}: is a folder; name the file to write, such as {path / 'out.onnx'}")
     if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""What the engine needs to know of single ONNX nodes: purity, outer references, identity."""
+"""Properties of single ONNX nodes: purity, references to outer graphs, identity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def title(node: ir.Node) -> str:
 
 @contextmanager
 def blame_node(node: ir.Node, label: str) -> Iterator[None]:
-    """Turn what is raised at a node that nothing can be made of into a ModelError that names it, and model `label`."""
+    """Turn any exception about a malformed node into a ModelError that names the node and the model, `label`."""
     try:
         yield
     except (EqfuseError, MemoryError):
@@ -55,15 +55,12 @@ def is_pure(node: ir.Node) -> bool:
 
 
 def is_foldable(node: ir.Node) -> bool:
-    """Whether the node may be evaluated at compile time when its operands are constant.
+    """Whether the node may be evaluated at compile time if its operands are constant.
 
-    Quantization is not: it would turn small integer weights into large float ones.
+    Quantization may not: it would turn small integer weights into large float ones.
     """
-    return is_pure(node) and node.op_type not in _QUANTIZATION and not _has_sequence(node)
-
-
-def _has_sequence(node: ir.Node) -> bool:
-    return "Sequence" in node.op_type or node.op_type.startswith("Optional")
+    has_sequence = "Sequence" in node.op_type or node.op_type.startswith("Optional")
+    return is_pure(node) and node.op_type not in _QUANTIZATION and not has_sequence
 
 
 def body_graphs(node: ir.Node) -> Iterator[ir.Graph]:
@@ -77,16 +74,11 @@ def body_graphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 def outer_values(node: ir.Node, graph: ir.Graph) -> tuple[ir.Value, ...]:
     """Values of `graph` that the node's bodies refer to, in order of first use."""
-    found: dict[ir.Value, None] = {}
+    values: list[ir.Value | None] = []
     for body in body_graphs(node):
-        for inner in body.all_nodes():
-            found.update({v: None for v in inner.inputs if v is not None and _belongs(v, graph)})
-        found.update({v: None for v in body.outputs if _belongs(v, graph)})
-    return tuple(found)
-
-
-def _belongs(value: ir.Value, graph: ir.Graph) -> bool:
-    return value.graph is graph
+        values += (value for inner in body.all_nodes() for value in inner.inputs)
+        values += body.outputs
+    return tuple(dict.fromkeys(value for value in values if value is not None and value.graph is graph))
 
 
 def fingerprint(node: ir.Node) -> str:

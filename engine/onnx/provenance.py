@@ -1,4 +1,4 @@
-"""How a model was made, as it says itself: entries of its metadata."""
+"""Metadata in which a model that eqfuse wrote says how it was made."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .model import Model
 PRECISION_KEY = "eqfuse.precision"
 RULES_KEY = "eqfuse.rules"
 TRUSTED_KEY = "eqfuse.trusted-rules"
-"""On the model: the rule files that were used without a check, by name."""
+"""On the model: the names of the rule files that were used unchecked."""
 DEVICE_KEY = "eqfuse.device"
-"""On the model: the device that prices were for, and the digest of its figures."""
+"""On the model: the device whose prices decided, and the digest of its figures."""
 METHOD_KEY = "eqfuse.partition"
-"""On the model: how it was partitioned."""
+"""On the model: the partition method."""
 GROUP_KEY = "eqfuse.group"
 """On nodes: the number of the group, groups numbered in an order in which they can run."""
 
@@ -26,9 +26,8 @@ _LOOSENESS: tuple[Precision, ...] = get_args(Precision)
 
 @dataclass(frozen=True)
 class Provenance:
-    """A result of eqfuse: the precision it was made with, how many rules matched in the making, and the device that
-    prices were for, with the digest of its figures ("" where the model does not say); `trusted` are the rule files that
-    were used without a check, by name."""
+    """The making of a result: its precision, the number of rules that matched, the device whose prices decided with the
+    digest of its figures ("" in models that do not say), and the names of the rule files that were used unchecked."""
 
     precision: Precision
     rules: int
@@ -43,7 +42,7 @@ class Provenance:
 
 
 def provenance(metadata: Mapping[str, str]) -> Provenance | None:
-    """What the metadata of a model say; None where eqfuse did not write them."""
+    """The provenance in a model's metadata; None if eqfuse did not write it."""
     precision = next((p for p in _LOOSENESS if p == metadata.get(PRECISION_KEY)), None)
     rules = metadata.get(RULES_KEY, "")
     if precision is None or not rules.isdecimal():
@@ -55,7 +54,7 @@ def provenance(metadata: Mapping[str, str]) -> Provenance | None:
 def stamp(
     metadata: dict[str, str], precision: Precision, rules: int, device: Device, trusted: Iterable[str] = ()
 ) -> None:
-    """Record how a model was made. A result of a result is of the looser precision, and of all unchecked rules."""
+    """Record how a model was made. A result made from a result has the looser precision, and all unchecked files."""
     earlier = provenance(metadata)
     loosest = max(precision, earlier.precision if earlier else precision, key=_LOOSENESS.index)
     metadata[PRECISION_KEY], metadata[RULES_KEY] = loosest, str(rules)
@@ -66,7 +65,7 @@ def stamp(
 
 
 def forget_partition(model: Model) -> None:
-    """Remove what says how a model was partitioned, as it must be where the nodes have changed since."""
+    """Remove the metadata about a partition, which are wrong once the nodes have changed."""
     model.ir.metadata_props.pop(METHOD_KEY, None)
     for node in model.graph:
         node.metadata_props.pop(GROUP_KEY, None)

@@ -1,7 +1,7 @@
-"""What every ONNX file must keep to before anything else looks at it: types that exist, dimensions, sizes of data.
+"""Checks of every ONNX file before anything else reads it: types that exist, dimensions, sizes of data.
 
-Libraries and runtimes take these for granted, and fail far from the cause where they do not hold. Whether a graph makes
-sense as a whole (names, operators, shapes) is left to the ONNX checker and to shape inference.
+Libraries and runtimes assume that these hold, and otherwise fail far from the cause. The ONNX checker and shape
+inference check the graph as a whole (names, operators, shapes).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIELDS = {
 }
 _SINGLE = frozenset({"f", "i", "s", "t", "g", "sparse_tensor", "tp"})
 _TYPE_NUMBERS = frozenset({"to", "dtype", "output_dtype", "output_datatype"})
-"""Attributes of standard operators whose number is an element type; 0 stands for none where that is allowed."""
+"""Attributes of standard operators whose number is an element type; 0 means none in operators that allow this."""
 _ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 _BITS: dict[int, int] = {
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
@@ -44,7 +44,7 @@ _BITS: dict[int, int] = {
     **dict.fromkeys((TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT4E2M1), 4),
     TensorProto.COMPLEX128: 128,
 } | {getattr(TensorProto, name): 2 for name in ("INT2", "UINT2") if hasattr(TensorProto, name)}
-"""Bits of an element in raw data; of types that are not listed, 8."""
+"""Bits of an element in raw data; 8 for types that are not listed."""
 _LISTS: dict[int, str] = {
     **dict.fromkeys((TensorProto.FLOAT, TensorProto.COMPLEX64), "float_data"),
     **dict.fromkeys((TensorProto.DOUBLE, TensorProto.COMPLEX128), "double_data"),
@@ -52,15 +52,15 @@ _LISTS: dict[int, str] = {
     TensorProto.INT64: "int64_data",
     TensorProto.STRING: "string_data",
 }
-"""Where the elements of a type lie that has no raw data; those of types that are not listed, in int32_data."""
+"""The field that holds elements of a type without raw data; int32_data for types that are not listed."""
 UNKNOWN_SIZE = -1
-"""How some exporters write a dimension that ONNX leaves out."""
+"""Some exporters write this for an unknown dimension, which ONNX leaves out."""
 _MOST_BYTES = 1 << 62
-"""Sizes beyond cannot be calculated with, let alone be stored."""
+"""Larger tensors fit into no memory, and their sizes not into 64 bits."""
 
 
 def check_well_formed(model: onnx.ModelProto, label: str) -> None:
-    """Raise ModelError at the first thing that no ONNX model may hold, saying where it is."""
+    """Raise ModelError, which names the place, for the first violation of the ONNX format."""
     _Check(label, "").graph(model.graph)
     for function in model.functions:
         check = _Check(label, f"function {function.name!r}: ", in_function=True)
@@ -72,9 +72,9 @@ def check_well_formed(model: onnx.ModelProto, label: str) -> None:
 
 
 def _check_text(message: Message, label: str, place: str) -> None:
-    """Raise ModelError for a string anywhere that is none: protobuf gives as bytes what is not UTF-8.
+    """Raise ModelError for any text that is not UTF-8, which protobuf gives as bytes.
 
-    It says less on where than the checks of names before, which are most of what a model has of text.
+    It is the last check, since the checks of names before give a better place for most of a model's text.
     """
     for field, content in message.ListFields():
         if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
@@ -89,7 +89,7 @@ def _check_text(message: Message, label: str, place: str) -> None:
 
 @dataclass(frozen=True)
 class _Check:
-    """The place in a model that is being looked at; `scope` says how deep inside."""
+    """Checks of one graph or function; `scope` is the path of the nodes and attributes around it."""
 
     label: str
     scope: str
@@ -117,7 +117,7 @@ class _Check:
         self.order(graph.node)
 
     def order(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """No node reads what a later one makes: so there are no cycles."""
+        """No node may read a value that a later one makes, so there are no cycles."""
         later = {name for node in nodes for name in node.output if name}
         for node in nodes:
             early = next((name for name in node.input if name in later), None)
@@ -127,7 +127,7 @@ class _Check:
             later.difference_update(node.output)
 
     def names(self, names: Iterable[object], where: str) -> None:
-        """Text: protobuf gives as bytes what is not."""
+        """Names must be UTF-8, otherwise protobuf gives bytes."""
         wrong = next((name for name in names if not isinstance(name, str)), None)
         if wrong is not None:
             self.fail(where, f"the name {wrong!r} is no text in UTF-8")
@@ -157,8 +157,8 @@ class _Check:
         elif field in _SINGLE and not attribute.HasField(field):
             self.fail(where, f"is of type {AttributeProto.AttributeType.Name(attribute.type)}, but has no such value")
         elif field == "i":
-            known = attribute.i == TensorProto.UNDEFINED or attribute.i in _ELEMENT_TYPES
-            if domain in ("", "ai.onnx") and attribute.name in _TYPE_NUMBERS and not known:
+            is_type = attribute.i == TensorProto.UNDEFINED or attribute.i in _ELEMENT_TYPES
+            if domain in ("", "ai.onnx") and attribute.name in _TYPE_NUMBERS and not is_type:
                 self.fail(where, f"{attribute.i} is no element type")
         elif field in ("s", "strings") and domain in ("", "ai.onnx"):  # other domains keep binary data in them
             for text in (attribute.s,) if field == "s" else attribute.strings:
@@ -180,7 +180,7 @@ class _Check:
                 self.type(type_, where)
 
     def type(self, type_: onnx.TypeProto, where: str) -> None:
-        """An element type that exists, and sizes that are not negative, however deep inside sequences."""
+        """The element type must exist and sizes may not be negative, also inside sequences."""
         kind = type_.WhichOneof("value")
         if kind in ("tensor_type", "sparse_tensor_type"):
             tensor = getattr(type_, kind)
@@ -206,7 +206,7 @@ class _Check:
         self._sizes(list(sparse.dims), where, sparse.values.data_type)
 
     def tensor(self, tensor: TensorProto, where: str) -> None:
-        """An element type that exists, and as much data as the shape says."""
+        """The element type must exist and the amount of data must match the shape."""
         if tensor.data_type not in _ELEMENT_TYPES:
             self.fail(where, f"{tensor.data_type} is no element type")
         self._sizes(list(tensor.dims), where, tensor.data_type)
@@ -217,13 +217,14 @@ class _Check:
             return
         elements = math.prod(tensor.dims)
         if tensor.HasField("raw_data"):
-            found, wanted, unit = len(tensor.raw_data), _raw_bytes(tensor.data_type, elements), "bytes"
+            size, wanted, unit = len(tensor.raw_data), _raw_bytes(tensor.data_type, elements), "bytes"
             if tensor.data_type == TensorProto.STRING:
                 self.fail(where, "strings as raw data")
         else:
-            found, wanted, unit = len(getattr(tensor, _list(tensor))), _listed(tensor.data_type, elements), "elements"
-        if found != wanted:
-            self.fail(where, f"holds {found} {unit} of data where its shape wants {wanted}")
+            entries = getattr(tensor, _LISTS.get(tensor.data_type, "int32_data"))
+            size, wanted, unit = len(entries), _list_entries(tensor.data_type, elements), "elements"
+        if size != wanted:
+            self.fail(where, f"holds {size} {unit} of data where its shape wants {wanted}")
 
     def _location(self, entries: dict[str, str], where: str) -> None:
         location = entries.get("location", "")
@@ -249,23 +250,19 @@ def _contradict(one: onnx.TypeProto, other: onnx.TypeProto) -> bool:
     return any(a.dim_value != b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
 
 
-def _list(tensor: TensorProto) -> str:
-    return _LISTS.get(tensor.data_type, "int32_data")
-
-
 def _raw_bytes(element_type: int, elements: int) -> int:
     return -(-elements * _BITS.get(element_type, 8) // 8)
 
 
-def _listed(element_type: int, elements: int) -> int:
-    """Entries of the list of a tensor: complex numbers take two, several of the smallest types share one."""
+def _list_entries(element_type: int, elements: int) -> int:
+    """Entries of a tensor's list: a complex number takes two, several numbers of the smallest types share one."""
     if element_type in (TensorProto.COMPLEX64, TensorProto.COMPLEX128):
         return 2 * elements
     return _raw_bytes(element_type, elements) if _BITS.get(element_type, 8) < 8 else elements
 
 
 def node_title(name: str | None, operator: str, outputs: Iterable[str | None]) -> str:
-    """How messages call a node: by its name, or else by what it computes."""
+    """The name of a node for messages, or else the names of its outputs."""
     if name:
         return f"node {name!r} ({operator})"
     return f"node of {', '.join(repr(output) for output in outputs if output) or 'nothing'} ({operator})"

@@ -25,7 +25,7 @@ PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 TESTS = (
     "tests/engine/onnx/test_ceil_pools.py",
     "tests/engine/egraph/test_emit.py",
-    "tests/engine/onnx/test_local_inference.py",
+    "tests/engine/onnx/test_inference.py",
     "tests/engine/verification/test_oracle.py",
     "tests/engine/verification/test_verify.py",
     "tests/extract/test_solvers.py",
