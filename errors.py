@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+BUDGET_HIT = 5
+"""Exit code of a command whose time or node limit ended the search; its output is valid."""
+
 
 class EqfuseError(Exception):
     """Something the user can act on. The message is one line: what, where, what to do."""

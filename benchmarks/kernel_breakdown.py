@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eqfuse.cli import render
-from eqfuse.cli.bench.kernel_report import breakdown_as_dict, operators_text, print_breakdown
+from eqfuse.cli.bench import operators_text, print_breakdown
+from eqfuse.driver.bench import breakdown_as_dict
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime, kernel_times

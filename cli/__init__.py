@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    module, function = arguments.command
+    module, _, function = arguments.command.rpartition(".")
     code = int(getattr(import_module(f".{module}", __package__), function)(arguments))
     sys.stdout.flush()
     return code

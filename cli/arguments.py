@@ -1,4 +1,4 @@
-"""What several commands take: options, their types, and how a command is declared. Imports nothing heavy."""
+"""Options that several commands take, their types, and the declaration of a command. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from ..engine.choices import CostName, Extraction
 from ..rules.vocabulary import Precision
 from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
 
-Command = tuple[str, str]
-"""Module below `eqfuse.cli` and function in it."""
-
 EXIT_CODES = (
     "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
     "5 a budget was hit (the output is valid)"
@@ -24,103 +21,102 @@ EXIT_CODES = (
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
 
 
-def command(commands: Commands, name: str, help_: str, run: Command) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    """A sub-command with what all of them take; `run` is what it calls."""
+def add_command(commands: Commands, name: str, help_: str, function: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    """Add a command; `function` is ``module.function`` below `eqfuse.cli`. Every command takes -v, -q and --json."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=EXIT_CODES
     )
-    parser.set_defaults(command=run)
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv shows tracebacks")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.set_defaults(command=function)
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="print more; -vv prints tracebacks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser
 
 
-def model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
     """The model to work on."""
     parser.add_argument("model", type=Path, help="an ONNX file")
 
 
-def optimization(
-    parser: argparse.ArgumentParser, *, priced: bool = True, limited: bool = True, checked: bool = True
-) -> None:
-    """How to rewrite: what to minimise where it is `priced`, how long it may take where that is `limited`, and whether
-    the user's rules are `checked` before."""
-    rule_files(parser)
-    if checked:
-        parser.add_argument(
-            "--trust-rules", action="store_true",
-            help="use the rules of --rules without the check that refuses wrong ones; the result says so",
-        )  # fmt: skip
-    parser.add_argument("--only", action="append", default=[], metavar="TAG", help="only rules with this tag")
-    parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="no rules with this tag")
+def add_candidate(parser: argparse.ArgumentParser) -> None:
+    """The model and another one to compare with it."""
+    add_model(parser)
+    parser.add_argument("candidate", type=Path, help="the model to compare with it")
+
+
+def add_optimization(parser: argparse.ArgumentParser) -> None:
+    """The options of rewriting that every command which rewrites takes."""
+    add_rules(parser)
+    parser.add_argument("--only", action="append", default=[], metavar="TAG", help="use only rules with this tag")
+    parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="use no rules with this tag")
     parser.add_argument(
-        "--precision",
-        choices=get_args(Precision),
-        default="real",
+        "--precision", choices=get_args(Precision), default="real",
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
-    )
-    if priced:
-        pricing(parser)
-    shapes(parser)
+    )  # fmt: skip
+    add_shapes(parser)
     parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
-    parser.set_defaults(time_limit=30.0)
-    if limited:
-        parser.add_argument(
-            "--time-limit", type=positive(float), help="seconds for rewriting and choosing the graph (default 30)"
-        )
-    parser.add_argument("--node-limit", type=positive(int), default=50_000, help="e-nodes (default 50000)")
-    parser.add_argument("--iterations", type=positive(int), default=200, help="rounds of rewriting (default 200)")
-    parser.add_argument("--extraction", choices=get_args(Extraction), default="exact", help="how to choose the graph")
+    parser.add_argument("--node-limit", type=positive(int), help="largest number of e-nodes (default 50000)")
+    parser.add_argument("--iterations", type=positive(int), help="rounds of rewriting (default 200)")
+    parser.add_argument("--extraction", choices=get_args(Extraction), help="how to choose the graph (default exact)")
 
 
-def pricing(parser: argparse.ArgumentParser) -> None:
-    """What to minimise, and for which device."""
+def add_rule_trust(parser: argparse.ArgumentParser) -> None:
+    """Whether the user's rules are checked before they are used."""
     parser.add_argument(
-        "--cost",
-        choices=get_args(CostName),
-        default="roofline",
-        help="what to minimise; profile: measured times, and elsewhere the roofline, scaled to them (default roofline)",
-    )
-    parser.add_argument(
-        "--device", metavar="NAME|FILE.toml",
-        help=f"what prices are for: a name of `eqfuse device list` or a file (default {DEFAULT} on every machine, "
-        "so that results are the same; with --cost profile: host, this machine)",
+        "--trust-rules", action="store_true",
+        help="use the rules of --rules without the check that refuses wrong ones; the result says so",
     )  # fmt: skip
 
 
-def rule_files(parser: argparse.ArgumentParser) -> None:
+def add_time_limit(parser: argparse.ArgumentParser) -> None:
+    """The time limit of rewriting and extraction."""
+    parser.add_argument(
+        "--time-limit", type=positive(float), help="seconds for rewriting and choosing the graph (default 30)"
+    )
+
+
+def add_pricing(parser: argparse.ArgumentParser) -> None:
+    """What to minimise, and for which device."""
+    parser.add_argument(
+        "--cost", choices=get_args(CostName), default="roofline",
+        help="what to minimise; profile: measured times, and where there are none the roofline, scaled to them "
+        "(default roofline)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device", metavar="NAME|FILE.toml",
+        help="the device that prices are for: a name from `eqfuse device list` or a device file "
+        f"(default {DEFAULT} on every machine, so that results are the same; with --cost profile: host, this machine)",
+    )  # fmt: skip
+
+
+def add_rules(parser: argparse.ArgumentParser) -> None:
     """Rules of the user's own."""
     parser.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE|DIR", help="further rules; repeatable"
     )
 
 
-def shapes(parser: argparse.ArgumentParser) -> None:
+def add_shapes(parser: argparse.ArgumentParser) -> None:
     """Shapes of inputs to fix."""
     parser.add_argument(
-        "--input-shapes",
-        action="append",
-        default=[],
-        type=input_shape,
-        metavar="NAME:1,3,224,224",
+        "--input-shapes", action="append", default=[], type=input_shape, metavar="NAME:1,3,224,224",
         help="fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224); repeatable",
-    )
+    )  # fmt: skip
 
 
-def tolerances(parser: argparse.ArgumentParser) -> None:
-    """How outputs are compared, and how long that may take."""
+def add_verification(parser: argparse.ArgumentParser) -> None:
+    """How outputs are compared, on which inputs, and how long that may take."""
     parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
     parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
     parser.add_argument(
-        "--verify-limit", type=positive(float), default=300.0, metavar="SECONDS",
+        "--verify-limit", type=positive(float), metavar="SECONDS",
         help="seconds that verification may take (default 300)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=not_negative(int), default=0, help="seed of inputs and of a search (default 0)")
-    given_inputs(parser, "verify on these inputs (default: drawn ones)")
+    parser.add_argument("--seed", type=not_negative(int), help="seed of inputs and of a search (default 0)")
+    add_inputs(parser, "verify on these inputs (default: random ones)")
 
 
-def given_inputs(parser: argparse.ArgumentParser, help_: str) -> None:
+def add_inputs(parser: argparse.ArgumentParser, help_: str) -> None:
     """Inputs of the user's own."""
     parser.add_argument(
         "--inputs", action="append", default=[], type=Path, metavar="FILE.npz|FOLDER",
@@ -134,22 +130,22 @@ Number = TypeVar("Number", int, float)
 
 def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers above zero."""
-    return _limited(kind, ABOVE_ZERO)
+    return _bounded(kind, ABOVE_ZERO)
 
 
 def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers from zero on."""
-    return _limited(kind, FROM_ZERO)
+    return _bounded(kind, FROM_ZERO)
 
 
-def _limited(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
+def _bounded(kind: Callable[[str], Number], bound: Bound) -> Callable[[str], Number]:
     def convert(text: str) -> Number:
         number = kind(text)
         if not bound.allows(number):
             raise argparse.ArgumentTypeError(f"{text} is not {bound.text}")
         return number
 
-    convert.__name__ = kind.__name__  # argparse names it where the text is no number at all
+    convert.__name__ = kind.__name__  # argparse names it in its message about a text that is no number
     return convert
 
 

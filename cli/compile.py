@@ -1,4 +1,4 @@
-"""``eqfuse compile``."""
+"""``eqfuse compile`` and ``eqfuse tune``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import BUDGET_HIT, UsageError
 from . import render
-from .compile_parser import FOR_ACCELERATORS
-from .optimize import BUDGET_HIT
 from .progress import Progress
 from .terminal import write
 
@@ -22,29 +20,41 @@ if TYPE_CHECKING:
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
-"""What is said about a search for schedules alone."""
+"""Options that only concern a search for schedules."""
+FOR_ACCELERATORS = ("batch", "floats", "variant", "order", "per_cluster")
+"""Options that only concern accelerators."""
 _BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
 
 
 def compile_(arguments: argparse.Namespace) -> int:
     """Compile, report, and say by the exit code whether a budget was hit."""
     from ..driver.compile import compile_model
+    from ..driver.options import Options
     from ..lowering.target import check_target, is_accelerator
     from .options import options_of
 
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # idle threads that spin keep a busy machine from ending
     check_target(arguments.target)
-    options = options_of(arguments, verify=arguments.verify)
-    asked = _accelerator_options(arguments) if is_accelerator(arguments.target) else _processor_options(arguments)
+    options = options_of(Options, arguments)
+    accelerator, tuning = None, None
+    if is_accelerator(arguments.target):
+        from ..driver.accelerator import AcceleratorOptions
+
+        _refuse(arguments, ("threads", *FOR_TUNING), "processors")
+        accelerator = options_of(AcceleratorOptions, arguments)
+    else:
+        _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
+        tuning = _tuning_settings(arguments, options.seed)
     with Progress(arguments) as progress:
-        made = compile_model(
-            arguments.model, arguments.output, options, target=arguments.target, observer=progress, **asked
-        )
+        compiled = compile_model(
+            arguments.model, arguments.output, options, target=arguments.target, threads=arguments.threads,
+            tuning=tuning, accelerator=accelerator, observer=progress,
+        )  # fmt: skip
     if arguments.json:
-        render.print_json(_as_dict(made))
+        render.print_json(_as_dict(compiled))
     elif not arguments.quiet:
-        _print(arguments, made)
-    return BUDGET_HIT if made.manifest.provenance.budget_hit else 0
+        _print(arguments, compiled)
+    return BUDGET_HIT if compiled.manifest.provenance.budget_hit else 0
 
 
 def tune(arguments: argparse.Namespace) -> int:
@@ -56,8 +66,8 @@ def tune(arguments: argparse.Namespace) -> int:
     return compile_(arguments)
 
 
-def _tuning(arguments: argparse.Namespace) -> Settings | None:
-    """The search that is asked for, if one is. Raises UsageError for options that say nothing without one."""
+def _tuning_settings(arguments: argparse.Namespace, seed: int) -> Settings | None:
+    """The settings of the search if one is asked for. Raises UsageError for options that need one."""
     from ..lowering.target import is_library
     from ..lowering.tuning.settings import Settings
 
@@ -66,56 +76,52 @@ def _tuning(arguments: argparse.Namespace) -> Settings | None:
         return None
     settings = Settings(
         arguments.trials, arguments.tuning_limit, reformer=not arguments.no_reformer, runner=arguments.runner,
-        tracker=arguments.tracker, device_key=arguments.device_key, cluster=arguments.cluster, seed=arguments.seed,
+        tracker=arguments.tracker, device_key=arguments.device_key, cluster=arguments.cluster, seed=seed,
     )  # fmt: skip
     settings.runner_for(is_library=is_library(arguments.target))  # raises for what does not fit, before the work
     return settings
 
 
-def _processor_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
-    return {"threads": arguments.threads, "tuning": _tuning(arguments)}
-
-
-def _accelerator_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    from ..driver.accelerator import AcceleratorOptions
-
-    _refuse(arguments, ("threads", *FOR_TUNING), "processors")
-    given = {name: value for name in FOR_ACCELERATORS if (value := getattr(arguments, name)) is not None}
-    return {"accelerator": AcceleratorOptions(**given)}
-
-
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], meant: str) -> None:
-    """Raise UsageError for an option that says nothing about the target."""
+    """Raise UsageError for an option that does not concern the target."""
     for name in names:
-        if getattr(arguments, name) is not None:
+        if vars(arguments).get(name) is not None:
             raise UsageError(f"--{name.replace('_', '-')}: is for {meant}")
 
 
-def _as_dict(made: Compiled) -> dict[str, Any]:
+def _as_dict(compiled: Compiled) -> dict[str, Any]:
     return {
-        "bundle": str(made.path),
-        "from_cache": made.from_cache,
-        "phases": dict(made.phases),
-        "kernel_seconds": dict(made.kernel_seconds),
-        "manifest": asdict(made.manifest),
-        "curve": [asdict(point) for point in made.curve],
+        "bundle": str(compiled.path),
+        "from_cache": compiled.from_cache,
+        "phases": dict(compiled.phases),
+        "kernel_seconds": dict(compiled.kernel_seconds),
+        "manifest": asdict(compiled.manifest),
+        "curve": [asdict(point) for point in compiled.curve],
     }
 
 
-def _print(arguments: argparse.Namespace, made: Compiled) -> None:
-    manifest, origin = made.manifest, made.manifest.provenance
-    rows: list[tuple[str, ...]] = [
-        *(_processor(manifest) if manifest.dsa is None else _accelerator(arguments, manifest)),
+def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
+    manifest, origin = compiled.manifest, compiled.manifest.provenance
+    if manifest.dsa is None:
+        target = f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)"
+        rows: list[tuple[str, ...]] = [("target", target)]
+    else:
+        from ..lowering.dsa.bundle.section import section_of
+        from .bench import program_rows
+
+        section = section_of(manifest.dsa, str(arguments.output))
+        rows = [("target", manifest.platform.name), *program_rows(section)]
+    rows += [
         ("operators", str(origin.operators)),
         ("kernels" if manifest.dsa is None else "tiles", f"{origin.kernels}, {origin.distinct_kernels} distinct"),
         ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
         ("outputs", ", ".join(map(str, manifest.outputs))),
     ]
     render.table(str(arguments.model), ("", ""), rows, left=1)
-    if arguments.verbose and made.kernel_seconds:
-        slowest = sorted(made.kernel_seconds.items(), key=lambda item: -item[1])[:10]
-        render.table("kernels that took longest to compile", ("kernel", "time"), _times(slowest), left=1)
+    if arguments.verbose and compiled.kernel_seconds:
+        slowest = sorted(compiled.kernel_seconds.items(), key=lambda item: -item[1])[:10]
+        times: list[tuple[str, ...]] = [(name, render.seconds(seconds)) for name, seconds in slowest]
+        render.table("kernels that took longest to compile", ("kernel", "time"), times, left=1)
     if manifest.dsa is None:
         write(fallback_line(manifest))
     for text in origin.replaced:
@@ -125,40 +131,25 @@ def _print(arguments: argparse.Namespace, made: Compiled) -> None:
     write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.tuning is not None:
         write(tuning_line(manifest.tuning))
-    taken = ", ".join(f"{name} {render.seconds(seconds)}" for name, seconds in made.phases.items() if seconds >= 0.05)
-    write(f"time: {'compiled before, taken from the cache' if made.from_cache else taken}")
-    write(f"written: {made.path}")
+    phases = ", ".join(f"{name} {render.seconds(each)}" for name, each in compiled.phases.items() if each >= 0.05)
+    write(f"time: {'compiled before, taken from the cache' if compiled.from_cache else phases}")
+    write(f"written: {compiled.path}")
 
 
 def tuning_line(content: Mapping[str, Any]) -> str:
     """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
     from ..lowering.tuning.settings import summary_of, trials_for
 
-    found = summary_of(content)
-    failed = f" ({found.failed} failed)" if found.failed else ""
-    outcome = found.problem or f"{found.ratio:.2f}x as fast as untuned"
-    if found.kept == "untuned":
+    summary = summary_of(content)
+    failed = f" ({summary.failed} failed)" if summary.failed else ""
+    outcome = summary.problem or f"{summary.ratio:.2f}x as fast as untuned"
+    if summary.kept == "untuned":
         outcome += ", so the untuned one is kept"
-    line = f"tuning: {found.trials} trials{failed} of {found.tasks} kernels, {found.changed} changed; {outcome}"
-    if found.trials < trials_for(found.tasks):
-        line += f"\nnote: so few trials reach the largest kernels only; --trials {trials_for(found.tasks)} reaches all"
-    return line if found.learned else f"{line}\nnote: {_BY_ESTIMATES}"
-
-
-def _processor(manifest: Manifest) -> list[tuple[str, ...]]:
-    return [("target", f"{manifest.platform.name}: {manifest.platform.cpu}, {manifest.threads} thread(s)")]
-
-
-def _accelerator(arguments: argparse.Namespace, manifest: Manifest) -> list[tuple[str, ...]]:
-    from ..lowering.dsa.bundle.section import section_of
-    from .bench.bench_dsa import summary_rows
-
-    section = section_of(manifest.dsa, str(arguments.output))
-    return [("target", manifest.platform.name), *summary_rows(section)]
-
-
-def _times(items: list[tuple[str, float]]) -> list[tuple[str, ...]]:
-    return [(name, render.seconds(seconds)) for name, seconds in items]
+    line = f"tuning: {summary.trials} trials{failed} of {summary.tasks} kernels, {summary.changed} changed; {outcome}"
+    enough = trials_for(summary.tasks)
+    if summary.trials < enough:
+        line += f"\nnote: so few trials reach the largest kernels only; --trials {enough} reaches all"
+    return line if summary.learned else f"{line}\nnote: {_BY_ESTIMATES}"
 
 
 def fallback_line(manifest: Manifest) -> str:

@@ -1,46 +1,56 @@
-"""``eqfuse optimize``."""
+"""``eqfuse optimize``: run it, and report on the result."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..engine.egraph.messages import RuleSelection
 from ..engine.egraph.worker import Worker
-from ..errors import UsageError
+from ..errors import BUDGET_HIT, UsageError
 from ..support.files import check_destination
+from . import render
 from .progress import Progress
+from .terminal import write
 
-BUDGET_HIT = 5
+if TYPE_CHECKING:
+    from ..driver.optimize import Result
+    from ..driver.partition import Partitioned
+
+_SHOWN_RULES = 10
+"""Rules in the table; -v shows all."""
 
 
 def optimize(arguments: argparse.Namespace) -> int:
     """Optimise, report, and say by the exit code whether a budget was hit."""
-    output = _output(arguments)
+    if arguments.out is not None and arguments.output is not None:
+        raise UsageError(f"two files to write: {arguments.out} and {arguments.output}; give one")
+    output: Path | None = arguments.output or arguments.out
     if arguments.report is not None:
         _check_report(arguments.report, arguments.model, output)
     rules = RuleSelection(tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip))
-    with Worker(rules) as worker, Progress(arguments) as progress:  # loads them while the imports below take their time
+    with Worker(rules) as worker, Progress(arguments) as progress:  # it loads the rules during the imports below
         from ..driver.optimize import optimize_model
+        from ..driver.options import Options
         from .options import options_of
-        from .report import print_report
 
-        options = options_of(arguments, verify=arguments.verify)
+        options = options_of(Options, arguments)
         result = optimize_model(arguments.model, output, options, progress, worker)
         if arguments.report is not None:
             from .html_report import write_report
 
             progress("report")
             write_report(arguments.report, arguments.model.name, result, options)
-    print_report(arguments, result)
+    if arguments.json:
+        render.print_json(_as_dict(result))
+    elif not arguments.quiet:
+        _print(arguments.model, result, everything=arguments.verbose > 0)
+        if arguments.report is not None:
+            write(f"report: {arguments.report}")
     return BUDGET_HIT if result.budget_hit else 0
-
-
-def _output(arguments: argparse.Namespace) -> Path | None:
-    if arguments.out is not None and arguments.output is not None:
-        raise UsageError(f"two files to write: {arguments.out} and {arguments.output}; give one")
-    chosen: Path | None = arguments.output or arguments.out
-    return chosen
 
 
 def _check_report(report: Path, model: Path, output: Path | None) -> None:
@@ -50,3 +60,105 @@ def _check_report(report: Path, model: Path, output: Path | None) -> None:
         raise UsageError(f"{report}: is the input itself; name another file for the report")
     if output is not None and report.resolve() == output.resolve():
         raise UsageError(f"{report}: is the model to write; name another file for the report")
+
+
+def _print(model: Path, result: Result, *, everything: bool) -> None:
+    """Print the changes by figure and by operator, the rules that matched, and how the search ended."""
+    render.table(str(model), ("", "before", "after", "change"), list(render.summary_rows(result.before, result.after)))
+    rows = render.operator_rows(result.before.operators, result.after.operators)
+    changed = rows if everything else [row for row in rows if row[3] != "="]
+    if changed:
+        render.table("layers by operator", ("operator", "before", "after", "change"), list(changed))
+    matched = result.saturation.matched
+    top = matched if everything else matched[:_SHOWN_RULES]
+    if top:
+        title = f"rules that matched ({len(top)} of {len(matched)})"
+        rules = [(rule.name, str(rule.matches), render.rule_seconds(rule.seconds)) for rule in top]
+        render.table(title, ("rule", "matches", "time"), list(rules))
+    if result.partition is not None:
+        _print_partition(result.partition)
+    for line in _closing_lines(result):
+        write(line)
+
+
+def _print_partition(partition: Partitioned) -> None:
+    figures = partition.figures()
+    names = ("intermediate_bytes_original", "intermediate_bytes_unfused", "intermediate_bytes")
+    sizes = " -> ".join(render.figure(figures[name], "B") for name in names)
+    moved = render.figure(figures["index_map_bytes"], "B")
+    rows: list[tuple[str, ...]] = [
+        ("operators", f"{figures['operators']:.0f}"),
+        ("fused kernels", f"{figures['kernels']:.0f}"),
+        ("sub-graphs", f"{figures['subgraphs']:.0f}"),
+        ("values that need no memory", f"{figures['removed_values']:.0f}"),
+        ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
+        ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
+        ("layouts of feature maps", partition.layouts.summary()),
+        ("predicted latency", render.seconds(partition.seconds)),
+    ]
+    if partition.proof is not None:
+        rows.append(("certificate", "checked by z3: acyclic, every sub-graph convex"))
+    render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
+    if partition.prices is not None:
+        prices = [(name, render.seconds(seconds)) for name, seconds in render.joint_prices(partition.prices)]
+        render.table("predicted latency of compiled kernels", ("", ""), list(prices), left=1)
+
+
+def _closing_lines(result: Result) -> Iterator[str]:
+    """How the search ended, the verdict of verification, the time, and the file."""
+    saturation = result.saturation
+    yield (
+        f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "
+        f"{result.classes} e-classes, {result.enodes} e-nodes"
+    )
+    yield f"extraction: {render.proof(result.extraction)}"
+    if result.cut_short:
+        yield f"time limit: ended {', '.join(result.cut_short)}; the result is the best that was found before"
+    yield from render.trusted_lines(result.trusted)
+    if result.verification is None:
+        yield "verification: none (--no-verify)"
+    else:
+        yield f"verification: {result.verification.summary}"
+        yield from render.verification_lines(result.verification)
+        if result.verification.coverage:
+            yield f"seen from one side only: {result.verification.coverage}"
+    total = sum(result.phases.values())
+    slowest = sorted((p for p in result.phases.items() if p[1] >= total / 10), key=lambda phase: -phase[1])
+    named = ", ".join(f"{name} {render.seconds(taken)}" for name, taken in slowest)
+    yield f"time: {render.seconds(total)}{f' ({named})' if named else ''}"
+    if result.path:
+        yield f"written: {result.path}"
+
+
+def _as_dict(result: Result) -> dict[str, Any]:
+    saturation, extraction = result.saturation, result.extraction
+    return {
+        "output": str(result.path) if result.path else None,
+        "before": result.before.as_dict(),
+        "after": result.after.as_dict(),
+        "saturation": {
+            "stop_reason": saturation.stop_reason,
+            "iterations": saturation.iterations,
+            "growth": list(saturation.growth),
+            "classes": result.classes,
+            "enodes": result.enodes,
+            "rules": [asdict(rule) for rule in saturation.rules if rule.matches],
+        },
+        "extraction": {name: getattr(extraction, name) for name in ("status", "cost", "lower_bound", "gap")},
+        "verification": result.verification.as_dict() if result.verification else None,
+        "partition": _partition_as_dict(result.partition) if result.partition else None,
+        "seconds": dict(result.phases),
+        "budget_hit": result.budget_hit,
+        "cut_short": list(result.cut_short),
+        "trusted_rules": list(result.trusted),
+    }
+
+
+def _partition_as_dict(partition: Partitioned) -> dict[str, Any]:
+    proof = partition.proof
+    return {
+        "method": partition.partition.method,
+        **partition.figures(),
+        "prices": asdict(partition.prices) if partition.prices else None,
+        "certificate": {"groups": proof.groups, "edges": proof.edges, "convex": proof.convex} if proof else None,
+    }

@@ -6,32 +6,37 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
-from ..costmodels.device import Device, default_device, load_device
+from ..costmodels.device import default_device, load_device
 from ..costmodels.device_file import DeviceError
-from ..driver.options import Options
 from ..errors import RuleError, UsageError
 from ..rules.places import rule_paths
 from ..support.options import OptionError
 
+AnyOptions = TypeVar("AnyOptions")
 
-def options_of(arguments: argparse.Namespace, *, verify: bool) -> Options:
-    """The options of `optimize` and `bisect`. Raises UsageError or RuleError for a value that cannot be used."""
-    device_of(arguments)
-    check_rule_folders(arguments.rules)
-    given = {field.name: value for field in fields(Options) if (value := vars(arguments).get(field.name)) is not None}
+
+def options_of(kind: type[AnyOptions], arguments: argparse.Namespace, **fixed: object) -> AnyOptions:
+    """The options of one of the classes of `driver.options`, those that are `fixed` whatever was typed.
+
+    Raises UsageError or RuleError for a value that cannot be used.
+    """
+    given = vars(arguments) | fixed
+    if "cost" in given:
+        try:
+            load_device(given["device"] or default_device(given["cost"]))
+        except DeviceError as error:
+            raise UsageError(f"--device: {error}") from error
+    check_rule_folders(given.get("rules", ()))
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    values = {name: value for name in names if (value := given.get(name)) is not None}
+    if "input_shapes" in values:
+        values["input_shapes"] = dict(values["input_shapes"])
     try:
-        return Options(**{**given, "input_shapes": dict(arguments.input_shapes), "verify": verify})
+        return kind(**values)
     except OptionError as error:
         raise UsageError(f"--{error.name.replace('_', '-')}: {error.problem}") from None
-
-
-def device_of(arguments: argparse.Namespace) -> Device:
-    """The device that `--device` names. Raises UsageError where there is none."""
-    try:
-        return load_device(arguments.device or default_device(arguments.cost))
-    except DeviceError as error:
-        raise UsageError(f"--device: {error}") from error
 
 
 def check_rule_folders(paths: Iterable[Path]) -> None:

@@ -9,36 +9,44 @@ from typing import Any, NoReturn, get_args
 
 from .._version import __version__
 from ..engine.choices import PartitionMethod
+from ..lowering.tuning.settings import RunnerName
 from ..rules.vocabulary import PROPERTIES, SOUNDNESS
 from ..support.text import printable
 from .arguments import (
     EXIT_CODES,
     Commands,
-    command,
-    given_inputs,
-    model,
+    add_candidate,
+    add_command,
+    add_inputs,
+    add_model,
+    add_optimization,
+    add_pricing,
+    add_rule_trust,
+    add_rules,
+    add_shapes,
+    add_time_limit,
+    add_verification,
     not_negative,
-    optimization,
     positive,
-    pricing,
-    rule_files,
-    shapes,
-    tolerances,
 )
-from .compile_parser import DSA_VARIANTS, add_compile, add_tune
+
+FLOATS = ("float16", "float32", "float64")
+DSA_VARIANTS = ("tvm", "astitch", "gb", "lb", "instances", "graphturbo", "full")
+DSA_ORDERS = ("better", "bfs", "dfs", "footprint", "best")
+"""Names of `lowering/dsa`, which is not imported here."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line; the parsed arguments carry `command`, what to run."""
+    """The whole command line; the parsed arguments carry `command`, the function to run."""
     parser = _Parser(
         prog="eqfuse",
-        description="Rewrites ONNX models by equality saturation under algebraic rules kept as files.",
+        description="Rewrites ONNX models by equality saturation under algebraic rules, and compiles them.",
         epilog=EXIT_CODES,
     )
     parser.add_argument("--version", action="version", version=f"eqfuse {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for add in (
-        _optimize, add_compile, add_tune, _run, _bench, _verify, _inspect, _diff, _bisect, _rules, _profile, _device,
+        _optimize, _compile, _tune, _run, _bench, _verify, _inspect, _diff, _bisect, _rules, _profile, _device,
     ):  # fmt: skip
         add(commands)
     return parser
@@ -50,40 +58,123 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        # argparse settles an optional positional when it meets the one before it
-        known, rest = super().parse_known_args(args, namespace)
-        if rest and getattr(known, "out", "") is None and not rest[0].startswith("-"):
-            known.out = Path(rest.pop(0))
-        return known, rest
+        # argparse decides on an optional positional when it meets the one before it
+        arguments, rest = super().parse_known_args(args, namespace)
+        if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
+            arguments.out = Path(rest.pop(0))
+        return arguments, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
 
 
 def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "optimize", "rewrite a model into a cheaper equivalent one", ("optimize", "optimize"))
-    model(parser)
+    parser = add_command(commands, "optimize", "rewrite a model into a cheaper equivalent one", "optimize.optimize")
+    add_model(parser)
     parser.add_argument("out", nargs="?", type=Path, help="the file to write (or -o)")
     parser.add_argument("-o", "--output", type=Path, help="the file to write; without one, only report")
-    optimization(parser)
+    add_optimization(parser)
+    add_rule_trust(parser)
+    add_pricing(parser)
+    add_time_limit(parser)
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
     parser.add_argument(
-        "--partition",
-        choices=get_args(PartitionMethod),
-        default="none",
+        "--partition", choices=get_args(PartitionMethod),
         help="cut the result into fused sub-graphs; joint: choose graph and sub-graphs together (default none)",
-    )
+    )  # fmt: skip
     parser.add_argument("--as-functions", action="store_true", help="write each sub-graph as a local function")
     parser.add_argument("--certify", action="store_true", help="have z3 check that the sub-graphs are acyclic")
     parser.add_argument(
         "--report", type=Path, metavar="FILE.html", help="draw graphs, prices and rules in one file for a browser"
     )
-    parser.add_argument("--certificate", type=Path, metavar="FILE.json", help="write the order that proves it")
-    tolerances(parser)
+    parser.add_argument(
+        "--certificate", type=Path, metavar="FILE.json", help="write a JSON certificate of acyclicity"
+    )
+    add_verification(parser)
+
+
+def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = add_command(commands, "compile", "compile a model for a processor or an accelerator", "compile.compile_")
+    _add_compilation(parser)
+    add_time_limit(parser)
+    group = parser.add_argument_group("for an accelerator (--target dsa-...)")
+    group.add_argument("--batch", type=positive(int), help="samples in all (default: the batch of the model)")
+    group.add_argument(
+        "--floats", choices=FLOATS,
+        help="the type that floats are stored in (default: the model's); in a narrower type than the model's, outputs "
+        "may differ by four times the effect of rounding its weights and inputs",
+    )  # fmt: skip
+    group.add_argument(
+        "--variant", choices=DSA_VARIANTS, help="full (default), graphturbo, or one of the steps towards it"
+    )
+    group.add_argument("--order", choices=DSA_ORDERS, help="how to order instances (default: as the variant does)")
+    group.add_argument(
+        "--per-cluster", type=positive(int), help="samples in one run of a cluster (default: the fastest number)"
+    )
+    group = parser.add_argument_group("for autotuned schedules (see `eqfuse tune`)")
+    group.add_argument(
+        "--trials", type=positive(int), metavar="N",
+        help="measure up to N candidates, including those of earlier runs (default: none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--tuning-limit", type=positive(float), metavar="S", help="start no new candidates after this many seconds"
+    )
+    _add_search(group)
+
+
+def _tune(commands: Commands) -> None:  # type: ignore[type-arg]
+    parser = add_command(commands, "tune", "compile a model with autotuned schedules", "compile.tune")
+    _add_compilation(parser)
+    parser.add_argument(
+        "--trials", type=positive(int), default=200, metavar="N",
+        help="measure up to N candidates, including those of earlier runs (default 200); the same command continues a "
+        "search that was stopped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--time-limit", dest="tuning_limit", type=positive(float), metavar="S",
+        help="start no new candidates after this many seconds",
+    )  # fmt: skip
+    _add_search(parser)
+
+
+def _add_compilation(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the bundle to write")
+    parser.add_argument(
+        "--target", default="host", help="this machine, the name of a device file, or dsa-NAME or dsa-FILE.toml for an "
+        "accelerator that is simulated (default host); an unknown name lists them",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
+    parser.add_argument(
+        "--partition", choices=get_args(PartitionMethod), default="joint",
+        help="cut the model into fused kernels; joint: choose graph and kernels together (default joint)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-intensive", dest="intensive", action="store_false",
+        help="put at most one convolution or matrix product into a kernel",
+    )  # fmt: skip
+    add_optimization(parser)
+    add_rule_trust(parser)
+    parser.set_defaults(device="host")
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare with the original")
+    add_verification(parser)
+
+
+def _add_search(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--no-reformer", action="store_true", default=None, help="tune joined kernels from the start, as a whole"
+    )
+    parser.add_argument(
+        "--runner", choices=get_args(RunnerName),
+        help="where candidates run: here, on an emulated Arm board, or on devices of --tracker (default: by target)",
+    )  # fmt: skip
+    parser.add_argument("--tracker", metavar="HOST:PORT", help="TVM's RPC tracker, which knows the devices")
+    parser.add_argument("--device-key", metavar="K", help="the kind of device to ask the tracker for")
+    parser.add_argument("--cluster", metavar="HOST:PORT", help="a Dask scheduler, whose workers compile candidates")
 
 
 def _run(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "run", "run a compiled model", ("run", "run"))
+    parser = add_command(commands, "run", "run a compiled model", "run.run")
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]FILE.npy", help="an input, or .npz with all; repeatable"
@@ -94,26 +185,26 @@ def _run(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "bench", "measure how long a compiled model takes", ("bench.bench", "bench"))
+    parser = add_command(commands, "bench", "measure how long a compiled model takes", "bench.bench")
     parser.add_argument("bundle", type=Path, help="the folder that `eqfuse compile` wrote")
     parser.add_argument(
-        "--against",
-        choices=("ort", *DSA_VARIANTS),
+        "--against", choices=("ort", *DSA_VARIANTS),
         help="ort: take turns with ONNX Runtime on the original model; others: schedule a program for an accelerator "
         "anew in that variant, for the same samples in each run of a cluster",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--trace", type=Path, metavar="FILE.json", help="of a program for an accelerator: write its simulated run"
+        "--trace", type=Path, metavar="FILE.json", help="write the simulated run of a program for an accelerator"
     )
     parser.add_argument("--model", type=Path, help="where the original is now (default: where it was compiled from)")
     parser.add_argument(
-        "--kernels", action="store_true", help="time each kernel where it stands, beside the roofline of the device"
-    )
+        "--kernels", action="store_true",
+        help="time each kernel inside the running model, beside the roofline of the device",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50, with --kernels 30)")
-    given_inputs(parser, "measure on these inputs (default: random ones)")
+    add_inputs(parser, "measure on these inputs (default: random ones)")
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
     parser.add_argument(
-        "--emulate", action="store_true", help="count what a bundle for Arm executes, on an emulated board"
+        "--emulate", action="store_true", help="count the instructions of a bundle for Arm on an emulated board"
     )
     parser.add_argument(
         "--arm64-root", type=Path, metavar="FOLDER", help="ONNX Runtime for --emulate --against ort; see docs/arm.md"
@@ -121,105 +212,99 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _verify(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "verify", "check that two models compute the same", ("compare", "verify"))
-    model(parser)
-    parser.add_argument("candidate", type=Path, help="the model to compare with it")
-    shapes(parser)
-    tolerances(parser)
+    parser = add_command(commands, "verify", "check that two models compute the same", "inspect.verify")
+    add_candidate(parser)
+    add_shapes(parser)
+    add_verification(parser)
 
 
 def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "inspect", "show what a model consists of and what it costs", ("compare", "inspect"))
-    model(parser)
-    pricing(parser)
-    shapes(parser)
+    parser = add_command(commands, "inspect", "show the parts of a model and their cost", "inspect.inspect")
+    add_model(parser)
+    add_pricing(parser)
+    add_shapes(parser)
     partition = parser.add_mutually_exclusive_group()
     partition.add_argument(
-        "--partition",
-        choices=get_args(PartitionMethod),
+        "--partition", choices=get_args(PartitionMethod),
         help="cut the model into groups to fuse (default: show those it records)",
-    )
+    )  # fmt: skip
     partition.add_argument(
         "--certificate", type=Path, metavar="FILE.json", help="show the groups that this certificate proves"
     )
     parser.add_argument("--certify", action="store_true", help="have z3 check the groups: acyclic, each convex")
-    parser.add_argument(
-        "--time-limit", type=positive(float), default=10.0, help="seconds for --partition joint (default 10)"
-    )
+    parser.add_argument("--time-limit", type=positive(float), help="seconds for --partition joint (default 10)")
 
 
 def _diff(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "diff", "show how two models differ, by operator and cost", ("compare", "diff"))
-    model(parser)
-    parser.add_argument("candidate", type=Path, help="the model to compare with it")
-    pricing(parser)
+    parser = add_command(commands, "diff", "show how two models differ, by operator and cost", "inspect.diff")
+    add_candidate(parser)
+    add_pricing(parser)
 
 
 def _bisect(commands: Commands) -> None:  # type: ignore[type-arg]
-    parser = command(commands, "bisect", "find the rule that makes verification fail", ("rules.bisect", "bisect"))
-    model(parser)
-    optimization(parser)
-    tolerances(parser)
+    parser = add_command(commands, "bisect", "find the rule that makes verification fail", "rules.bisect.bisect")
+    add_model(parser)
+    add_optimization(parser)
+    add_rule_trust(parser)
+    add_pricing(parser)
+    add_time_limit(parser)
+    add_verification(parser)
 
 
 def _rules(commands: Commands) -> None:  # type: ignore[type-arg]
     rules = commands.add_parser("rules", help="list, check and observe rewrite rules", description="Rewrite rules.")
     actions = rules.add_subparsers(title="actions", required=True, metavar="ACTION")
-    listing = command(actions, "list", "list the rules", ("rules.rules", "list_rules"))
+    listing = add_command(actions, "list", "list the rules", "rules.catalogue.list_rules")
     listing.add_argument("--tag", help="only rules with this property, topic or name")
     listing.add_argument("--property", choices=PROPERTIES, help="only rules with this property")
     listing.add_argument("--topic", help="only the rules of one file, by its name")
     listing.add_argument("--sound", choices=SOUNDNESS, help="only rules that are true in this sense")
-    rule_files(listing)
-    show = command(actions, "show", "show one rule with its record", ("rules.rules", "show_rule"))
+    add_rules(listing)
+    show = add_command(actions, "show", "show one rule with its record", "rules.catalogue.show_rule")
     show.add_argument("name", help="the rule's name")
-    rule_files(show)
-    check = command(actions, "check", "lint, prove and test rules", ("rules.check_rules", "check_rules"))
+    add_rules(show)
+    check = add_command(actions, "check", "lint, prove and test rules", "rules.check.check_rules")
     check.add_argument("paths", nargs="*", type=Path, help="files or folders; without any, the shipped catalogue")
     check.add_argument("--fresh", action="store_true", help="use no verdicts of earlier runs")
     check.add_argument(
         "--samples", type=positive(int), default=24, metavar="N",
         help="test N samples of each side that is rewritten (default 24)",
     )  # fmt: skip
-    find = command(actions, "discover", "find rules over some operators", ("rules.discover", "discover_rules"))
+    find = add_command(actions, "discover", "find rules over some operators", "rules.discover.discover_rules")
     find.add_argument("--ops", required=True, metavar="A,B,C", help="element-wise operators and reductions")
     find.add_argument("--size", type=positive(int), default=3, help="operators in the largest term (default 3)")
     find.add_argument(
-        "--no-catalogue",
-        dest="catalogue",
-        action="store_false",
-        help="find what the shipped rules derive, too; a rule that is one of them is written as a comment",
-    )
+        "--no-catalogue", dest="catalogue", action="store_false",
+        help="find also what the shipped rules derive; a rule that is one of them is written as a comment",
+    )  # fmt: skip
     find.add_argument("--output", type=Path, metavar="FILE", help="the rule file to write (default: standard output)")
-    _observation(actions)
 
-
-def _observation(actions: Commands) -> None:  # type: ignore[type-arg]
-    explain = command(actions, "explain", "show by which rules a value got its form", ("rules.observe", "explain"))
-    model(explain)
+    explain = add_command(actions, "explain", "show by which rules a value got its form", "rules.observe.explain")
+    add_model(explain)
     explain.add_argument("--output", metavar="VALUE", help="a value of the original (without: list the rewritten ones)")
-    why = command(actions, "why-not", "show why a rule does not match or is not used", ("rules.observe", "why_not"))
+    why = add_command(actions, "why-not", "show why a rule does not match or is not used", "rules.observe.why_not")
     why.add_argument("name", help="the rule's name")
-    model(why)
+    add_model(why)
     why.add_argument("--node", required=True, metavar="N", help="the name of a node, or of one of its outputs")
-    stats = command(actions, "stats", "count what each rule does to some models", ("rules.observe", "stats"))
+    stats = add_command(actions, "stats", "count how often each rule matches in some models", "rules.observe.stats")
     stats.add_argument("models", nargs="+", type=Path, help="ONNX files")
     stats.add_argument("--unused", action="store_true", help="list the rules that never match")
     for parser in (explain, why, stats):
-        optimization(parser, checked=False)
-        parser.set_defaults(atol=None, rtol=None, verify_limit=300.0, seed=0, inputs=[])  # nothing is verified
+        add_optimization(parser)
+        add_pricing(parser)
+        add_time_limit(parser)
 
 
 def _profile(commands: Commands) -> None:  # type: ignore[type-arg]
-    about = "Latencies of sub-graphs that were measured on devices, and that later runs use again."
+    about = "Latencies of sub-graphs that were measured on devices; later runs use them again."
     profile = commands.add_parser("profile", help="list, share and remove measured latencies", description=about)
     actions = profile.add_subparsers(title="actions", required=True, metavar="ACTION")
-    listing = command(actions, "list", "list the measurements", ("profile", "list_measurements"))
-    export = command(actions, "export", "write the measurements to a file", ("profile", "export_measurements"))
+    listing = add_command(actions, "list", "list the measurements", "profile.list_measurements")
+    export = add_command(actions, "export", "write the measurements to a file", "profile.export_measurements")
     export.add_argument("file", type=Path, metavar="FILE.json", help="the file to write")
-    load = command(actions, "import", "add the measurements of a file", ("profile", "import_measurements"))
-    load.add_argument("file", type=Path, metavar="FILE.json", help="what `export` wrote")
-    clear = command(actions, "clear", "remove measurements, without asking", ("profile", "clear_measurements"))
+    load = add_command(actions, "import", "add the measurements of a file", "profile.import_measurements")
+    load.add_argument("file", type=Path, metavar="FILE.json", help="a file that `export` wrote")
+    clear = add_command(actions, "clear", "remove measurements, without asking", "profile.clear_measurements")
     for parser in (listing, export, clear):
         parser.add_argument("--device", metavar="D", help="only measurements on this device")
     for parser in (listing, export, load, clear):
@@ -229,12 +314,12 @@ def _profile(commands: Commands) -> None:  # type: ignore[type-arg]
 
 
 def _device(commands: Commands) -> None:  # type: ignore[type-arg]
-    about = "Descriptions of processors, which prices and schedules are made from."
+    about = "Descriptions of processors, from which prices and schedules are computed."
     device = commands.add_parser("device", help="list and show devices, and measure this machine", description=about)
     actions = device.add_subparsers(title="actions", required=True, metavar="ACTION")
-    command(actions, "list", "list the devices", ("device", "list_devices"))
-    show = command(actions, "show", "print a device as TOML, each figure with its origin", ("device", "show_device"))
+    add_command(actions, "list", "list the devices", "device.list_devices")
+    show = add_command(actions, "show", "print a device as TOML, each figure with its origin", "device.show_device")
     show.add_argument("device", nargs="?", default="host", help="a name, or the path of a device file (default: host)")
-    command(actions, "detect", "print a file of this machine, to start yours from", ("device", "detect_device"))
-    measure = command(actions, "measure", "measure this machine and keep that", ("device", "measure_device"))
-    measure.add_argument("--forget", action="store_true", help="go back to what is known without measuring")
+    add_command(actions, "detect", "print a file of this machine, to start yours from", "device.detect_device")
+    measure = add_command(actions, "measure", "measure this machine and keep the figures", "device.measure_device")
+    measure.add_argument("--forget", action="store_true", help="go back to the figures known without measuring")

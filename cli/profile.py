@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..costmodels.measurement import Measurement, record_of
@@ -13,10 +12,10 @@ from ..extract.partition.canonical_key import operator_names
 from . import render
 from .terminal import write
 
-_DIGITS = 12
-"""Of a key, what tells it from others."""
+_KEY_DIGITS = 12
+"""Leading digits of a key that the table shows; they are enough to tell keys apart."""
 _WIDTH = 40
-"""Of a schedule and a list of operators, what is shown in a table."""
+"""Characters of a schedule and of a list of operators that the table shows."""
 
 
 def list_measurements(arguments: argparse.Namespace) -> int:
@@ -26,33 +25,31 @@ def list_measurements(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.print_json([record_of(m) for m in measurements])
     elif not arguments.quiet:
-        _print_list(database, measurements)
+        title = f"{_measurements(len(measurements))} in {database.path}"
+        columns = (
+            "key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs",
+        )  # fmt: skip
+        if measurements:
+            render.table(title, columns, [_row(m) for m in measurements], left=6)
+        else:
+            write(title)
     return 0
 
 
 def _database(arguments: argparse.Namespace) -> ProfileDatabase:
-    """The one that is asked for. Raises UsageError where its folder does not exist: only the user's own is made."""
+    """The user's own, or that of --database. Raises UsageError where the folder of the latter does not exist."""
     path: Path | None = arguments.database
     if path is not None and not path.parent.is_dir():
         raise UsageError(f"--database {path}: the folder {path.parent} does not exist")
     return ProfileDatabase.open(path)
 
 
-def _print_list(database: ProfileDatabase, measurements: Sequence[Measurement]) -> None:
-    title = f"{_count(len(measurements))} in {database.path}"
-    if not measurements:
-        write(title)
-        return
-    columns = ("key", "device", "operators", "schedule", "versions", "measured at (UTC)", "latency", "spread", "runs")
-    render.table(title, columns, [_row(m) for m in measurements], left=6)
-
-
 def _row(measurement: Measurement) -> tuple[str, ...]:
     return (
-        measurement.key[:_DIGITS],
+        measurement.key[:_KEY_DIGITS],
         measurement.device,
-        _shortened(" ".join(operator_names(measurement.subgraph))),
-        _shortened(measurement.schedule),
+        _shorten(" ".join(operator_names(measurement.subgraph))),
+        _shorten(measurement.schedule),
         ", ".join(f"{name} {version}" for name, version in measurement.versions.items()),
         f"{measurement.measured_at:%Y-%m-%d %H:%M:%S}",
         render.seconds(measurement.latency),
@@ -61,17 +58,15 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
     )
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def export_measurements(arguments: argparse.Namespace) -> int:
     """Write the measurements to a file."""
     count = _database(arguments).export(arguments.file, device=arguments.device)
-    if arguments.json:
-        render.print_json({"file": arguments.file, "exported": count})
-    else:
-        render.say(arguments, f"{arguments.file}: {_count(count)} written")
+    content = {"file": arguments.file, "exported": count}
+    render.report(arguments, content, f"{arguments.file}: {_measurements(count)} written")
     return 0
 
 
@@ -80,10 +75,8 @@ def import_measurements(arguments: argparse.Namespace) -> int:
     database = _database(arguments)
     read, kept = database.load(arguments.file)
     older = f"; {read - kept} older than what is there, left out" if read > kept else ""
-    if arguments.json:
-        render.print_json({"file": arguments.file, "read": read, "imported": kept})
-    else:
-        render.say(arguments, f"{database.path}: {_count(kept)} imported{older}")
+    content = {"file": arguments.file, "read": read, "imported": kept}
+    render.report(arguments, content, f"{database.path}: {_measurements(kept)} imported{older}")
     return 0
 
 
@@ -91,13 +84,11 @@ def clear_measurements(arguments: argparse.Namespace) -> int:
     """Remove every measurement, or those of a device."""
     database = _database(arguments)
     count = database.clear(device=arguments.device)
-    if arguments.json:
-        render.print_json({"database": database.path, "removed": count})
-    else:
-        device = "" if arguments.device is None else f" of device {arguments.device}"
-        render.say(arguments, f"{database.path}: {_count(count)}{device} removed")
+    device = "" if arguments.device is None else f" of device {arguments.device}"
+    content = {"database": database.path, "removed": count}
+    render.report(arguments, content, f"{database.path}: {_measurements(count)}{device} removed")
     return 0
 
 
-def _count(number: int) -> str:
-    return f"{number} measurement{'' if number == 1 else 's'}"
+def _measurements(number: int) -> str:
+    return render.count_text(number, "measurement")

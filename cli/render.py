@@ -7,14 +7,19 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine.summary import GraphSummary
 from ..support.text import printable
 from .terminal import write
 
+if TYPE_CHECKING:
+    from ..engine.egraph.graph import Selection
+    from ..engine.verification import Verification
+    from ..extract.joint import JointPrices
+
 _UNLIMITED = 10_000
-"""Columns of what is no terminal."""
+"""Columns where the output is no terminal: a row stays on one line."""
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -50,43 +55,63 @@ def change(before: float, after: float) -> str:
     return f"{100 * (after - before) / before:+.1f} %" if before else "new"
 
 
+def count_text(number: int, noun: str) -> str:
+    """``1 rule``, ``2 rules``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def rule_seconds(value: float) -> str:
+    """The time of a rule; 0 means that it was too short to measure."""
+    return seconds(value) if value else "< 1 ms"
+
+
+def proof(extraction: Selection) -> str:
+    """How good the chosen graph is proven to be."""
+    gap = f"within {100 * extraction.gap:.2g} % of the optimum"
+    return "proven optimal" if extraction.status == "optimal" else gap
+
+
 def trusted_lines(files: Sequence[str]) -> list[str]:
     """Which rules nothing checked."""
     return [f"rules: {', '.join(files)} used unchecked (--trust-rules)"] if files else []
 
 
+def verification_lines(verification: Verification) -> list[str]:
+    """How the rewriting changed the numbers."""
+    lines = {"numeric effect": verification.numeric_effect, "accuracy": verification.accuracy}
+    return [f"{name}: {text}" for name, text in lines.items() if text]
+
+
+def joint_prices(prices: JointPrices) -> list[tuple[str, float]]:
+    """The seconds of each way to rewrite and fuse, by name."""
+    return [
+        ("original, unfused", prices.original),
+        ("rewritten only", prices.rewritten),
+        ("fused only", prices.fused),
+        ("rewritten, then fused", prices.sequence),
+        (f"together, after {prices.rounds} rounds", prices.joint),
+        ("lower bound for any rewrite and partition", prices.bound),
+    ]
+
+
 def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, str, str, str]]:
     """Name, before, after and change of each figure."""
     rows = [
-        ("nodes", str(before.nodes), str(after.nodes), change(before.nodes, after.nodes)),
-        ("layers", str(before.layers), str(after.layers), change(before.layers, after.layers)),
-        ("FLOPs", figure(before.flops), figure(after.flops), change(before.flops, after.flops)),
-        (
-            "intermediate bytes",
-            figure(before.intermediate_bytes, "B"),
-            figure(after.intermediate_bytes, "B"),
-            change(before.intermediate_bytes, after.intermediate_bytes),
-        ),
-        (
-            "weight bytes",
-            figure(before.weight_bytes, "B"),
-            figure(after.weight_bytes, "B"),
-            change(before.weight_bytes, after.weight_bytes),
-        ),
-        (cost_name(before), predicted(before), predicted(after), change(before.predicted, after.predicted)),
+        (name, str(old), str(new), change(old, new))
+        for name, old, new in (("nodes", before.nodes, after.nodes), ("layers", before.layers, after.layers))
     ]
-    return rows
+    for name, unit in (("FLOPs", ""), ("intermediate bytes", "B"), ("weight bytes", "B")):
+        old, new = (getattr(summary, name.lower().replace(" ", "_")) for summary in (before, after))
+        rows.append((name, figure(old, unit), figure(new, unit), change(old, new)))
+    prices = change(before.predicted, after.predicted)
+    return [*rows, (cost_name(before), predicted(before), predicted(after), prices)]
 
 
 def operator_rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
     """Counts by operator, those that changed first."""
     names = sorted({*before, *after}, key=lambda n: (before.get(n, 0) == after.get(n, 0), -before.get(n, 0), n))
     counts = [(n, before.get(n, 0), after.get(n, 0)) for n in names]
-    return [(n, str(b), str(a), _delta(b, a)) for n, b, a in counts]
-
-
-def _delta(before: int, after: int) -> str:
-    return "=" if before == after else f"{after - before:+d}"
+    return [(n, str(b), str(a), "=" if a == b else f"{a - b:+d}") for n, b, a in counts]
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, left: int = 1) -> None:
@@ -99,22 +124,24 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, 
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=any(columns))
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index < left else "right", overflow="fold")
+        grid.add_column(column, justify="left" if index < left else "right", overflow="fold")
     for row in rows:
-        made.add_row(*(printable(cell).replace("\n", "\\n") for cell in row))
+        grid.add_row(*(printable(cell).replace("\n", "\\n") for cell in row))
     console = Console(
         width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False, markup=False, emoji=False, soft_wrap=True
     )
     console.print(Text(printable(title), style="bold"))
-    console.print(made, soft_wrap=False)
+    console.print(grid, soft_wrap=False)
     console.print()
 
 
-def say(arguments: argparse.Namespace, line: str) -> None:
-    """Print a line, unless asked to be quiet."""
-    if not arguments.quiet:
+def report(arguments: argparse.Namespace, content: Mapping[str, Any], line: str) -> None:
+    """Print the content as JSON or the line as text, as the options ask for."""
+    if arguments.json:
+        print_json(content)
+    elif not arguments.quiet:
         write(line)
 
 

@@ -1,4 +1,4 @@
-"""What the rules did to a model: why a value has the form it has, and why a rule left a node alone."""
+"""Observing rules: why a value has its form, why a rule does not change a node, and how often rules match."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..engine.onnx.model import Model
 from ..errors import UsageError
 from ..extract.extraction.problem import ExtractionError
 from ..extract.extraction.select import Pricing, select
-from ..rules.loader import Rule, load_rules
+from ..rules.loader import Rule, RuleSet, load_rules
 from ..tools.explain.explain import Explanation, Unexplained, explain
 from ..tools.explain.probe import Result
 from ..tools.explain.search import Search, is_unchanged
@@ -33,15 +33,15 @@ from .options import Options
 from .saturate import saturate_model
 
 _NAMED = 5
-"""How many values a message names."""
+"""Values that a message names at most."""
 _PRICED = 3
-"""How many matches of one rule at one node are priced."""
+"""Matches of one rule at one node that are priced at most."""
 _PRICING_LIMIT = 10.0
 """Seconds for one of those prices."""
 
 
 @dataclass(frozen=True)
-class Optimized:
+class Observation:
     """A model after saturation and extraction, with everything that was used on the way."""
 
     model: Model
@@ -50,23 +50,18 @@ class Optimized:
     pricing: Pricing
 
     @property
-    def unit(self) -> str:
-        """What costs are in."""
-        return self.pricing.model.unit
-
-    @property
     def encoding(self) -> Encoding:
         """The graph as terms."""
         return self.search.encoding
 
     @property
     def egraph(self) -> EGraph:
-        """What the rules made of it."""
+        """All terms that the rules prove equal."""
         return self.search.egraph
 
     @property
     def selection(self) -> Selection:
-        """What was chosen."""
+        """The chosen terms."""
         return self.search.selection
 
     @cached_property
@@ -85,24 +80,50 @@ class Optimized:
         """The first name of a term's value, "" where it has none."""
         return next((name for name, t in self.encoding.values.items() if t == term), "")
 
+    def is_computed(self, term: int) -> bool:
+        """Whether the result computes the value of a term."""
+        return self.egraph.terms[term] in self.selection.choice
 
-def optimized(path: Path, options: Options, observer: Observer | None = None) -> Optimized:
+    def is_rewritten(self, term: int) -> bool:
+        """Whether the result computes the value of a term in another form."""
+        return self.is_computed(term) and term not in self.fixed and not is_unchanged(term, self.search)
+
+    def original_operator(self, term: int) -> str:
+        """The operator that makes a value in the original."""
+        node = self.encoding.terms[term]
+        return _operator_name(self.encoding.terms[node.children[0]] if node.op == "Out" else node)
+
+    def chosen_operator(self, term: int) -> str:
+        """The operator that makes a value in the result."""
+        node = self.selection.choice[self.egraph.terms[term]]
+        return _operator_name(self.selection.choice[node.children[0]] if node.op == "Out" else node)
+
+
+def _operator_name(node: ENode) -> str:
+    return opaque_type(node) if node.op == "Op" else node.op
+
+
+def observe_model(path: Path, options: Options, observer: Observer | None = None) -> Observation:
     """Optimise a model as `optimize` does, without checking rules, verifying or writing anything."""
     clock = Clock(observer)
     options = replace(options, trust_rules=True)
     with Worker(options.selection) as worker:
-        known = saturate_model(path, None, options, worker, clock)
-    pricing = Pricing.of(cost_model_for(options, known))
-    selection = extract_model(known, pricing, options, clock).selection
-    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    return Optimized(known.model, options, Search(known.encoding, known.egraph, selection, rules), pricing)
+        saturated = saturate_model(path, None, options, worker, clock)
+    pricing = Pricing.of(cost_model_for(options, saturated))
+    selection = extract_model(saturated, pricing, options, clock).selection
+    search = Search(saturated.encoding, saturated.egraph, selection, _load_rules(options))
+    return Observation(saturated.model, options, search, pricing)
+
+
+def _load_rules(options: Options) -> RuleSet:
+    return load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
 
 
 # --- explain
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenValue:
     """A value that the result makes in another way: by `after` instead of `before`, two operators."""
 
     name: str
@@ -110,40 +131,23 @@ class Rewritten:
     after: str
 
 
-def rewritten(run: Optimized) -> tuple[Rewritten, ...]:
+def list_rewritten_values(run: Observation) -> tuple[RewrittenValue, ...]:
     """The values of the original that the result has in another form, in the original's order."""
-    found = []
-    seen: set[int] = set()
+    first_names: dict[int, str] = {}
     for name, term in run.encoding.values.items():
-        if term not in seen and _is_rewritten(run, term):
-            found.append(Rewritten(name, _operator(run, run.encoding.terms[term]), _chosen_operator(run, term)))
-        seen.add(term)
-    return tuple(found)
-
-
-def _is_rewritten(run: Optimized, term: int) -> bool:
-    present = run.egraph.terms[term] in run.selection.choice
-    return present and term not in run.fixed and not is_unchanged(term, run.search)
-
-
-def _operator(run: Optimized, node: ENode) -> str:
-    if node.op == "Out":
-        node = run.encoding.terms[node.children[0]]
-    return opaque_type(node) if node.op == "Op" else node.op
-
-
-def _chosen_operator(run: Optimized, term: int) -> str:
-    node = run.selection.choice[run.egraph.terms[term]]
-    if node.op == "Out":
-        node = run.selection.choice[node.children[0]]
-    return opaque_type(node) if node.op == "Op" else node.op
+        first_names.setdefault(term, name)
+    return tuple(
+        RewrittenValue(name, run.original_operator(term), run.chosen_operator(term))
+        for term, name in first_names.items()
+        if run.is_rewritten(term)
+    )
 
 
 @dataclass(frozen=True)
-class Account:
-    """A value and what there is to say about it: an explanation, or the reason for having none.
+class ValueReport:
+    """A value with its explanation, or with the reason for having none.
 
-    `before` are values it depends on that were rewritten; one of them may be what was meant.
+    `rewritten` are values it depends on that were rewritten; the user may have meant one of them.
     """
 
     value: str
@@ -152,68 +156,55 @@ class Account:
     rewritten: tuple[str, ...] = ()
 
 
-def account(run: Optimized, value: str) -> Account:
-    """Explain a value.
+def explain_value(run: Observation, value: str) -> ValueReport:
+    """Explain why a value has its form in the result.
 
-    Raises UsageError where it is none of the original, or none that the result has; Unexplained where no chain of
-    rules was found in time.
+    Raises UsageError where the original or the result has no such value; Unexplained where no chain of rules was found
+    in time.
     """
-    term = _term(run, value)
+    if value not in run.encoding.values:
+        raise UsageError(f"--output {value}: the model has no such value{_suggest(value, run.encoding.values)}")
+    term = run.encoding.values[value]
     if run.encoding.terms[term].op == "Var":
         raise UsageError(f"--output {value}: is an input of the graph, which no rule rewrites")
     if term in run.fixed:
-        return Account(value, None, "is a constant: it is computed once, when the model is optimised")
-    if run.egraph.terms[term] not in run.selection.choice:
-        later = _nearest(_users(run), term, lambda t: run.egraph.terms[t] in run.selection.choice)
-        known = ", ".join(filter(None, map(run.name, later)))
-        raise UsageError(f"--output {value}: the result does not compute it any more; it does compute {known}")
+        return ValueReport(value, None, "is a constant: it is computed once, when the model is optimised")
+    if not run.is_computed(term):
+        users: dict[int, list[int]] = {}
+        for user, node in enumerate(run.encoding.terms):
+            for child in set(node.children):
+                users.setdefault(child, []).append(user)
+        later = ", ".join(_nearest_names(run, term, lambda t: users.get(t, ()), run.is_computed))
+        raise UsageError(f"--output {value}: the result does not compute it any more; it does compute {later}")
     if is_unchanged(term, run.search):
-        earlier = _nearest(_operands(run), term, lambda t: _is_rewritten(run, t))
-        names = tuple(filter(None, map(run.name, earlier)))
-        return Account(value, None, "is unchanged: the same operator over the same operands", names)
+        earlier = _nearest_names(run, term, lambda t: run.encoding.terms[t].children, run.is_rewritten)
+        return ValueReport(value, None, "is unchanged: the same operator over the same operands", earlier)
     try:
-        return Account(value, explain(term, run.search, run.options.time_limit))
+        return ValueReport(value, explain(term, run.search, run.options.time_limit))
     except (OutOfTime, Unexplained) as error:
         raise Unexplained(f"{value} cannot be explained: {error}") from error
 
 
-def _term(run: Optimized, value: str) -> int:
-    if value not in run.encoding.values:
-        raise UsageError(f"--output {value}: the model has no such value{_near(value, run.encoding.values)}")
-    return run.encoding.values[value]
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), 1)
+def _suggest(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _operands(run: Optimized) -> Callable[[int], Iterable[int]]:
-    return lambda term: run.encoding.terms[term].children
-
-
-def _users(run: Optimized) -> Callable[[int], Iterable[int]]:
-    found: dict[int, list[int]] = {}
-    for term, node in enumerate(run.encoding.terms):
-        for child in set(node.children):
-            found.setdefault(child, []).append(term)
-    return lambda term: found.get(term, ())
-
-
-def _nearest(following: Callable[[int], Iterable[int]], start: int, wanted: Callable[[int], bool]) -> list[int]:
-    """The first terms in each direction from a term on that are wanted, at most a handful."""
-    found: dict[int, None] = {}
-    seen, pending = {start}, deque(following(start))
-    while pending and len(found) < _NAMED:
+def _nearest_names(
+    run: Observation, start: int, neighbours: Callable[[int], Iterable[int]], is_wanted: Callable[[int], bool]
+) -> tuple[str, ...]:
+    """The names of the first wanted terms in each direction from a term, at most `_NAMED`."""
+    nearest: list[int] = []
+    seen, pending = {start}, deque(neighbours(start))
+    while pending and len(nearest) < _NAMED:
         term = pending.popleft()
-        if term in seen:
-            continue
-        seen.add(term)
-        if wanted(term):
-            found.setdefault(term)
-        else:
-            pending.extend(following(term))
-    return list(found)
+        if term not in seen:
+            seen.add(term)
+            if is_wanted(term):
+                nearest.append(term)
+            else:
+                pending.extend(neighbours(term))
+    return tuple(filter(None, map(run.name, nearest)))
 
 
 # --- why-not
@@ -221,7 +212,7 @@ def _nearest(following: Callable[[int], Iterable[int]], start: int, wanted: Call
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a rule at a node.
+    """Whether a rule matches at a node, and whether its result was chosen.
 
     `outcome` says what the extraction made of a match: the result has what the rule makes (``chosen``), has it with
     parts in another form (``refined``), has the operator `instead` there (``rejected``), or nothing at all
@@ -236,22 +227,22 @@ class Verdict:
     unit: str = ""
 
 
-def variants(name: str, options: Options) -> tuple[Rule, ...]:
+def find_variants(name: str, options: Options) -> tuple[Rule, ...]:
     """A rule of the run and its mirrored variants; one of those alone by its own name. Raises UsageError for none."""
-    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    found = tuple(rule for rule in rules.rules if name in (rule.name, rule.base))
-    if not found:
-        known = load_rules(options.rules, precision="fast").by_name
-        if name in known:
-            reason = f"is {known[name].sound}" if known[name].sound == "approx" else "is left out by the options"
+    rules = tuple(rule for rule in _load_rules(options).rules if name in (rule.name, rule.base))
+    if not rules:
+        catalogue = load_rules(options.rules, precision="fast").by_name
+        if name in catalogue:
+            is_approx = catalogue[name].sound == "approx"
+            reason = "is approx" if is_approx else "is left out by the options"
             raise UsageError(f"the rule {name} {reason}, so that the run does not use it")
-        raise UsageError(f"no rule is called {name!r}{_near(name, known)}")
-    if found[0].derives:
+        raise UsageError(f"no rule is called {name!r}{_suggest(name, catalogue)}")
+    if rules[0].derives:
         raise UsageError(f"the rule {name} only derives facts: it rewrites no node")
-    return found
+    return rules
 
 
-def why_not(run: Optimized, candidates: Sequence[Rule], node: str) -> Verdict:
+def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Verdict:
     """Try variants of a rule at a node, given by its name or that of one of its outputs.
 
     Raises UsageError where there is no such node.
@@ -261,28 +252,29 @@ def why_not(run: Optimized, candidates: Sequence[Rule], node: str) -> Verdict:
     results = [result for result in diagnosis.results if result.complete]
     if not results:
         return Verdict(diagnosis, "")
-    if run.egraph.terms[results[0].term] not in run.selection.choice:
+    if not run.is_computed(results[0].term):
         return Verdict(diagnosis, "unused")
     if any(_is_chosen(run, result) for result in results):
         return Verdict(diagnosis, "chosen")
-    if any(_is_refined(run, result) for result in results):
-        return Verdict(diagnosis, "refined")
-    instead = _chosen_operator(run, terms[0])
-    extra = min((e for e in (_extra(run, r) for r in results[:_PRICED]) if e is not None), default=None)
-    return Verdict(diagnosis, "rejected", instead, extra, run.unit)
+    for result in results:  # the outermost operator that a match makes
+        if run.selection.choice[run.egraph.terms[result.term]] in [node for _, node in result.nodes[:1]]:
+            return Verdict(diagnosis, "refined")
+    extra = [cost for result in results[:_PRICED] if (cost := _extra_cost(run, result)) is not None]
+    unit = run.pricing.model.unit
+    return Verdict(diagnosis, "rejected", run.chosen_operator(terms[0]), min(extra, default=None), unit)
 
 
-def _node_terms(run: Optimized, name: str) -> list[int]:
+def _node_terms(run: Observation, name: str) -> list[int]:
     """The terms of a node: of its outputs, and its own where it has several."""
     for node in run.model.graph:
         outputs = [o.name or "" for o in node.outputs]
         if name and name in (node.name, *outputs):
             return _terms_of(run, node, name, [name] if name in outputs else outputs)
     names = [n for node in run.model.graph for n in (node.name, *(o.name for o in node.outputs)) if n]
-    raise UsageError(f"--node {name}: the model has no such node{_near(name, names)}")
+    raise UsageError(f"--node {name}: the model has no such node{_suggest(name, names)}")
 
 
-def _terms_of(run: Optimized, node: ir.Node, name: str, outputs: Sequence[str]) -> list[int]:
+def _terms_of(run: Observation, node: ir.Node, name: str, outputs: Sequence[str]) -> list[int]:
     terms = [run.encoding.values[o] for o in outputs if o in run.encoding.values]
     if not terms:
         raise UsageError(f"--node {name}: nothing in the model uses it")
@@ -292,20 +284,15 @@ def _terms_of(run: Optimized, node: ir.Node, name: str, outputs: Sequence[str]) 
     return list(dict.fromkeys((*terms, *own)))
 
 
-def _is_chosen(run: Optimized, result: Result) -> bool:
-    """Whether the result of the optimisation has what a match made."""
+def _is_chosen(run: Observation, result: Result) -> bool:
+    """Whether the result has all nodes that a match makes."""
     if not result.nodes:  # an operand takes the place of the node
         return not is_unchanged(result.term, run.search)
     return all(run.selection.choice.get(owner) in (node, FOLD) for owner, node in result.nodes)
 
 
-def _is_refined(run: Optimized, result: Result) -> bool:
-    """Whether the result has the outermost operator that a match made."""
-    return run.selection.choice[run.egraph.terms[result.term]] in [node for _, node in result.nodes[:1]]
-
-
-def _extra(run: Optimized, result: Result) -> float | None:
-    """What the cheapest graph that has the match costs more; None where no graph can have it."""
+def _extra_cost(run: Observation, result: Result) -> float | None:
+    """The extra cost of the cheapest graph that has the match; None where no graph can have it."""
     classes = list(run.egraph.classes)
     for owner, node in result.nodes:
         if not classes[owner].constant:
@@ -322,37 +309,35 @@ def _extra(run: Optimized, result: Result) -> float | None:
 # --- stats
 
 
-@dataclass(frozen=True)
-class Use:
-    """What a rule, with its mirrored variants, did to some models: matches, models it matched in, seconds it took."""
+@dataclass
+class RuleUse:
+    """The matches of a rule and its mirrored variants, the models with a match, and the seconds it took."""
 
     rule: Rule
-    matches: int
-    models: int
-    seconds: float
-
-    def plus(self, matches: int, seconds: float) -> Use:
-        """With more matches and more time."""
-        return replace(self, matches=self.matches + matches, seconds=self.seconds + seconds)
+    matches: int = 0
+    models: int = 0
+    seconds: float = 0.0
 
 
-def usage(paths: Sequence[Path], options: Options, observer: Observer | None = None) -> tuple[Use, ...]:
-    """Saturate models, and count what each rule of the run did, in the order of the rule files."""
-    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
-    found = {r.name: Use(r, 0, 0, 0.0) for r in rules.rules if r.name == r.base and not r.derives}
+def count_rule_uses(paths: Sequence[Path], options: Options, observer: Observer | None = None) -> tuple[RuleUse, ...]:
+    """Saturate models, and count the matches of each rule of the run, in the order of the rule files."""
+    rules = _load_rules(options)
+    uses = {r.name: RuleUse(r) for r in rules.rules if r.name == r.base and not r.derives}
     for path in paths:
-        fired: set[str] = set()
-        for used in _saturated(path, options, observer).rules:
-            base = rules.by_name[used.name].base if used.name in rules.by_name else ""
-            if base in found:
-                found[base] = found[base].plus(used.matches, used.seconds)
-                fired |= {base} if used.matches else set()
-        found |= {name: replace(found[name], models=found[name].models + 1) for name in fired}
-    return tuple(found.values())
+        matched: set[str] = set()
+        for fired in _saturate(path, options, observer).rules:
+            base = rules.by_name[fired.name].base if fired.name in rules.by_name else ""
+            if base in uses:
+                uses[base].matches += fired.matches
+                uses[base].seconds += fired.seconds
+                matched |= {base} if fired.matches else set()
+        for base in matched:
+            uses[base].models += 1
+    return tuple(uses.values())
 
 
-def _saturated(path: Path, options: Options, observer: Observer | None) -> Saturation:
-    told = None if observer is None else (lambda phase, detail: observer(f"{path}: {phase}", detail))
+def _saturate(path: Path, options: Options, observer: Observer | None) -> Saturation:
+    named = None if observer is None else (lambda phase, detail: observer(f"{path}: {phase}", detail))
     with Worker(options.selection) as worker:
         trusting = replace(options, trust_rules=True)  # nothing is written
-        return saturate_model(path, None, trusting, worker, Clock(told)).egraph.saturation
+        return saturate_model(path, None, trusting, worker, Clock(named)).egraph.saturation

@@ -1,4 +1,4 @@
-"""How to optimise: what the command line and the API may ask for."""
+"""The options of the API and of the command line: one frozen dataclass for each function, checked when it is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnx import defs
 
-from ..costmodels.device import Device, default_device, load_device
+from ..costmodels.device import default_device, load_device
 from ..costmodels.model import CostModel, cost_model
 from ..costmodels.profile import ProfileDatabase
 from ..engine.choices import CostName, Extraction, PartitionMethod
@@ -29,26 +29,85 @@ from ..support.options import (
 SATURATION_SHARE = 0.6
 CHECK_SHARE = 0.1
 EXTRACTION_SHARE = 0.3
-"""The parts of the time limit that saturation, the check of constants, and each extraction may take at most: what the
-ones before have made is worth nothing without those after. Sub-graphs get what is left."""
+"""Shares of the time limit: saturation, the check of constants, and each extraction take at most this much, because a
+phase is worth nothing unless the phases after it still have time. The partition gets the rest."""
 
-
-def cost_model_of(name: CostName, device: Device) -> CostModel:
-    """The cost model of that name; "profile" has the user's measurements, and the roofline where there are none."""
-    if name == "profile":
-        return ProfileCost(device, ProfileDatabase.open())
-    return cost_model(name, device)
+Shapes = Mapping[str, tuple[int | str, ...]]
+"""New shapes of inputs, by name."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to optimise. The command line's options are these fields. Raises OptionError for what cannot be used.
+class PricingOptions:
+    """What to minimise and for which device: the options of `diff`. Raises OptionError for a value that is invalid.
 
-    Without a `device` prices are for a named class of processors, or of this machine where they were measured on it.
+    The default device is a named class of processors, or this machine where `cost` is "profile": times were measured
+    on it.
     """
 
     cost: CostName = "roofline"
     device: str = ""
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if not self.device:
+            object.__setattr__(self, "device", default_device(self.cost))
+
+    @property
+    def cost_model(self) -> CostModel:
+        """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
+        device = load_device(self.device)
+        return ProfileCost(device, ProfileDatabase.open()) if self.cost == "profile" else cost_model(self.cost, device)
+
+
+@dataclass(frozen=True)
+class InspectOptions(PricingOptions):
+    """The options of `inspect`: fields and command-line options have the same names."""
+
+    input_shapes: Shapes = field(default_factory=dict)
+    partition: PartitionMethod | None = None
+    certificate: Path | None = None
+    certify: bool = False
+    time_limit: Positive = 10.0
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The options of `verify`: fields and command-line options have the same names."""
+
+    input_shapes: Shapes = field(default_factory=dict)
+    inputs: tuple[Path, ...] = ()
+    atol: NotNegative | None = None
+    rtol: NotNegative | None = None
+    verify_limit: Positive = 300.0
+    seed: NotNegativeInteger = 0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The options of `bench`: fields and command-line options have the same names."""
+
+    against: str | None = None
+    trace: Path | None = None
+    model: Path | None = None
+    kernels: bool = False
+    repeat: PositiveInteger | None = None
+    inputs: tuple[Path, ...] = ()
+    threads: PositiveInteger | None = None
+    emulate: bool = False
+    arm64_root: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True)
+class Options(PricingOptions):
+    """The options of `optimize`: fields and command-line options have the same names. Raises OptionError for a value
+    that is invalid."""
+
     precision: Precision = "real"
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
@@ -59,7 +118,7 @@ class Options:
     iterations: PositiveInteger = 200
     extraction: Extraction = "exact"
     opset: PositiveInteger | None = None
-    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    input_shapes: Shapes = field(default_factory=dict)
     verify: bool = True
     inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None
@@ -73,9 +132,7 @@ class Options:
     intensive: bool = True
 
     def __post_init__(self) -> None:
-        check_options(self)
-        if not self.device:
-            object.__setattr__(self, "device", default_device(self.cost))
+        super().__post_init__()
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
@@ -93,11 +150,6 @@ class Options:
     def trusted(self) -> tuple[str, ...]:
         """The rule files that are used without a check, by name."""
         return tuple(path.name for path in rule_paths(self.rules)) if self.trust_rules else ()
-
-    @property
-    def cost_model(self) -> CostModel:
-        """What extraction minimises."""
-        return cost_model_of(self.cost, load_device(self.device))
 
     @property
     def budget(self) -> Budget:

@@ -80,6 +80,11 @@ class Rule:
         return self.name.partition("~")[0]
 
     @property
+    def place(self) -> str:
+        """``file:line:column`` of the command."""
+        return f"{self.path}:{self.line}:{self.column}"
+
+    @property
     def derives(self) -> bool:
         """Whether it derives facts for the analyses; such a rule changes no program and carries no record."""
         return self.ruleset == DERIVING

@@ -1,1 +1,1 @@
-"""``eqfuse rules`` and ``eqfuse bisect``: what is about the rules of a run."""
+"""``eqfuse rules`` and ``eqfuse bisect``: the commands about rules and what they did."""

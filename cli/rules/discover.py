@@ -25,59 +25,49 @@ def discover_rules(arguments: argparse.Namespace) -> int:
     elif arguments.quiet and not arguments.json:
         raise UsageError("-q without --output or --json leaves nothing to show")
     started = time.monotonic()
-    options = _options(arguments)
+    names = dict.fromkeys(name.strip() for name in arguments.ops.split(",") if name.strip())
+    options = Options(tuple(names), arguments.size, load_rules() if arguments.catalogue else None)
     with Progress(arguments) as progress:
-        found = discover(options, lambda detail: progress("discover", detail))
-    text = rule_file(options, found)
-    if output is not None and found.rules:
+        discovery = discover(options, lambda detail: progress("discover", detail))
+    text = rule_file(options, discovery)
+    if output is not None and discovery.rules:
         write_text(output, text)
     if arguments.json:
-        render.print_json(_as_json(options, found, output))
+        render.print_json(_as_dict(options, discovery, output))
     elif output is None:
         write(text, end="")
     if not arguments.quiet and not arguments.json:
-        write(_summary(found, output, time.monotonic() - started), error=True)
+        write(_summary(discovery, output, time.monotonic() - started), error=True)
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> Options:
-    names = dict.fromkeys(name.strip() for name in arguments.ops.split(",") if name.strip())
-    return Options(tuple(names), arguments.size, load_rules() if arguments.catalogue else None)
-
-
-def _summary(found: Discovery, output: Path | None, seconds: float) -> str:
-    comments = sum(bool(one.left_out) for one in found.rules)
-    rules = f"{len(found.rules)} rule{'' if len(found.rules) == 1 else 's'}"
-    parts = [rules if output is None else f"{rules} in {output}" if found.rules else "no rules; nothing was written"]
+def _summary(discovery: Discovery, output: Path | None, seconds: float) -> str:
+    comments = sum(bool(one.left_out) for one in discovery.rules)
+    rules = render.count_text(len(discovery.rules), "rule")
+    if output is not None:
+        rules = f"{rules} in {output}" if discovery.rules else "no rules; nothing was written"
+    parts = [rules]
     parts += [f"{comments} of them as comments"] if comments else []
-    parts += [f"{found.pairs} equal pairs of {found.terms} terms", f"{found.derived} follow from rules"]
-    parts += [f"{found.refuted} are refuted"] if found.refuted else []
-    parts += [f"commutative: {', '.join(found.commuting)}"] if found.commuting else []
+    parts += [f"{discovery.pairs} equal pairs of {discovery.terms} terms", f"{discovery.derived} follow from rules"]
+    parts += [f"{discovery.refuted} are refuted"] if discovery.refuted else []
+    parts += [f"commutative: {', '.join(discovery.commuting)}"] if discovery.commuting else []
     return f"{', '.join(parts)}; {render.seconds(seconds)}"
 
 
-def _as_json(options: Options, found: Discovery, output: Path | None) -> dict[str, Any]:
+def _as_dict(options: Options, discovery: Discovery, output: Path | None) -> dict[str, Any]:
     return {
         "operators": options.operators,
         "size": options.size,
         "catalogue": options.known is not None,
-        "output": output if found.rules else None,
-        "terms": found.terms,
-        "pairs": found.pairs,
-        "derived": found.derived,
-        "refuted": found.refuted,
-        "commuting": found.commuting,
-        "rules": [_rule_as_dict(one) for one in found.rules],
+        "output": output if discovery.rules else None,
+        **{name: getattr(discovery, name) for name in ("terms", "pairs", "derived", "refuted", "commuting")},
+        "rules": [_rule_as_dict(one) for one in discovery.rules],
     }
 
 
 def _rule_as_dict(one: Discovered) -> dict[str, Any]:
     return {
-        "name": one.rule.name,
-        "formula": one.rule.formula,
-        "properties": one.rule.properties,
-        "sound": one.rule.sound,
-        "requires": one.rule.requires,
+        **{name: getattr(one.rule, name) for name in ("name", "formula", "properties", "sound", "requires")},
         "verdict": one.verdict.kind,
         "scope": one.verdict.scope,
         "samples": one.verdict.samples,

@@ -7,8 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...driver.observe import Account, Optimized, Use, Verdict, account, optimized, rewritten, usage, variants
-from ...driver.observe import why_not as verdict_on
+from ...driver.observe import (
+    RewrittenValue,
+    RuleUse,
+    ValueReport,
+    Verdict,
+    count_rule_uses,
+    diagnose_rule,
+    explain_value,
+    find_variants,
+    list_rewritten_values,
+    observe_model,
+)
+from ...driver.options import Options
+from ...errors import BUDGET_HIT
 from ...rules.loader import Rule
 from ...tools.explain.explain import Explanation, Instance
 from ...tools.explain.probe import Attempt
@@ -17,12 +29,6 @@ from .. import render
 from ..options import options_of
 from ..progress import Progress
 from ..terminal import write
-
-BUDGET_HIT = 5
-
-
-def _observed(arguments: argparse.Namespace, progress: Progress) -> Optimized:
-    return optimized(arguments.model, options_of(arguments, verify=False), progress)
 
 
 def _place(rule: Rule) -> str:
@@ -35,68 +41,58 @@ def _place(rule: Rule) -> str:
 def explain(arguments: argparse.Namespace) -> int:
     """The steps from the original to the optimised form of a value; without a value, those that have another form."""
     with Progress(arguments) as progress:
-        run = _observed(arguments, progress)
+        run = observe_model(arguments.model, options_of(Options, arguments, verify=False), progress)
         if arguments.output is not None:
             progress("explain", arguments.output)
-            told = account(run, arguments.output)
+            report = explain_value(run, arguments.output)
     if arguments.output is None:
-        return _list_rewritten(arguments, run)
-    if arguments.json:
-        render.print_json(_account_as_dict(told))
+        _show_rewritten(arguments, list_rewritten_values(run))
+    elif arguments.json:
+        render.print_json(_report_as_dict(report))
     elif not arguments.quiet:
-        _print_account(told)
+        _print_report(report)
     return 0
 
 
-def _list_rewritten(arguments: argparse.Namespace, run: Optimized) -> int:
-    values = rewritten(run)
+def _show_rewritten(arguments: argparse.Namespace, values: Sequence[RewrittenValue]) -> None:
     if arguments.json:
         render.print_json([asdict(value) for value in values])
     elif not arguments.quiet:
         title = f"{len(values)} values of {arguments.model} have another form; --output VALUE explains one"
         render.table(title, ("value", "made by", "now by"), [(v.name, v.before, v.after) for v in values], left=3)
-    return 0
 
 
-def _print_account(told: Account) -> None:
-    if told.explanation is None:
-        write(f"{told.value} {told.reason}")
-        if told.rewritten:
-            write(f"rewritten on the way to it: {', '.join(told.rewritten)}")
+def _print_report(report: ValueReport) -> None:
+    explanation = report.explanation
+    if explanation is None:
+        write(f"{report.value} {report.reason}")
+        if report.rewritten:
+            write(f"rewritten on the way to it: {', '.join(report.rewritten)}")
         return
-    explanation = told.explanation
-    count = len(explanation.steps)
-    write(f"{told.value}: {count} step{'' if count == 1 else 's'}, checked by replay")
+    write(f"{report.value}: {render.count_text(len(explanation.steps), 'step')}, checked by replay")
     for title, lines in (("before", explanation.before), ("after", explanation.after)):
         write(f"\n{title}")
         _print_lines(lines, "  ")
     write("\nsteps")
     for number, step in enumerate(explanation.steps, 1):
-        _print_step(number, step)
+        turned = "" if step.forward else "   (read from right to left)"
+        write(f"  {number}. {step.rule.base}: {step.rule.formula}{turned}   {_place(step.rule)}")
+        write(f"        {step.before}")
+        write(f"     => {step.after}")
+        _print_lines(step.where, "        where ")
     for rule in explanation.rests_on:
         write(f"\nconditions of these steps rest on {rule.base}: {rule.formula}   {_place(rule)}")
-    _print_names(explanation)
-
-
-def _print_step(number: int, step: Instance) -> None:
-    turned = "" if step.forward else "   (read from right to left)"
-    write(f"  {number}. {step.rule.base}: {step.rule.formula}{turned}   {_place(step.rule)}")
-    write(f"        {step.before}")
-    write(f"     => {step.after}")
-    _print_lines(step.where, "        where ")
+    _print_operands(explanation)
 
 
 def _print_lines(lines: Iterable[Line], indent: str) -> None:
     for line in lines:
-        write(f"{indent}{line.name} = {line.text}   {_kind(line)}".rstrip())
+        kind = f"{'constant ' if line.constant else ''}{type_text(line.type)}"
+        write(f"{indent}{line.name} = {line.text}   {kind}".rstrip())
 
 
-def _kind(line: Line) -> str:
-    return f"constant {type_text(line.type)}".rstrip() if line.constant else type_text(line.type)
-
-
-def _print_names(explanation: Explanation) -> None:
-    """What the steps start from, by its full name; what the original form defines has been said."""
+def _print_operands(explanation: Explanation) -> None:
+    """The full names of the values that the steps start from and the original form does not define."""
     defined = {line.name for line in explanation.before}
     rows = [(n.short, n.full, type_text(n.type)) for n in explanation.names if n.short not in defined]
     if rows:
@@ -104,13 +100,13 @@ def _print_names(explanation: Explanation) -> None:
         render.table("over", ("", "in full", "type"), list(rows), left=3)
 
 
-def _account_as_dict(told: Account) -> dict[str, Any]:
-    explanation = told.explanation
-    content: dict[str, Any] = {"value": told.value, "status": "explained" if explanation else told.reason}
+def _report_as_dict(report: ValueReport) -> dict[str, Any]:
+    explanation = report.explanation
     if explanation is None:
-        return {**content, "rewritten": told.rewritten}
+        return {"value": report.value, "status": report.reason, "rewritten": report.rewritten}
     return {
-        **content,
+        "value": report.value,
+        "status": "explained",
         "before": [_line_as_dict(line) for line in explanation.before],
         "after": [_line_as_dict(line) for line in explanation.after],
         "steps": [_step_as_dict(step) for step in explanation.steps],
@@ -124,14 +120,12 @@ def _line_as_dict(line: Line) -> dict[str, Any]:
 
 
 def _step_as_dict(step: Instance) -> dict[str, Any]:
-    direction = "left to right" if step.forward else "right to left"
-    where = [_line_as_dict(line) for line in step.where]
     return {
         **_rule_as_dict(step.rule),
-        "direction": direction,
+        "direction": "left to right" if step.forward else "right to left",
         "before": step.before,
         "after": step.after,
-        "where": where,
+        "where": [_line_as_dict(line) for line in step.where],
     }
 
 
@@ -143,12 +137,13 @@ def _rule_as_dict(rule: Rule) -> dict[str, Any]:
 
 
 def why_not(arguments: argparse.Namespace) -> int:
-    """How far a rule gets at a node, and what the extraction made of it; exit code 5 where time ran out."""
-    candidates = variants(arguments.name, options_of(arguments, verify=False))
+    """How far a rule gets at a node, and whether its result was chosen; exit code 5 where time ran out."""
+    options = options_of(Options, arguments, verify=False)
+    candidates = find_variants(arguments.name, options)
     with Progress(arguments) as progress:
-        run = _observed(arguments, progress)
+        run = observe_model(arguments.model, options, progress)
         progress("why-not", f"{arguments.name} at {arguments.node}")
-        verdict = verdict_on(run, candidates, arguments.node)
+        verdict = diagnose_rule(run, candidates, arguments.node)
     rule = candidates[0]
     if arguments.json:
         render.print_json(_verdict_as_dict(rule, arguments.node, verdict))
@@ -160,18 +155,18 @@ def why_not(arguments: argparse.Namespace) -> int:
 def _print_verdict(rule: Rule, node: str, verdict: Verdict) -> None:
     before, after = verdict.diagnosis.before, verdict.diagnosis.after
     write(f"{rule.base} at {node}: {rule.formula}   {_place(rule)}")
-    told = _attempt(rule, before)
-    later = _attempt(rule, after) if after else "not known, the time limit came first"
-    if told == later:
-        write(f"  in the model, and with all rules applied: {told}")
+    first = _attempt_text(rule, before)
+    last = _attempt_text(rule, after) if after else "not known, the time limit came first"
+    if first == last:
+        write(f"  in the model, and with all rules applied: {first}")
     else:
-        write(f"  in the model: {told}")
-        write(f"  with all rules applied: {later}")
+        write(f"  in the model: {first}")
+        write(f"  with all rules applied: {last}")
     if verdict.outcome:
-        write(f"  extraction: {_outcome(verdict)}")
+        write(f"  extraction: {_outcome_text(verdict)}")
 
 
-def _attempt(rule: Rule, attempt: Attempt) -> str:
+def _attempt_text(rule: Rule, attempt: Attempt) -> str:
     variant = "" if attempt.pattern == rule.base else f" (as {attempt.pattern})"
     if attempt.matches:
         values = ", ".join(f"{name} = {value}" for name, value in attempt.values.items())
@@ -186,7 +181,7 @@ _OUTCOMES = {
 }
 
 
-def _outcome(verdict: Verdict) -> str:
+def _outcome_text(verdict: Verdict) -> str:
     if verdict.outcome != "rejected":
         return _OUTCOMES[verdict.outcome]
     if verdict.extra is None:
@@ -218,9 +213,9 @@ def _attempt_as_dict(attempt: Attempt) -> dict[str, Any]:
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    """What each rule did to some models, and what those of a topic or property did together."""
+    """The matches of each rule in some models, and those of the rules of each topic and property together."""
     with Progress(arguments) as progress:
-        uses = usage(arguments.models, options_of(arguments, verify=False), progress)
+        uses = count_rule_uses(arguments.models, options_of(Options, arguments, verify=False), progress)
     if arguments.json:
         render.print_json({"models": arguments.models, "rules": [_use_as_dict(use) for use in uses]})
     elif not arguments.quiet:
@@ -228,43 +223,36 @@ def stats(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_stats(uses: Sequence[Use], models: int, *, unused: bool) -> None:
+def _print_stats(uses: Sequence[RuleUse], models: int, *, unused: bool) -> None:
     fired = sorted((u for u in uses if u.matches), key=lambda u: (-u.matches, u.rule.name))
     columns = ("rule", "topic", "models", "matches", "time")
-    rows = [(u.rule.name, u.rule.topic, str(u.models), str(u.matches), _time(u.seconds)) for u in fired]
-    render.table(f"rules that matched in {models} model{'' if models == 1 else 's'}", columns, list(rows), left=2)
+    rows = [(u.rule.name, u.rule.topic, str(u.models), str(u.matches), render.rule_seconds(u.seconds)) for u in fired]
+    render.table(f"rules that matched in {render.count_text(models, 'model')}", columns, list(rows), left=2)
     _print_totals("topic", uses, lambda use: (use.rule.topic,))
     _print_totals("property", uses, lambda use: use.rule.properties)
-    idle = [u for u in uses if not u.matches]
+    idle = sorted((u for u in uses if not u.matches), key=lambda u: -u.seconds)
     if unused and idle:
-        names = [(u.rule.name, u.rule.topic, _time(u.seconds)) for u in sorted(idle, key=lambda u: -u.seconds)]
+        names = [(u.rule.name, u.rule.topic, render.rule_seconds(u.seconds)) for u in idle]
         render.table("rules that never matched", ("rule", "topic", "time"), list(names), left=2)
     hint = "" if unused else "; --unused lists them"
-    write(f"{len(idle)} of {len(uses)} rules never matched ({_time(sum(u.seconds for u in idle))}){hint}")
+    write(f"{len(idle)} of {len(uses)} rules never matched ({render.rule_seconds(sum(u.seconds for u in idle))}){hint}")
 
 
-def _print_totals(title: str, uses: Sequence[Use], groups: Callable[[Use], Iterable[str]]) -> None:
+def _print_totals(title: str, uses: Sequence[RuleUse], groups: Callable[[RuleUse], Iterable[str]]) -> None:
     rows = []
     for name in sorted({group for use in uses for group in groups(use)}):
         members = [use for use in uses if name in groups(use)]
         fired = sum(1 for use in members if use.matches)
         matches, seconds = sum(u.matches for u in members), sum(u.seconds for u in members)
-        rows.append((name, str(len(members)), str(fired), str(matches), _time(seconds)))
+        rows.append((name, str(len(members)), str(fired), str(matches), render.rule_seconds(seconds)))
     render.table(f"by {title}", (title, "rules", "matched", "matches", "time"), list(rows))
 
 
-def _time(seconds: float) -> str:
-    return render.seconds(seconds) if seconds else "< 1 ms"
-
-
-def _use_as_dict(use: Use) -> dict[str, Any]:
-    rule = use.rule
+def _use_as_dict(use: RuleUse) -> dict[str, Any]:
     return {
-        "rule": rule.name,
-        "topic": rule.topic,
-        "properties": rule.properties,
-        "file": _place(rule),
-        "matches": use.matches,
-        "models": use.models,
-        "seconds": use.seconds,
+        "rule": use.rule.name,
+        "topic": use.rule.topic,
+        "properties": use.rule.properties,
+        "file": _place(use.rule),
+        **{name: getattr(use, name) for name in ("matches", "models", "seconds")},
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.cli.bench.bench_inputs import bench_inputs
+from eqfuse.driver.bench import read_inputs
 from eqfuse.errors import UsageError
 from eqfuse.lowering.interface import Port
 
@@ -123,10 +122,10 @@ def test_one_set_of_inputs_is_measured_on(tmp_path: Path) -> None:
     ports, paths = [Port("x", "float32", (2,))], [tmp_path / "a.npz", tmp_path / "b.npz"]
     for path in paths:
         np.savez(path, x=np.array([1.5, 2.5], np.float32))
-    given = bench_inputs(Namespace(inputs=paths[:1]), ports)
+    given = read_inputs(paths[:1], ports)
     assert given["x"].tolist() == [1.5, 2.5]
     with pytest.raises(UsageError, match="2 sets of inputs are given, and one is measured on"):
-        bench_inputs(Namespace(inputs=paths), ports)
+        read_inputs(paths, ports)
 
 
 @pytest.mark.conformance

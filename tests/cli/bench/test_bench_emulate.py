@@ -60,7 +60,7 @@ def test_kernels_and_what_lies_between_are_the_inference(eqfuse: CommandLine) ->
 @pytest.mark.conformance
 @needs_tools
 def test_kernels_beyond_the_twentieth_are_added_up(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eqfuse.cli.bench.bench_emulate._SHOWN", 0)
+    monkeypatch.setattr("eqfuse.cli.bench._SHOWN_EMULATED", 0)
     eqfuse.small()
     eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "arm-cortex-a76", "--partition", "none", "-q")
     short, full = (eqfuse.run("bench", "build", "--emulate", *option).out for option in ((), ("-v",)))

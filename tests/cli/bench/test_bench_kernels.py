@@ -48,7 +48,7 @@ def test_several_threads_are_timed_by_the_wall_clock(eqfuse: CommandLine) -> Non
 
 
 def test_kernels_beyond_the_first_are_added_up(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eqfuse.cli.bench.bench_kernels._SHOWN", 0)
+    monkeypatch.setattr("eqfuse.cli.bench._SHOWN_KERNELS", 0)
     compiled(eqfuse)
     short, full = (eqfuse.run("bench", "build", "--kernels", "--repeat", "1", *v).out for v in ((), ("-v",)))
     assert ("1 others" in short, "1 others" in full) == (True, False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.cli.bench.kernel_report import breakdown_as_dict, operators_text, print_breakdown
+from eqfuse.cli.bench import operators_text, print_breakdown
+from eqfuse.driver.bench import breakdown_as_dict
 from eqfuse.lowering.kernels.kernel_table import KernelFacts
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.cli.compile_parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
+from eqfuse.cli.parser import DSA_ORDERS, DSA_VARIANTS, FLOATS
 from eqfuse.costmodels.dsa_device import DIRECTORY, dsa_device_names
 from eqfuse.driver.accelerator import WIDTHS
 from eqfuse.lowering.bundle import check

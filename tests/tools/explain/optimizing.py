@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
-from eqfuse.driver.observe import Optimized, account, optimized
+from eqfuse.driver.observe import Observation, explain_value, observe_model
 from eqfuse.driver.options import Options
 from eqfuse.tools.explain.explain import Explanation
 
@@ -50,16 +50,16 @@ def model(
     return path
 
 
-def run(path: Path, *rules: str) -> Optimized:
+def run(path: Path, *rules: str) -> Observation:
     """Optimise under the rules, and no others."""
     own = path.with_name("own.egg")
     own.write_text("".join(rules), encoding="utf-8")
-    return optimized(path, Options(rules=(own,), only=("own",), cost="flops", verify=False, time_limit=300.0))
+    return observe_model(path, Options(rules=(own,), only=("own",), cost="flops", verify=False, time_limit=300.0))
 
 
-def explained(result: Optimized, value: str) -> Explanation:
+def explained(result: Observation, value: str) -> Explanation:
     """The explanation of a value that was rewritten."""
-    explanation = account(result, value).explanation
+    explanation = explain_value(result, value).explanation
     assert explanation is not None
     return explanation
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from eqfuse.driver.observe import Optimized, account, rewritten
+from eqfuse.driver.observe import Observation, explain_value, list_rewritten_values
 from eqfuse.errors import UsageError
 from eqfuse.tools.explain.explain import Unexplained
 
@@ -23,7 +23,7 @@ NOTHING = rule("rewrite (Sub x x) (Full s 0.0 t) :when ((= s (shape x)) (= t (dt
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     """A model with something to do for each of the rules above."""
     nodes = [
         node("MatMul", "x", "w", to="a"), node("Mul", "c", "a", to="b"), node("Exp", "b", to="y"),
@@ -37,14 +37,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
     return run(path, TWICE, SCALE, RIGHT, SUM)
 
 
-def test_the_steps_come_in_the_order_of_rewriting(mixed: Optimized) -> None:
+def test_the_steps_come_in_the_order_of_rewriting(mixed: Observation) -> None:
     assert steps(explained(mixed, "b")) == [
         ("own-constant-right", "Mul(0.3, a)", "Mul(a, 0.3)"),
         ("own-scale", "Mul(MatMul(x, w), 0.3)", "MatMul(x, Mul(w, 0.3))"),
     ]
 
 
-def test_both_forms_and_the_names_in_them(mixed: Optimized) -> None:
+def test_both_forms_and_the_names_in_them(mixed: Observation) -> None:
     explanation = explained(mixed, "b")
     assert [(line.name, line.text) for line in explanation.before] == [("a", "MatMul(x, w)"), ("b", "Mul(0.3, a)")]
     assert lines(explanation) == ["b = MatMul(x, Mul(w, 0.3))"]
@@ -52,13 +52,13 @@ def test_both_forms_and_the_names_in_them(mixed: Optimized) -> None:
     assert types == {"x": ("batch", 64), "w": (64, 64), "a": ("batch", 64)}
 
 
-def test_what_both_forms_share_is_not_explained(mixed: Optimized) -> None:
+def test_what_both_forms_share_is_not_explained(mixed: Observation) -> None:
     explanation = explained(mixed, "v")
     assert [line.name for line in explanation.before] == ["u", "v"]
     assert steps(explanation) == [("own-relu-twice", "Relu(Relu(t))", "Relu(t)")]
 
 
-def test_a_birewrite_from_right_to_left(mixed: Optimized) -> None:
+def test_a_birewrite_from_right_to_left(mixed: Observation) -> None:
     assert steps(explained(mixed, "f")) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
 
 
@@ -99,15 +99,15 @@ def test_a_value_of_a_node_with_several_outputs(tmp_path: Path) -> None:
     assert steps(explained(result, "c")) == [("own-join-split", f"Concat({', '.join(parts)}, axis=1)", "x")]
 
 
-def test_the_rewritten_values_are_listed(mixed: Optimized) -> None:
-    found = {r.name: (r.before, r.after) for r in rewritten(mixed)}
+def test_the_rewritten_values_are_listed(mixed: Observation) -> None:
+    found = {r.name: (r.before, r.after) for r in list_rewritten_values(mixed)}
     assert found == {
         "b": ("Mul", "MatMul"), "s": ("Relu", "Relu"), "v": ("Relu", "Relu"), "f": ("Mul", "Exp"),
     }  # fmt: skip
 
 
-def test_an_unchanged_value_names_what_was_rewritten_before_it(mixed: Optimized) -> None:
-    told = account(mixed, "y")
+def test_an_unchanged_value_names_what_was_rewritten_before_it(mixed: Observation) -> None:
+    told = explain_value(mixed, "y")
     assert (told.explanation, told.rewritten) == (None, ("b",))
     assert "unchanged" in told.reason
 
@@ -120,17 +120,17 @@ def test_an_unchanged_value_names_what_was_rewritten_before_it(mixed: Optimized)
         ("a", "does not compute it any more; it does compute b"),
     ],
 )
-def test_what_cannot_be_explained(mixed: Optimized, value: str, message: str) -> None:
+def test_what_cannot_be_explained(mixed: Observation, value: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        account(mixed, value)
+        explain_value(mixed, value)
 
 
-def test_a_stored_constant_has_nothing_to_explain(mixed: Optimized) -> None:
-    assert account(mixed, "w").reason.startswith("is a constant")
+def test_a_stored_constant_has_nothing_to_explain(mixed: Observation) -> None:
+    assert explain_value(mixed, "w").reason.startswith("is a constant")
 
 
-def test_out_of_time_is_one_line(mixed: Optimized) -> None:
+def test_out_of_time_is_one_line(mixed: Observation) -> None:
     hasty = replace(mixed, options=replace(mixed.options, time_limit=1e-3))
     with pytest.raises(Unexplained, match=r"^b cannot be explained: the time limit ended the search") as raised:
-        account(hasty, "b")
+        explain_value(hasty, "b")
     assert raised.value.exit_code == 5

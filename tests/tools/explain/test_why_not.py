@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from eqfuse.driver.observe import Optimized, Verdict, variants, why_not
+from eqfuse.driver.observe import Observation, Verdict, diagnose_rule, find_variants
 from eqfuse.errors import UsageError
 
 from .optimizing import model, node, rule, run
@@ -29,7 +29,7 @@ RULES = {  # by the ends of their names
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     """A model that none of the rules rewrites."""
     nodes = [
         node("Exp", "x", to="e"),
@@ -48,8 +48,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
     return run(path, *(rule(text, f"own-{name}") for name, text in RULES.items()))
 
 
-def tried(result: Optimized, name: str, at: str) -> Verdict:
-    return why_not(result, variants(name, result.options), at)
+def tried(result: Observation, name: str, at: str) -> Verdict:
+    return diagnose_rule(result, find_variants(name, result.options), at)
 
 
 @pytest.mark.representatives(4)
@@ -68,7 +68,7 @@ def tried(result: Optimized, name: str, at: str) -> Verdict:
         ("computed", "r", 2, "(= k (vec-get axes 5)): false; axes is [0, 1]"),
     ],
 )
-def test_the_first_condition_that_is_not_met(plain: Optimized, name: str, at: str, met: int, failure: str) -> None:
+def test_the_first_condition_that_is_not_met(plain: Observation, name: str, at: str, met: int, failure: str) -> None:
     before = tried(plain, f"own-{name}", at).diagnosis.before
     assert (before.met, before.failure) == (met, failure)
 
@@ -98,7 +98,7 @@ def test_a_constant_is_hidden_from_rules(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
+def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     """A model of which much is rewritten."""
     nodes = [
         node("Neg", "x", to="a"),
@@ -140,24 +140,24 @@ def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Optimized:
         ("own-twice-negative", "m", "unused"),
     ],
 )
-def test_what_became_of_a_match(rewritten: Optimized, name: str, at: str, outcome: str) -> None:
+def test_what_became_of_a_match(rewritten: Observation, name: str, at: str, outcome: str) -> None:
     assert tried(rewritten, name, at).outcome == outcome
 
 
-def test_a_match_that_needs_other_rules_is_not_in_the_model(rewritten: Optimized) -> None:
+def test_a_match_that_needs_other_rules_is_not_in_the_model(rewritten: Observation) -> None:
     diagnosis = tried(rewritten, "own-only-later", "z").diagnosis
     assert diagnosis.after is not None
     assert (diagnosis.before.matches, diagnosis.after.matches) == (False, True)
 
 
-def test_what_a_rejected_match_would_cost(rewritten: Optimized) -> None:
+def test_what_a_rejected_match_would_cost(rewritten: Observation) -> None:
     verdict = tried(rewritten, "own-abs-as-max", "c")
     assert verdict.instead == "Abs"
     assert verdict.extra is not None
     assert verdict.extra > 0
 
 
-def test_what_a_match_is_bound_to(rewritten: Optimized) -> None:
+def test_what_a_match_is_bound_to(rewritten: Observation) -> None:
     assert tried(rewritten, "own-abs-as-max", "c").diagnosis.before.values == {"x": "`b`"}
 
 
@@ -168,19 +168,19 @@ def test_what_a_match_is_bound_to(rewritten: Optimized) -> None:
         ("analysis.sign.Relu", "no rule is called"),
     ],
 )
-def test_rules_that_are_not_there(rewritten: Optimized, name: str, message: str) -> None:
+def test_rules_that_are_not_there(rewritten: Observation, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        variants(name, rewritten.options)
+        find_variants(name, rewritten.options)
 
 
-def test_a_rule_that_the_options_leave_out(rewritten: Optimized) -> None:
+def test_a_rule_that_the_options_leave_out(rewritten: Observation) -> None:
     options = replace(rewritten.options, skip=("own-neg-neg",))
     with pytest.raises(UsageError, match="own-neg-neg is left out by the options"):
-        variants("own-neg-neg", options)
+        find_variants("own-neg-neg", options)
 
 
 @pytest.mark.parametrize(("at", "message"), [("node_zz", "no such node; did you mean node_z?"), ("x", "no such node")])
-def test_nodes_that_are_not_there(rewritten: Optimized, at: str, message: str) -> None:
+def test_nodes_that_are_not_there(rewritten: Observation, at: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         tried(rewritten, "own-neg-neg", at)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
 from difflib import get_close_matches
 from textwrap import indent
 from typing import Any
@@ -21,43 +20,31 @@ def list_rules(arguments: argparse.Namespace) -> int:
     check_rule_folders(arguments.rules)
     only = (arguments.tag,) if arguments.tag else ()
     loaded = load_rules(arguments.rules, precision="fast", only=only).rules
-    rules = [r for r in loaded if r.name == r.base and not r.derives and _passes(r, arguments)]
+    rules = [
+        rule
+        for rule in loaded
+        if rule.name == rule.base
+        and not rule.derives
+        and (not arguments.property or arguments.property in rule.properties)
+        and (not arguments.topic or rule.topic == arguments.topic)
+        and (not arguments.sound or rule.sound == arguments.sound)
+    ]
     if arguments.json:
-        render.print_json([_record(r) for r in rules])
+        render.print_json([_record(rule) for rule in rules])
     elif not arguments.quiet:
-        _print_list(rules)
+        rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
+        columns = ("topic", "rule", "property", "sound", "formula")
+        render.table(render.count_text(len(rules), "rule"), columns, list(rows), left=5)
+        counts = Counter(name for rule in rules for name in rule.properties)
+        write(", ".join(f"{count} {name}" for name, count in counts.most_common()))
     return 0
 
 
-def _passes(rule: Rule, arguments: argparse.Namespace) -> bool:
-    return (
-        (not arguments.property or arguments.property in rule.properties)
-        and (not arguments.topic or rule.topic == arguments.topic)
-        and (not arguments.sound or rule.sound == arguments.sound)
-    )
-
-
-def _print_list(rules: Sequence[Rule]) -> None:
-    rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
-    render.table(_count(len(rules), "rule"), ("topic", "rule", "property", "sound", "formula"), list(rows), left=5)
-    counts = Counter(p for r in rules for p in r.properties)
-    write(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+_FIELDS = ("name", "topic", "ruleset", "formula", "properties", "sound", "requires", "source", "example")
 
 
 def _record(rule: Rule) -> dict[str, Any]:
-    return {
-        "name": rule.name,
-        "topic": rule.topic,
-        "ruleset": rule.ruleset,
-        "formula": rule.formula,
-        "properties": rule.properties,
-        "sound": rule.sound,
-        "requires": rule.requires,
-        "source": rule.source,
-        "example": rule.example,
-        "file": f"{rule.path}:{rule.line}:{rule.column}",
-        "text": rule.text,
-    }
+    return {**{name: getattr(rule, name) for name in _FIELDS}, "file": rule.place, "text": rule.text}
 
 
 def show_rule(arguments: argparse.Namespace) -> int:
@@ -70,7 +57,7 @@ def show_rule(arguments: argparse.Namespace) -> int:
         raise UsageError(f"no rule is called {arguments.name!r}{hint}")
     rule = rules[arguments.name]
     record = _record(rule)
-    example = _as_onnx(arguments, rule)
+    example = _example_as_onnx(arguments, rule)
     if arguments.json:
         render.print_json({**record, "onnx": dict(zip(("before", "after"), example, strict=True)) if example else None})
         return 0
@@ -83,20 +70,16 @@ def show_rule(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
-    """A sample of the rule's example before and after; None where it has none that fires."""
+def _example_as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
+    """A sample on which the rule fires, before and after; None where no sample of its example makes it fire."""
     from ...tools.checking.check import authored, scratch_for
     from ...tools.checking.drawing.sampling import example_hits
-    from ...tools.checking.rule_example import before_and_after  # what else this module does needs no checker
+    from ...tools.checking.rule_example import before_and_after  # the list needs no checker
 
     files = load_rules(arguments.rules, precision="fast").files
     for file, candidate in authored(files):
         if candidate.base == rule.base:
             hits = sorted(example_hits(candidate, scratch_for(file)), key=lambda hit: hit.sample.is_empty)
             sides = (before_and_after(hit) for hit in hits)
-            return next((found for found in sides if found is not None), None)
+            return next((pair for pair in sides if pair is not None), None)
     return None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -24,24 +24,24 @@ from ..progress import Progress
 from ..terminal import write
 
 _LISTED = 60
-"""Up to so many rules each gets a line of its own."""
+"""Of more rules than this, the table of verdicts is shown with --verbose only."""
 _SHOWN = 200
 """Characters of each tensor of a counterexample."""
 _SHORT = 40
-"""Characters of what samples did not cover; all of it with --verbose."""
+"""Characters of the list of cases that samples did not cover; --verbose shows all of it."""
 
 
 @dataclass(frozen=True)
-class _Checked:
-    """Rules with their verdicts, in order, and what overlaps."""
+class _CheckedRules:
+    """Rules with their verdicts, in order, and the overlaps between rules."""
 
     rules: Sequence[Rule]
     verdicts: Sequence[Verdict]
     overlaps: Sequence[Overlap]
 
     @property
-    def wrong(self) -> list[tuple[Rule, Verdict]]:
-        return [(r, v) for r, v in zip(self.rules, self.verdicts, strict=True) if not v.accepted]
+    def pairs(self) -> list[tuple[Rule, Verdict]]:
+        return list(zip(self.rules, self.verdicts, strict=True))
 
 
 def check_rules(arguments: argparse.Namespace) -> int:
@@ -54,18 +54,26 @@ def check_rules(arguments: argparse.Namespace) -> int:
     if problems:
         return _report_problems(arguments, problems)
     files = [read_file(path) for path in paths]
-    checked = _checked(arguments, files)
-    duplicates = _duplicates(checked.overlaps)
+    checked = _check_files(arguments, files)
+    duplicates = [
+        Problem(
+            rule.path, rule.line, rule.column,
+            f"the rule says the same as {other.name} ({other.path.name}:{other.line})", rule.name,
+        )
+        for rule, other in ((o.rule, o.other) for o in checked.overlaps if o.same and o.conditions)
+    ]  # fmt: skip
     if duplicates:
         return _report_problems(arguments, duplicates)
+    refused = [(rule, verdict) for rule, verdict in checked.pairs if not verdict.accepted]
     if arguments.json:
-        render.print_json(_as_json(checked))
-    elif not arguments.quiet:
-        _print(arguments, checked)
-    for rule, verdict in checked.wrong if not arguments.json else ():
-        write(_wrong(rule, verdict), error=True)
-    if checked.wrong:
-        raise RuleError(f"{len(checked.wrong)} of {len(checked.rules)} rules may not be used")
+        render.print_json(_as_dict(checked))
+    else:
+        if not arguments.quiet:
+            _print(arguments, checked)
+        for rule, verdict in refused:
+            write(_refusal(rule, verdict), error=True)
+    if refused:
+        raise RuleError(f"{len(refused)} of {len(checked.rules)} rules may not be used")
     return 0
 
 
@@ -75,10 +83,11 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
         return RuleError.exit_code
     for problem in problems:
         write(problem, error=True)
-    raise RuleError(f"{_count(len(problems), 'problem')} in {_count(len({p.path for p in problems}), 'file')}")
+    files = render.count_text(len({problem.path for problem in problems}), "file")
+    raise RuleError(f"{render.count_text(len(problems), 'problem')} in {files}")
 
 
-def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Checked:
+def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _CheckedRules:
     rules = [rule for _, rule in authored(files)]
     verdicts = []
     with Progress(arguments, "checking") as progress:
@@ -89,34 +98,19 @@ def _checked(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _Check
         progress("looking for overlaps")
         others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
         mine = {rule.name for rule in rules}
-        found = [o for o in overlaps([*others, *rules]) if o.rule.name in mine]
-    return _Checked(rules, verdicts, found)
-
-
-def _duplicates(found: Sequence[Overlap]) -> list[Problem]:
-    return [
-        Problem(
-            o.rule.path,
-            o.rule.line,
-            o.rule.column,
-            f"the rule says the same as {o.other.name} ({o.other.path.name}:{o.other.line})",
-            o.rule.name,
-        )
-        for o in found
-        if o.same and o.conditions
-    ]
+        return _CheckedRules(rules, verdicts, [o for o in overlaps([*others, *rules]) if o.rule.name in mine])
 
 
 # --- for people
 
 
-def _print(arguments: argparse.Namespace, checked: _Checked) -> None:
+def _print(arguments: argparse.Namespace, checked: _CheckedRules) -> None:
     if len(checked.rules) <= _LISTED or arguments.verbose:
-        rows = [_row(r, v, arguments.verbose) for r, v in zip(checked.rules, checked.verdicts, strict=True)]
+        rows = [_row(rule, verdict, arguments.verbose) for rule, verdict in checked.pairs]
         columns = ("topic", "rule", "verdict", "where", "samples", "remark", "not covered")
         render.table("verdicts", columns, rows, left=7)
     heads = ("property", "rules", "distinct", *KINDS)
-    render.table(_count(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
+    render.table(render.count_text(len(checked.rules), "rule"), heads, _by_property(checked), left=1)
 
 
 def _row(rule: Rule, verdict: Verdict, whole: bool) -> tuple[str, ...]:
@@ -128,11 +122,10 @@ def _row(rule: Rule, verdict: Verdict, whole: bool) -> tuple[str, ...]:
     return rule.topic, rule.name, verdict.kind, where, str(verdict.samples), remark, uncovered
 
 
-def _by_property(checked: _Checked) -> list[tuple[str, ...]]:
+def _by_property(checked: _CheckedRules) -> list[tuple[str, ...]]:
     rows = []
-    pairs = list(zip(checked.rules, checked.verdicts, strict=True))
     for name in (*PROPERTIES, "all"):
-        chosen = [(r, v) for r, v in pairs if name == "all" or name in r.properties]
+        chosen = [(r, v) for r, v in checked.pairs if name == "all" or name in r.properties]
         if chosen:
             kinds = Counter(v.kind for _, v in chosen)
             counts = (len(chosen), distinct(r for r, _ in chosen), *(kinds[k] for k in KINDS))
@@ -140,24 +133,24 @@ def _by_property(checked: _Checked) -> list[tuple[str, ...]]:
     return rows
 
 
-def _wrong(rule: Rule, verdict: Verdict) -> str:
-    head = f"{rule.path}:{rule.line}:{rule.column}: {rule.name} is {verdict.kind}: {verdict.reason}"
-    found = verdict.counterexample
-    if found is None:
+def _refusal(rule: Rule, verdict: Verdict) -> str:
+    head = f"{rule.place}: {rule.name} is {verdict.kind}: {verdict.reason}"
+    example = verdict.counterexample
+    if example is None:
         return head
-    lines = [head, f"    for {found.sample}"]
-    if found.where or found.left:
-        lines.append(f"    at {found.where or '[]'}: left {found.left}, right {found.right}")
-    lines += [f"    {name} = {shown(array, _SHOWN)}" for name, array in found.elements.items()]
+    lines = [head, f"    for {example.sample}"]
+    if example.where or example.left:
+        lines.append(f"    at {example.where or '[]'}: left {example.left}, right {example.right}")
+    lines += [f"    {name} = {shown(array, _SHOWN)}" for name, array in example.elements.items()]
     return "\n".join(lines)
 
 
 # --- for programs
 
 
-def _as_json(checked: _Checked) -> dict[str, Any]:
+def _as_dict(checked: _CheckedRules) -> dict[str, Any]:
     return {
-        "rules": [_rule_json(r, v) for r, v in zip(checked.rules, checked.verdicts, strict=True)],
+        "rules": [_rule_as_dict(rule, verdict) for rule, verdict in checked.pairs],
         "properties": {
             row[0]: dict(zip(("rules", "distinct", *KINDS), map(int, row[1:]), strict=True))
             for row in _by_property(checked)
@@ -166,20 +159,20 @@ def _as_json(checked: _Checked) -> dict[str, Any]:
     }
 
 
-def _rule_json(rule: Rule, verdict: Verdict) -> dict[str, Any]:
-    found = verdict.counterexample
-    shown = None
-    if found is not None:
-        shown = {
-            "term": found.sample,
-            "elements": {name: getattr(a, "tolist", lambda a=a: a)() for name, a in found.elements.items()},
-            "position": found.where,
-            "left": found.left,
-            "right": found.right,
+def _rule_as_dict(rule: Rule, verdict: Verdict) -> dict[str, Any]:
+    example = verdict.counterexample
+    counterexample = None
+    if example is not None:
+        counterexample = {
+            "term": example.sample,
+            "elements": {name: getattr(a, "tolist", lambda a=a: a)() for name, a in example.elements.items()},
+            "position": example.where,
+            "left": example.left,
+            "right": example.right,
         }
     return {
         "name": rule.name,
-        "file": f"{rule.path}:{rule.line}:{rule.column}",
+        "file": rule.place,
         "properties": rule.properties,
         "sound": rule.sound,
         "verdict": verdict.kind,
@@ -190,9 +183,5 @@ def _rule_json(rule: Rule, verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "remark": verdict.remark,
         "uncovered": verdict.uncovered,
-        "counterexample": shown,
+        "counterexample": counterexample,
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""``eqfuse bench``, for bundles of each kind."""

@@ -1,0 +1,145 @@
+"""``eqfuse inspect``, ``diff`` and ``verify``: looking at models and comparing them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..driver.inspect import Group, Inspection, PartitionReport, diff_models, inspect_model, verify_models
+from ..driver.options import InspectOptions, PricingOptions, VerifyOptions
+from ..errors import EqfuseError, VerificationError
+from . import render
+from .options import options_of
+from .progress import Progress
+from .terminal import write
+
+if TYPE_CHECKING:
+    from ..engine.verification import OutputReport, Verification
+
+_LARGEST = 10
+"""Groups in the table of groups."""
+_NAMED_OPERATORS = 4
+"""Operators of a group that the table names."""
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Show inputs, outputs, operators and cost, and the partition where the model has one or one is asked for."""
+    with Progress(arguments, "inspect"):
+        inspection = inspect_model(arguments.model, options_of(InspectOptions, arguments))
+    if arguments.json:
+        render.print_json(inspection.as_dict())
+    elif not arguments.quiet:
+        _print_inspection(arguments.model, inspection)
+        if inspection.partition is not None:
+            _print_partition(arguments.model, inspection.partition)
+    return 0
+
+
+def _print_inspection(path: Path, inspection: Inspection) -> None:
+    summary = inspection.summary
+    stored = f"{render.figure(summary.intermediate_bytes, 'B')}, {render.figure(summary.weight_bytes, 'B')}"
+    rows: list[tuple[str, ...]] = [
+        ("opsets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in inspection.opsets.items())),
+        ("IR version, producer", f"{inspection.ir_version}, {inspection.producer or '-'}"),
+        *((f"input {name}", text) for name, text in inspection.inputs.items()),
+        *((f"output {name}", text) for name, text in inspection.outputs.items()),
+        ("nodes, layers", f"{summary.nodes}, {summary.layers}"),
+        ("FLOPs", render.figure(summary.flops)),
+        ("intermediate, weight bytes", stored),
+        (render.cost_name(summary), render.predicted(summary)),
+    ]
+    render.table(str(path), ("", ""), rows, left=2)
+    operators: list[tuple[str, ...]] = [(name, str(count)) for name, count in summary.operators.items()]
+    render.table("layers by operator", ("operator", "count"), operators)
+
+
+def _print_partition(path: Path, report: PartitionReport) -> None:
+    before, after = report.unfused, report.partitioned
+    rows: list[tuple[str, ...]] = []
+    for name in ("groups", "kernels", "intermediate values"):
+        count, new = (getattr(figures, name.replace(" ", "_")) for figures in (before, after))
+        rows.append((name, str(count), str(new), render.change(count, new)))
+    size = [render.figure(f.intermediate_bytes, "B") for f in (before, after)]
+    rows.append(("intermediate bytes", *size, render.change(before.intermediate_bytes, after.intermediate_bytes)))
+    latency = [render.seconds(f.predicted_seconds) for f in (before, after)]
+    rows.append(("predicted latency", *latency, render.change(before.predicted_seconds, after.predicted_seconds)))
+    render.table(f"partition of {path}: {report.method}", ("", "unfused", "partition", "change"), rows)
+    largest = sorted(report.groups, key=lambda group: (-len(group.operators), group.number))[:_LARGEST]
+    title = f"largest groups ({len(largest)} of {len(report.groups)})"
+    columns = ("group", "", "operators", "kernels", "predicted")
+    render.table(title, columns, [_group_row(group) for group in largest], left=2)
+    if report.checked_by is not None:
+        write(f"certificate: {len(report.groups)} groups, checked by {report.checked_by}")
+
+
+def _group_row(group: Group) -> tuple[str, ...]:
+    count, more = len(group.operators), len(group.types) - _NAMED_OPERATORS
+    types = ", ".join(group.types[:_NAMED_OPERATORS]) + (f" and {more} more" if more > 0 else "")
+    return str(group.number), types, str(count), str(group.kernels), render.seconds(group.predicted_seconds)
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Show two models side by side."""
+    difference = diff_models(arguments.model, arguments.candidate, options_of(PricingOptions, arguments))
+    before, after = difference.before, difference.after
+    if arguments.json:
+        render.print_json({"before": before.as_dict(), "after": after.as_dict()})
+    elif not arguments.quiet:
+        title = f"{arguments.model} and {arguments.candidate}"
+        render.table(title, ("", "first", "second", "change"), list(render.summary_rows(before, after)))
+        changed = [row for row in render.operator_rows(before.operators, after.operators) if row[3] != "="]
+        if changed:
+            render.table("layers by operator", ("operator", "first", "second", "change"), list(changed))
+    return 0
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Compare two models by running them; exit code 0 says that they were seen to be equal."""
+    with Progress(arguments, "verify"):
+        verification = verify_models(arguments.model, arguments.candidate, options_of(VerifyOptions, arguments))
+    if arguments.json:
+        render.print_json(verification.as_dict())
+    elif not arguments.quiet:
+        _print_verification(f"{arguments.model} and {arguments.candidate}", verification)
+    if verification.status in ("not verifiable", "unverified"):
+        kind = VerificationError if verification.status == "unverified" else EqfuseError
+        raise kind(f"{arguments.candidate}: was not verified: {verification.reason}")
+    return VerificationError.exit_code if verification.status == "failed" else 0
+
+
+_COLUMNS = (
+    "output", "equal", "depends on inputs", "identical", "max ulp", "max abs", "max rel", "original error",
+    "result error",
+)  # fmt: skip
+
+
+def _print_verification(title: str, verification: Verification) -> None:
+    """A row for each output, how the second model was made, how the numbers changed, and the verdict."""
+    render.table(title, _COLUMNS, [_output_row(report) for report in verification.outputs])
+    if verification.made:
+        write(verification.made)
+    for line in render.verification_lines(verification):
+        write(line)
+    if verification.unmeasured:
+        write(f"accuracy: not measured, no float64 run: {verification.unmeasured}")
+    for line in verification.one_sided:
+        write(f"seen from one side only: {line}")
+    write(verification.summary)
+
+
+def _output_row(report: OutputReport) -> tuple[str, ...]:
+    from ..engine.verification.report import percentage, units
+
+    effect = report.effect
+    return (
+        report.name,
+        "yes" if report.passed else "NO",
+        "yes" if report.depends_on_inputs else "no",
+        "-" if effect.share is None else percentage(effect.share),
+        "-" if effect.max_ulp is None else units(effect.max_ulp),
+        f"{report.max_abs:.3g}",
+        f"{report.max_rel:.3g}",
+        f"{effect.original_error.largest:.3g}" if effect.original_error else "-",
+        f"{effect.result_error.largest:.3g}" if effect.result_error else "-",
+    )

@@ -1,0 +1,320 @@
+"""Measuring a bundle: its time beside ONNX Runtime's, the time of each kernel, the instructions that an emulated Arm
+board counts, or the simulated cycles of a program for an accelerator."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..costmodels.device import Device
+from ..engine.onnx.model import read
+from ..errors import EqfuseError, UsageError
+from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles
+from ..lowering.bundle.bundle import read_manifest, whole
+from ..lowering.bundle.cache import fingerprint
+from ..lowering.bundle.isolation import NO_LIMIT, isolated
+from ..lowering.bundle.manifest import Manifest
+from ..lowering.errors import BundleError
+from ..lowering.interface import Port, random_inputs, read_samples
+from ..lowering.running.isolated_model import IsolatedModel, crashes_of, times
+from ..lowering.running.kernel_times import Breakdown, kernel_times
+from ..lowering.running.turns import Middle, Runs
+from ..support.files import check_destination, staged_file
+from .options import BenchOptions
+
+if TYPE_CHECKING:
+    from ..lowering.dsa.bundle.section import Section
+
+_REPEAT, _KERNEL_REPEAT = 50, 30
+"""Runs of the model, and of the model kernel by kernel, where the options do not say."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall-clock and CPU seconds of one run; of a speed-up, how many times as long the other takes."""
+
+    wall: Middle
+    cpu: Middle
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The time of a compiled model, by name: "eqfuse", and where both were measured "ONNX Runtime" and "speed-up"."""
+
+    threads: int
+    repeat: int
+    timings: Mapping[str, Timing]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"threads": self.threads, "repeat": self.repeat, **{n: asdict(t) for n, t in self.timings.items()}}
+
+
+@dataclass(frozen=True)
+class KernelLatency:
+    """The time of each kernel: CPU time on one thread, wall-clock time on several, whose CPU time counts waiting."""
+
+    threads: int
+    repeat: int
+    breakdown: Breakdown
+
+    @property
+    def clock(self) -> str:
+        """``cpu`` or ``wall``."""
+        return "cpu" if self.threads == 1 else "wall"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; all times in seconds."""
+        head = {"threads": self.threads, "repeat": self.repeat, "clock": self.clock}
+        return {**head, **breakdown_as_dict(self.breakdown)}
+
+
+def breakdown_as_dict(breakdown: Breakdown) -> dict[str, Any]:
+    """Plain data for JSON; all times in seconds."""
+    kernels = [
+        {**asdict(kernel.facts), "seconds": kernel.seconds, "seconds_per_call": kernel.per_call}
+        for kernel in breakdown.kernels
+    ]
+    return {**{name: getattr(breakdown, name) for name in ("whole", "fallbacks", "between")}, "kernels": kernels}
+
+
+@dataclass(frozen=True)
+class EmulatedRuntime:
+    """ONNX Runtime of a version on the same board: the counts of one inference."""
+
+    version: str
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """One inference of a compiled model on the emulated board of a device, beside ONNX Runtime's if that is asked."""
+
+    target: str
+    device: Device
+    counts: ModelCounts
+    kernels: tuple[KernelCounts, ...]
+    runtime: EmulatedRuntime | None
+
+    @cached_property
+    def cycles(self) -> float:
+        """The estimate for kernels and for the code between them."""
+        return sum(kernel.cycles for kernel in self.kernels) + estimate_cycles(self.counts.outside, self.device).cycles
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The simulated caches by name: L1D, L2, ..."""
+        return tuple("L1D" if cache.level == 1 else f"L{cache.level}" for cache in self.device.caches)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        content: dict[str, Any] = {
+            "target": self.target,
+            "inference": self._counts_as_dict(self.counts.inference),
+            "between_kernels": self._counts_as_dict(self.counts.outside),
+            "estimated_cycles": self.cycles,
+            "estimated_seconds": self.cycles / self.device.clock,
+            "kernels": [
+                {
+                    **{name: getattr(kernel, name) for name in ("kernel", "operators", "calls")},
+                    **self._counts_as_dict(kernel.counts),
+                    "estimated_cycles": kernel.cycles,
+                }
+                for kernel in self.kernels
+            ],
+        }
+        if self.runtime is not None:
+            inference = self._counts_as_dict(self.runtime.counts)
+            content["onnxruntime"] = {"version": self.runtime.version, "inference": inference}
+        return content
+
+    def _counts_as_dict(self, counts: Counts) -> dict[str, Any]:
+        misses = dict(zip(self.levels, counts.misses, strict=False))
+        return {**{name: getattr(counts, name) for name in SINGLES}, "misses": misses}
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The time report of a program for an accelerator, by variant: its own first, then the one it is compared with."""
+
+    section: Section
+    variants: Mapping[str, Mapping[str, Any]]
+
+    def speed_ups(self) -> dict[str, float]:
+        """The cycles of each other variant over its own, by name."""
+        own, *others = self.variants.items()
+        return {name: figures["cycles"] / own[1]["cycles"] for name, figures in others}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        allocation = self.section.allocation
+        content: dict[str, Any] = {
+            "device": self.section.device.name,
+            "batch": allocation.batch,
+            "allocation": {name: getattr(allocation, name) for name in ("iterations", "clusters", "per_cluster")},
+            "variants": self.variants,
+        }
+        for speed_up in self.speed_ups().values():
+            content["speed-up"] = speed_up
+        return content
+
+
+def bench_model(bundle: Path, options: BenchOptions) -> Latency | KernelLatency | Emulation | Simulation:
+    """Measure a bundle in the way that its target and the options ask for.
+
+    Raises UsageError for options that do not fit together or do not fit the bundle.
+    """
+    if _is_for_accelerator(bundle):
+        return _simulate(bundle, options)
+    if options.trace is not None or options.against not in (None, "ort"):
+        option = "--trace" if options.trace is not None else f"--against {options.against}"
+        raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
+    if options.kernels:
+        return _time_kernels(bundle, options)
+    if options.emulate:
+        return _emulate(bundle, options)
+    if options.arm64_root is not None:
+        raise UsageError("--arm64-root: is for --emulate --against ort")
+    return _time_model(bundle, options)
+
+
+def _is_for_accelerator(bundle: Path) -> bool:
+    try:
+        return read_manifest(bundle).dsa is not None
+    except BundleError:
+        return False  # loading it for a processor raises the error again
+
+
+# --- the inputs and the original
+
+
+def read_inputs(paths: Sequence[Path], ports: Sequence[Port]) -> Mapping[str, Any]:
+    """The inputs to measure on: the given ones, else random ones. Raises UsageError for more than one set."""
+    if not paths:
+        return random_inputs(ports, 0)
+    samples = read_samples(paths, ports)
+    if len(samples) > 1:
+        raise UsageError(f"--inputs: {len(samples)} sets of inputs are given, and one is measured on; name one file")
+    return samples[0].values
+
+
+def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> Path:
+    """The model that the bundle was compiled from. Raises UsageError where it is gone or another one."""
+    path = options.model or Path(manifest.provenance.model)
+    if not path.is_file():
+        raise UsageError(f"{path}: the original model is not there; say where it is by --model FILE")
+    if fingerprint(read(path)) != manifest.provenance.sha256:
+        raise UsageError(f"{path}: is not the model that {bundle} was compiled from, or was changed since")
+    return path
+
+
+# --- on this machine
+
+
+def _time_model(bundle: Path, options: BenchOptions) -> Latency:
+    repeat = options.repeat or _REPEAT
+    with crashes_of(bundle):
+        model = IsolatedModel(bundle, options.threads)
+        inputs = read_inputs(options.inputs, model.inputs)
+        original = _find_original(bundle, options, model.manifest) if options.against is not None else None
+        model.run(inputs)  # names the kernel where it crashes
+        runs = times({"eqfuse": model}, inputs, repeat, original)
+    timings = {name: Timing(Middle.of(each.wall), Middle.of(each.cpu)) for name, each in runs.items()}
+    if len(runs) == 2:
+        timings["speed-up"] = _compare(*runs.values())
+    return Latency(model.threads, repeat, timings)
+
+
+def _compare(own: Runs, other: Runs) -> Timing:
+    """How many times as long the other takes, pair by pair."""
+    wall = [b / a for a, b in zip(own.wall, other.wall, strict=True)]
+    cpu = [b / max(a, 1e-9) for a, b in zip(own.cpu, other.cpu, strict=True)]
+    return Timing(Middle.of(wall), Middle.of(cpu))
+
+
+def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
+    if options.emulate:
+        raise UsageError("--kernels: has no meaning with --emulate, which shows every kernel anyway")
+    if options.against is not None:
+        raise UsageError("--kernels: cannot be had with --against, for ONNX Runtime has kernels of its own")
+    if options.arm64_root is not None:
+        raise UsageError("--arm64-root: is for --emulate --against ort")
+    repeat = options.repeat or _KERNEL_REPEAT
+    with crashes_of(bundle):
+        model = IsolatedModel(bundle, options.threads)
+        inputs = read_inputs(options.inputs, model.inputs)
+        model.run(inputs)  # names the kernel where it crashes
+        breakdown = isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
+    return KernelLatency(model.threads, repeat, breakdown)
+
+
+# --- on an emulated board
+
+
+def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
+    from ..lowering.arm.peer import Arm64Root
+    from ..lowering.bundle.emulated_model import opened
+
+    for name in ("repeat", "threads"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name}: has no meaning with --emulate, which counts one inference on one core")
+    if options.against is not None and options.arm64_root is None:
+        raise UsageError(
+            "--against ort: with --emulate it needs ONNX Runtime for arm64; "
+            "`benchmarks/arm64_root.sh FOLDER` gets it, then add --arm64-root FOLDER"
+        )
+    if options.arm64_root is not None and options.against is None:
+        raise UsageError("--arm64-root: is for --against ort, which was not asked for")
+    root = Arm64Root.at(options.arm64_root) if options.arm64_root is not None else None
+    with opened(bundle) as model:
+        target, inputs = model.target, read_inputs(options.inputs, model.inputs)
+        original = _find_original(bundle, options, model.manifest) if root is not None else None
+        counts = model.count(inputs)
+        kernels = by_kernel(counts, model.plan, target.device)
+        runtime = None
+        if root is not None and original is not None:
+            runtime = EmulatedRuntime(root.version, root.count(original, inputs, target.device))
+    return Emulation(target.name, target.device, counts, kernels, runtime)
+
+
+# --- in the simulator of an accelerator
+
+
+def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
+    from ..lowering.dsa.bundle.files import TRACE
+    from ..lowering.dsa.bundle.section import section_of
+
+    for name in ("kernels", "emulate", "threads", "repeat", "arm64_root", "model"):
+        if getattr(options, name):
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag}: {bundle} is a program for an accelerator, whose time is simulated")
+    if options.against == "ort":
+        raise UsageError(f"--against ort: the time of {bundle} is simulated; name a variant to compare with")
+    if options.trace is not None:
+        check_destination(options.trace)
+    section = section_of(whole(bundle).dsa, str(bundle))
+    variants = {section.variant: section.figures}
+    if options.against is not None:
+        again = f"{options.against} (again)" if options.against == section.variant else options.against
+        variants[again] = _schedule_again(bundle, section, options.against)
+    if options.trace is not None:
+        with staged_file(options.trace) as staged:
+            shutil.copyfile(bundle / TRACE, staged)
+    return Simulation(section, variants)
+
+
+def _schedule_again(bundle: Path, section: Section, variant: str) -> Mapping[str, Any]:
+    """The time report of another variant of the stored program. Raises EqfuseError where it cannot be scheduled."""
+    from ..lowering.dsa.bundle.files import read_network
+    from ..lowering.dsa.compiler import Choices, program_for
+    from ..lowering.dsa.schedule.variants import VARIANTS
+
+    try:
+        choices = Choices(VARIANTS[variant])
+        return program_for(read_network(bundle), section.device, section.allocation, choices).figures()
+    except EqfuseError as error:
+        raise EqfuseError(f"--against {variant}: {error}") from error

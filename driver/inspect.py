@@ -1,0 +1,220 @@
+"""Looking at models: what one consists of and costs, how two differ, and whether two compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from ..costmodels.device import load_device
+from ..engine.onnx.inference import Knowledge, infer
+from ..engine.onnx.model import Model, read
+from ..engine.onnx.overrides import override_shapes
+from ..engine.onnx.provenance import METHOD_KEY
+from ..engine.summary import GraphSummary, summarize
+from ..errors import UsageError, VerificationError
+from ..extract.partition.annotate import read_partition
+from ..extract.partition.certificate.format import Certificate, CertificateError, certificate_of, check
+from ..extract.partition.groups import Partition, PartitionError, unfused
+from ..extract.partition.intermediate import intermediate_bytes, removed
+from ..extract.partition.kernels import KernelModel
+from ..extract.partition.local_functions import inlined
+from ..extract.partition.operator_graph import operator_graph
+from ..ir.graph import OperatorGraph
+from .options import InspectOptions, PricingOptions, VerifyOptions
+from .saturate import samples_of
+
+if TYPE_CHECKING:
+    from ..engine.verification import Verification
+
+
+@dataclass(frozen=True)
+class PartitionFigures:
+    """A partition in figures: its groups, the kernels they become, the values that leave a group and the bytes of
+    those and of the outputs of the graph, and the seconds that a device is predicted to take."""
+
+    groups: int
+    kernels: int
+    intermediate_values: int
+    intermediate_bytes: int
+    predicted_seconds: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of a partition; `operators` are the names of its nodes, `types` their operators."""
+
+    number: int
+    operators: tuple[str, ...]
+    types: tuple[str, ...]
+    kernels: int
+    predicted_seconds: float
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """A partition beside each operator by itself. `checked_by`: who checked its certificate; None where nobody did."""
+
+    method: str
+    unfused: PartitionFigures
+    partitioned: PartitionFigures
+    groups: tuple[Group, ...]
+    checked_by: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        values = self.unfused.intermediate_values - self.partitioned.intermediate_values
+        return {**asdict(self), "removed_values": values}
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model and its figures. `inputs` and `outputs` are the types by name, such as ``float[1, n]``."""
+
+    opsets: Mapping[str, int]
+    ir_version: int
+    producer: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    summary: GraphSummary
+    partition: PartitionReport | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        content = {name: getattr(self, name) for name in ("opsets", "ir_version", "producer", "inputs", "outputs")}
+        partition = {} if self.partition is None else {"partition": self.partition.as_dict()}
+        return {**content, **self.summary.as_dict(), **partition}
+
+
+def inspect_model(source: Any, options: InspectOptions) -> Inspection:
+    """Describe a model, with the partition that it records or that the options ask for.
+
+    Groups that are local functions are shown as the nodes they hold. Raises UsageError where a partition is to be
+    certified and there is none, PartitionError where one is wrong.
+    """
+    model = override_shapes(inlined(read(source)), options.input_shapes)
+    knowledge = infer(model)
+    constant = frozenset(model.graph.initializers) - model.overridable_initializers
+    return Inspection(
+        opsets=dict(model.ir.opset_imports),
+        ir_version=model.ir.ir_version,
+        producer=model.ir.producer_name or "",
+        inputs={i.name or "": _type_text(i) for i in model.graph.inputs if i.name not in constant},
+        outputs={o.name or "": _type_text(o) for o in model.graph.outputs},
+        summary=summarize(model, knowledge, options.cost_model),
+        partition=_report_partition(model, knowledge, options),
+    )
+
+
+def _type_text(value: ir.Value) -> str:
+    dtype = value.dtype.name.lower() if value.dtype is not None else str(value.type or "?")
+    return f"{dtype}{'?' if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]}"
+
+
+def _report_partition(model: Model, knowledge: Knowledge, options: InspectOptions) -> PartitionReport | None:
+    if options.partition is None and options.certificate is None and METHOD_KEY not in model.ir.metadata_props:
+        if options.certify:
+            raise UsageError(f"--certify: {model.label} records no partition; --partition METHOD makes one")
+        return None
+    graph = operator_graph(model, knowledge)
+    prices = KernelModel(graph, load_device(options.device))
+    partition = _find_partition(model, graph, prices, options)
+    checked_by = "its order" if options.certificate is not None else None
+    if options.certify:
+        from ..extract.partition.certificate.proof import certify
+
+        certify(graph, certificate_of(partition))
+        checked_by = "z3"
+    groups = []
+    for number, members in enumerate(partition.members):
+        operators = [graph.operators[member] for member in members]
+        names, types = tuple(o.name for o in operators), tuple(o.op for o in operators)
+        groups.append(Group(number, names, types, len(prices.kernels(members)), prices.group(members)))
+    each_alone = _partition_figures(unfused(graph), prices)
+    return PartitionReport(
+        partition.method, each_alone, _partition_figures(partition, prices), tuple(groups), checked_by
+    )
+
+
+def _find_partition(model: Model, graph: OperatorGraph, prices: KernelModel, options: InspectOptions) -> Partition:
+    """The partition that is asked for by its method, proven by a certificate, or recorded in the model."""
+    if options.partition is not None:
+        from ..extract.partition.search.methods import partition_by
+
+        return partition_by(options.partition, graph, prices, options.time_limit)
+    recorded = read_partition(model, graph)
+    if options.certificate is not None:
+        return _partition_of_certificate(options.certificate, graph, recorded)
+    assert recorded is not None, "the caller saw METHOD_KEY"
+    return recorded
+
+
+def _partition_of_certificate(path: Path, graph: OperatorGraph, recorded: Partition | None) -> Partition:
+    """Raises CertificateError where the certificate cannot be read or proves a partition other than the recorded."""
+    try:
+        proven = check(graph, Certificate.from_json(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise CertificateError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, PartitionError) as error:
+        raise CertificateError(f"{path}: {error}") from None
+    groups = set(proven.members if recorded is None else recorded.members)
+    for number, members in enumerate(proven.members):
+        if members not in groups:
+            first = graph.operators[members[0]].name
+            raise CertificateError(f"{path}: group {number}, of operator {first!r}, is none that the model records")
+    return proven
+
+
+def _partition_figures(partition: Partition, prices: KernelModel) -> PartitionFigures:
+    intermediate = sum(v.producer is not None and not v.is_output for v in partition.graph.values)
+    return PartitionFigures(
+        groups=partition.count,
+        kernels=sum(len(prices.kernels(members)) for members in partition.members),
+        intermediate_values=intermediate - len(removed(partition)),
+        intermediate_bytes=intermediate_bytes(partition),
+        predicted_seconds=prices.partition(partition),
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The figures of two models."""
+
+    before: GraphSummary
+    after: GraphSummary
+
+
+def diff_models(before: Any, after: Any, options: PricingOptions) -> Difference:
+    """Summarize two models by one cost model."""
+    models = [read(source) for source in (before, after)]
+    return Difference(*(summarize(model, infer(model), options.cost_model) for model in models))
+
+
+def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Verification:
+    """Run both models on the same inputs and compare their outputs.
+
+    Raises VerificationError where there is no verdict: a model crashes what runs it, or takes longer than the limit.
+    """
+    from ..engine.verification import verify  # it imports ONNX Runtime's helpers
+
+    for name, shape in options.input_shapes.items():
+        if any(isinstance(d, str) for d in shape):
+            raise UsageError(f"--input-shapes {name}: to run a model every dimension must be a number")
+    before, after = read(original), read(candidate)
+    try:
+        return verify(
+            before.path or before.ir,
+            after.path or after.ir,
+            atol=options.atol,
+            rtol=options.rtol,
+            seed=options.seed,
+            shapes={name: tuple(map(int, shape)) for name, shape in options.input_shapes.items()},
+            samples=samples_of(override_shapes(before, options.input_shapes), options.inputs),
+            measure=True,
+            limit=options.verify_limit,
+        )
+    except VerificationError as error:
+        raise VerificationError(f"{before.label} and {after.label}: {error}") from None
