@@ -231,7 +231,7 @@ def test_options_that_do_not_fit(eqfuse: CommandLine, arguments: tuple[str, ...]
 def test_impossible_figures_of_a_device_are_named(eqfuse: CommandLine) -> None:
     written(transformer())
     target = tiny_device(weight_buffer=262144)
-    message = "tiny.toml: field weight_buffer: 262144 bytes do not leave room in the 262144 bytes of local_buffer"
+    message = "tiny.toml: the 262144 bytes of weight_buffer do not leave room in the 262144 bytes of local_buffer"
     assert message in refusal(eqfuse, "--target", target).error
 
 
