@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
-from ..ir.operators import OPERATORS
 from .sexpr import Atom, Form, Node
 
 PROPERTIES = (
@@ -64,6 +63,8 @@ KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
 
 def key_problem(key: str) -> str:
     """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
+    from ..ir.operators import OPERATORS  # it imports numpy, and `eqfuse --help` imports this module
+
     name = key.partition("/")[0]
     domain, _, kind = name.rpartition(".")
     if domain in ("", "ai.onnx") and kind in OPERATORS:
