@@ -72,12 +72,12 @@ def show_rule(arguments: argparse.Namespace) -> int:
 
 def _example_as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, str] | None:
     """A sample on which the rule fires, before and after; None where no sample of its example makes it fire."""
-    from ...tools.checking.check import authored, scratch_for
-    from ...tools.checking.drawing.sampling import example_hits
+    from ...tools.checking.check import rules_as_written, scratch_for
+    from ...tools.checking.drawing.hits import example_hits
     from ...tools.checking.rule_example import before_and_after  # the list needs no checker
 
     files = load_rules(arguments.rules, precision="fast").files
-    for file, candidate in authored(files):
+    for file, candidate in rules_as_written(files):
         if candidate.base == rule.base:
             hits = sorted(example_hits(candidate, scratch_for(file)), key=lambda hit: hit.sample.is_empty)
             sides = (before_and_after(hit) for hit in hits)

@@ -14,7 +14,7 @@ from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, RuleFile, read_file
 from ...support.countdown import Countdown
 from ...tools.checking.acceptance import shown
-from ...tools.checking.check import authored, check_files
+from ...tools.checking.check import check_files, rules_as_written
 from ...tools.checking.overlap import Overlap, distinct, overlaps
 from ...tools.checking.verdict import KINDS, Verdict
 from ...tools.checking.worth import remark
@@ -88,7 +88,7 @@ def _report_problems(arguments: argparse.Namespace, problems: Sequence[Problem])
 
 
 def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _CheckedRules:
-    rules = [rule for _, rule in authored(files)]
+    rules = [rule for _, rule in rules_as_written(files)]
     verdicts = []
     with Progress(arguments, "checking") as progress:
         countdown = Countdown(len(rules), "rules")
@@ -96,7 +96,8 @@ def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _C
             verdicts.append(verdict)
             progress("checking", countdown.advance())
         progress("looking for overlaps")
-        others = [r for r in (rule for _, rule in authored(shipped_files())) if r.path not in {f.path for f in files}]
+        paths = {file.path for file in files}
+        others = [rule for _, rule in rules_as_written(shipped_files()) if rule.path not in paths]
         mine = {rule.name for rule in rules}
         return _CheckedRules(rules, verdicts, [o for o in overlaps([*others, *rules]) if o.rule.name in mine])
 

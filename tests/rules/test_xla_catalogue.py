@@ -15,10 +15,10 @@ from eqfuse.rules import sexpr
 from eqfuse.rules.places import rule_paths
 from eqfuse.rules.records import Rule, RuleFile, conditions, read_file
 from eqfuse.rules.sexpr import Form
-from eqfuse.tools.checking.check import authored, check_rule, scratch_for
+from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
 
 FOLDER = Path(__file__).with_name("xla")
-CATALOGUE = authored(map(read_file, rule_paths((FOLDER,))))
+CATALOGUE = rules_as_written(map(read_file, rule_paths((FOLDER,))))
 PRECONDITIONS = tomllib.loads((FOLDER / "preconditions.toml").read_text(encoding="utf-8"))
 REPLACED: dict[str, tuple[str, str]] = {
     **{name: (fact, "") for name, fact in PRECONDITIONS["dropped"].items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules.records import Rule
-from eqfuse.tools.checking.unbounded.prove import prove_rule
+from eqfuse.tools.checking.unbounded.rule_proof import prove_rule
 
 from .test_xla_catalogue import CATALOGUE, REPLACED, careless
 

@@ -27,15 +27,15 @@ from ...support.worker_process import WorkerDiedError, WorkerFailedError, Worker
 from . import cache as verdicts
 from .drawing.coverage import never_met
 from .drawing.elements import named_leaves
-from .drawing.sampling import Hit, example_hits, hits, seed
+from .drawing.hits import Hit, example_hits, hits, seed
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
 from .lemmas import ways
-from .oracles.agreement import Oracle
 from .oracles.numeric import Counterexample, test_sample
-from .proving.prove import Proven, prove_samples
-from .unbounded.prove import EVERY_SHAPE, prove_rule
+from .oracles.onnx_oracle import Oracle
+from .proving.samples import Proven, prove_samples
+from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import WANTED, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
@@ -187,7 +187,7 @@ def _scratch(declarations: str) -> Scratch:
     return Scratch(declarations)
 
 
-def authored(files: Iterable[RuleFile]) -> list[tuple[RuleFile, Rule]]:
+def rules_as_written(files: Iterable[RuleFile]) -> list[tuple[RuleFile, Rule]]:
     """The rules as their authors wrote them: without mirrored variants, and without those that only derive facts."""
     return [(f, rule) for f in files for rule in f.rules if rule.name == rule.base and not rule.derives]
 
@@ -208,7 +208,7 @@ def check_files(
     that makes egglog crash is named.
     """
     files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
-    rules = [rule for _, rule in authored(files) if chosen is None or rule.name in chosen]
+    rules = [rule for _, rule in rules_as_written(files) if chosen is None or rule.name in chosen]
     keys = verdicts.Keys(files, samples)
     known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}
     declarations = _declarations(files)

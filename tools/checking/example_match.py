@@ -10,10 +10,10 @@ from ...rules.commute import is_variable
 from ...rules.records import Rule, parse_example
 from ...rules.sexpr import Atom, Form, Node
 from .drawing.conditions import Environment, Failed, Unbound, Unknown, evaluate
-from .drawing.generate import Sample
-from .drawing.pattern import LEAVES, Value, sorts_of
-from .drawing.placing import Placement
-from .drawing.sampling import Hit
+from .drawing.hits import Hit
+from .drawing.left_side import LEAVES, Value, sorts_of
+from .drawing.placement import Placement
+from .drawing.samples import Sample
 from .drawing.scratch import Class, Fired
 from .drawing.terms import Argument, Leaf, Term
 

@@ -15,8 +15,8 @@ from ...ir import operators as semantics
 from ...ir.operators import Array
 from ...ir.types import TensorType
 from .drawing.elements import draw
-from .drawing.placing import Placement
-from .drawing.sampling import Hit
+from .drawing.hits import Hit
+from .drawing.placement import Placement
 from .drawing.scratch import Fired
 from .drawing.terms import Leaf, Term
 

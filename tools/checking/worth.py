@@ -17,10 +17,10 @@ from ...ir.types import TensorType
 from ...rules.records import Rule
 from .drawing.elements import draw
 from .drawing.evaluation import Evaluation
-from .drawing.generate import Sample
-from .drawing.pattern import LEAVES, Value
-from .drawing.placing import Placement
-from .drawing.sampling import Hit
+from .drawing.hits import Hit
+from .drawing.left_side import LEAVES, Value
+from .drawing.placement import Placement
+from .drawing.samples import Sample
 from .drawing.scratch import Class, Fired, Node
 
 

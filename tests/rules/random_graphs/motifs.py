@@ -15,9 +15,9 @@ from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
-from eqfuse.tools.checking.drawing.generate import Sample, patterns, sample
-from eqfuse.tools.checking.drawing.pattern import Pattern, directions, makes
-from eqfuse.tools.checking.drawing.sampling import example_facts
+from eqfuse.tools.checking.drawing.hits import example_facts
+from eqfuse.tools.checking.drawing.left_side import LeftSide, directions, names_operators
+from eqfuse.tools.checking.drawing.samples import Sample, patterns, sample
 from eqfuse.tools.checking.drawing.terms import Leaf, Term
 
 from .builder import Builder, Misfit, Shape
@@ -35,10 +35,10 @@ def rewriting() -> tuple[Rule, ...]:
 
 
 @cache
-def _patterns(rule: Rule) -> tuple[tuple[Pattern, tuple[float, ...]], ...]:
+def _patterns(rule: Rule) -> tuple[tuple[LeftSide, tuple[float, ...]], ...]:
     """The left sides of a rule in its directions, and the numbers that they speak of."""
     random = Random(rule.name)
-    every = [facts if makes(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
+    every = [facts if names_operators(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
     return tuple(way for facts in every for way in patterns(facts, random, count=4))
 
 

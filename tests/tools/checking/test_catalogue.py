@@ -6,10 +6,10 @@ import pytest
 
 from eqfuse.rules.places import shipped_files
 from eqfuse.rules.records import Rule, RuleFile
-from eqfuse.tools.checking.check import authored, check_rule, scratch_for
+from eqfuse.tools.checking.check import check_rule, rules_as_written, scratch_for
 from eqfuse.tools.checking.overlap import distinct, overlaps
 
-CATALOGUE = authored(shipped_files())
+CATALOGUE = rules_as_written(shipped_files())
 REPRESENTATIVES = {
     *{(rule.topic, rule.sound): rule.name for _, rule in reversed(CATALOGUE)}.values(),
     "exp-log",

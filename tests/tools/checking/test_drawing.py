@@ -14,13 +14,12 @@ from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.drawing.conditions import Environment, Type
 from eqfuse.tools.checking.drawing.coverage import settings, various
 from eqfuse.tools.checking.drawing.elements import draw, index_bounds
-from eqfuse.tools.checking.drawing.generate import Sample, patterns, sample
+from eqfuse.tools.checking.drawing.samples import Sample, patterns, sample
 from eqfuse.tools.checking.drawing.scratch import Fired
-from eqfuse.tools.checking.drawing.symbols import instances, with_symbols
+from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.drawing.types import admits
-from eqfuse.tools.checking.oracles.onnx_model import feeds, term_model
-from eqfuse.tools.checking.oracles.runtime import Refused, infer_types, outputs
+from eqfuse.tools.checking.oracles.onnx_oracle import Refused, feeds, infer_types, outputs, term_model
 
 
 def _leaf(name: str, shape: tuple[int, ...], dtype: str = "float32") -> Leaf:

@@ -16,7 +16,7 @@ from ....rules import sexpr
 from ....rules.commute import is_variable
 from ....rules.places import analysis_files
 from ....rules.sexpr import Atom, Form, Node
-from .pattern import Value
+from .left_side import Value
 
 
 class Unbound(Exception):

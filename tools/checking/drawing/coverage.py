@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from ....ir.operators import OPERATORS
 from .elements import named_leaves
-from .generate import Sample
-from .pattern import Value
+from .left_side import Value
+from .samples import Sample
 from .terms import Argument, Leaf, Term
 from .types import TYPES, admitted
 

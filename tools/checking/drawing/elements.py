@@ -10,7 +10,7 @@ import numpy as np
 
 from ....ir.operators import Array
 from ....ir.operators.numbers import element_type
-from .generate import Sample
+from .samples import Sample
 from .terms import Argument, Leaf, Term, leaves
 
 Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from ....ir import operators as semantics
 from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
-from .generate import Sample
-from .pattern import Value
+from .left_side import Value
+from .samples import Sample
 from .scratch import Class, Fired, Node
 from .terms import Argument, Leaf, Term, readable
 

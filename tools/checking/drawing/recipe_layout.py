@@ -8,7 +8,7 @@ from random import Random
 from ....ir.operators import OPERATORS
 from ....ir.operators.resize import ROUNDINGS, TRANSFORMATIONS
 from .conditions import Type
-from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
+from .operator_draft import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 
 
 def _reshape(site: Site, name: str) -> Choice:

@@ -10,9 +10,9 @@ from random import Random
 
 from ....ir.operators import OPERATORS
 from .conditions import Type
-from .pattern import LEAVES, Value
+from .left_side import LEAVES, Value
+from .operator_draft import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 from .recipe_layout import layout, split
-from .recipe_site import Choice, Misfit, Recipe, Site, image, one_axis, random_shape, some_axes
 from .types import TYPES
 
 

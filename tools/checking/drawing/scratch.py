@@ -12,8 +12,8 @@ from typing import Any
 from ....rules.egglog_bindings import execute, load
 from ....rules.loader import prelude
 from .conditions import Environment
-from .generate import Sample
-from .pattern import Value
+from .left_side import Value
+from .samples import Sample
 from .terms import Leaf, Term, facts, leaves, literal_text, text
 
 ROOTS = 16

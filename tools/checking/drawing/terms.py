@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from .conditions import Type
-from .pattern import Value
+from .left_side import Value
 
 _SCALAR = Type((), "float32")
 

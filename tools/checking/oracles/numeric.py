@@ -13,10 +13,10 @@ from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO
 from ..drawing.elements import Range, draw
 from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
-from ..drawing.generate import Sample
+from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import leaves, readable
-from .agreement import Disagreement, Oracle
+from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
 """Of literals, too: they have the precision of float64 whatever they meet."""

@@ -14,37 +14,41 @@ from .tensors import (
     Element,
     Expression,
     Index,
+    Joined,
     NoMeaning,
     Parameter,
-    Site,
+    Side,
     Tensor,
     broadcast,
     broadcast_index,
 )
-from .types import Type, class_of
-from .vectors import Vector, written_out
-from .world import Number, Truth, Unproved, plain
+from .types import ElementType, class_of
+from .vectors import Vector, list_items
+from .world import Number, Renaming, Truth, Unproved, plain
 
 
-def mirrored(rank: Number, axis: Number) -> Number:
-    """An axis counted from the other end."""
+def mirror(rank: Number, axis: Number) -> Number:
+    """The number of an axis counted from the other end."""
     return rank - 1 - axis
 
 
-def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
-    """The inverse of a permutation. On a right side it is first proved to be one: its places are mapped into
-    themselves, no two to the same, and what maps finitely many so has an inverse."""
-    if "inverse" in perm.memory:
-        return perm.memory["inverse"]  # type: ignore[return-value]
-    world, count = site.world, perm.length
+def inverse(side: Side, perm: Vector) -> Callable[[Number], Number]:
+    """The inverse of a permutation.
+
+    On a right side the vector is first proved to be a permutation: it maps its places into themselves, no two to the
+    same one, and such a map of finitely many places has an inverse.
+    """
+    if perm.memory.inverse is not None:
+        return perm.memory.inverse
+    world, count = side.world, perm.length
     if perm.counts:
         return lambda at: at
 
     def inside(at: Number) -> Truth:
         return z3.And(at >= 0, at < count)
 
-    site.require_all(count, lambda at: inside(perm.get(at)))
-    if not site.given:
+    side.require_all(count, lambda at: inside(perm.get(at)))
+    if not side.given:
         with world.supposing():
             one, other = (world.integer("place") for _ in range(2))
             world.assume(z3.And(inside(one), inside(other), one != other))
@@ -59,85 +63,86 @@ def inverse(site: Site, perm: Vector) -> Callable[[Number], Number]:
                 result = z3.If(item == at, z3.IntVal(number), result)
             return result
 
-        perm.memory["inverse"] = place
-        world.permutations.append((perm.get, place))
+        perm.memory.inverse = place
+        world.permutations.append(Renaming(perm.get, place))
         return place
     back = world.function("inverse")
     world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(perm.get(at)), back(perm.get(at)) == at)))
     world.assume_all(lambda at: z3.Implies(inside(at), z3.And(inside(back(at)), perm.get(back(at)) == at)))
-    perm.memory["inverse"] = back
-    world.permutations.append((perm.get, back))
+    perm.memory.inverse = back
+    world.permutations.append(Renaming(perm.get, back))
     return back
 
 
-def _transpose(site: Site, x: Tensor, perm: Vector) -> Tensor:
-    site.require(perm.length == x.rank)
-    back, rank = inverse(site, perm), x.rank
+def _transpose(side: Side, x: Tensor, perm: Vector) -> Tensor:
+    side.require(perm.length == x.rank)
+    back, rank = inverse(side, perm), x.rank
     return Tensor(
         rank,
-        lambda at: x.size(mirrored(rank, perm.get(mirrored(rank, at)))),
-        lambda index: x.element(lambda at: index(mirrored(rank, back(mirrored(rank, at))))),
+        lambda at: x.size(mirror(rank, perm.get(mirror(rank, at)))),
+        lambda index: x.element(lambda at: index(mirror(rank, back(mirror(rank, at))))),
     )
 
 
-def _expand(site: Site, x: Tensor, shape: Vector) -> Tensor:
-    """ONNX widens the shape, too; here it is that of the result."""
-    site.require(x.rank <= shape.length)
-    site.require_all(
+def _expand(side: Side, x: Tensor, shape: Vector) -> Tensor:
+    """Broadcast to a shape, which is that of the result; ONNX would broadcast the shape, too."""
+    side.require(x.rank <= shape.length)
+    side.require_all(
         shape.length,
         lambda at: z3.And(shape.tail(at) >= 0, z3.Or(x.extent(at) == 1, x.extent(at) == shape.tail(at))),
     )
     return Tensor(shape.length, shape.tail, lambda index: x.element(broadcast_index(x, index)))
 
 
-def _squeeze(site: Site, x: Tensor, axes: Vector) -> Tensor:
-    gone = axes_of(axes, x.rank, site)
-    outer, inner = dropped(x.rank, gone)
-    site.require_all(x.rank, lambda at: z3.Implies(gone.has(mirrored(x.rank, at)), x.size(at) == 1))
+def _squeeze(side: Side, x: Tensor, axes: Vector) -> Tensor:
+    gone = axes_of(axes, x.rank, side)
+    outer, inner = drop_axes(x.rank, gone)
+    side.require_all(x.rank, lambda at: z3.Implies(gone.has(mirror(x.rank, at)), x.size(at) == 1))
     return Tensor(
         x.rank - gone.count,
         lambda at: x.size(inner(at)),
-        lambda index: x.element(lambda at: z3.If(gone.has(mirrored(x.rank, at)), z3.IntVal(0), index(outer(at)))),
+        lambda index: x.element(lambda at: z3.If(gone.has(mirror(x.rank, at)), z3.IntVal(0), index(outer(at)))),
     )
 
 
-def dropped(rank: Number, gone: Axes) -> tuple[Index, Index]:
-    """Where an axis stands once others are taken out of a tensor of this rank, and where it stood."""
-    left = rank - gone.count
+def drop_axes(rank: Number, gone: Axes) -> tuple[Index, Index]:
+    """Two maps of axes for a tensor of this rank from which some axes are taken out: of axes that stay to where they
+    stand afterwards, and back."""
+    rest = rank - gone.count
 
     def outer(at: Number) -> Number:
-        front = mirrored(rank, at)
-        return mirrored(left, front - gone.before(front))
+        front = mirror(rank, at)
+        return mirror(rest, front - gone.before(front))
 
-    return outer, lambda at: mirrored(rank, gone.other(mirrored(left, at)))
+    return outer, lambda at: mirror(rank, gone.other(mirror(rest, at)))
 
 
-def _unsqueeze(site: Site, x: Tensor, axes: Vector) -> Tensor:
+def _unsqueeze(side: Side, x: Tensor, axes: Vector) -> Tensor:
     rank = x.rank + axes.length
-    new = axes_of(axes, rank, site)
-    outer, inner = dropped(rank, new)
+    new = axes_of(axes, rank, side)
+    outer, inner = drop_axes(rank, new)
     return Tensor(
         rank,
-        lambda at: z3.If(new.has(mirrored(rank, at)), 1, x.size(outer(at))),
+        lambda at: z3.If(new.has(mirror(rank, at)), 1, x.size(outer(at))),
         lambda index: x.element(lambda at: index(inner(at))),
     )
 
 
-def _slice(site: Site, x: Tensor, starts: Vector, ends: Vector, axes: Vector, steps: Vector) -> Tensor:
-    rank, world = x.rank, site.world
-    site.require(z3.And(starts.length == axes.length, ends.length == axes.length, steps.length == axes.length))
+def _slice(side: Side, x: Tensor, starts: Vector, ends: Vector, axes: Vector, steps: Vector) -> Tensor:
+    rank, world = x.rank, side.world
+    side.require(z3.And(starts.length == axes.length, ends.length == axes.length, steps.length == axes.length))
     count = next((len(v.items) for v in (starts, ends, axes, steps) if v.items is not None), None)
     if count is not None:
-        starts, ends, axes, steps = (written_out(v, count, world) for v in (starts, ends, axes, steps))
-    cut = axes_of(axes, rank, site)
-    site.require_all(axes.length, lambda at: _canonical(starts.get(at), ends.get(at), steps.get(at)))
+        starts, ends, axes, steps = (list_items(v, count, world) for v in (starts, ends, axes, steps))
+    cut = axes_of(axes, rank, side)
+    side.require_all(axes.length, lambda at: _is_canonical(starts.get(at), ends.get(at), steps.get(at)))
 
     def first(at: Number, place: Number) -> Number:
         return _first(starts.get(place), plain(steps.get(place)), x.size(at))
 
     def size(at: Number) -> Number:
         return cut.choose(
-            mirrored(rank, at),
+            mirror(rank, at),
             lambda place: _count(first(at, place), ends.get(place), plain(steps.get(place)), x.size(at)),
             x.size(at),
         )
@@ -145,55 +150,54 @@ def _slice(site: Site, x: Tensor, starts: Vector, ends: Vector, axes: Vector, st
     def element(index: Index) -> Expression:
         return x.element(
             lambda at: cut.choose(
-                mirrored(rank, at), lambda place: first(at, place) + steps.get(place) * index(at), index(at)
+                mirror(rank, at), lambda place: first(at, place) + steps.get(place) * index(at), index(at)
             )
         )
 
     return Tensor(rank, size, element)
 
 
-def _canonical(start: Number, end: Number, step: Number) -> Any:
-    """Positions count from 0, but where a slice is written to run downwards."""
+def _is_canonical(start: Number, end: Number, step: Number) -> Any:
+    """Whether positions count from 0; those of a slice that runs downwards need not."""
     step = plain(step)
-    if z3.is_int_value(step) and step.as_long() < 0:
-        return z3.BoolVal(True)
-    return z3.And(step > 0, start >= 0, end >= 0)
-
-
-def _clamped(x: Number, low: Number, high: Number) -> Number:
-    return z3.If(x < low, low, z3.If(x > high, high, x))
+    return z3.BoolVal(True) if _runs_down(step) else z3.And(step > 0, start >= 0, end >= 0)
 
 
 def _runs_down(step: Number) -> bool:
     return bool(z3.is_int_value(step) and step.as_long() < 0)
 
 
+def _clamp(x: Number, low: Number, high: Number) -> Number:
+    return z3.If(x < low, low, z3.If(x > high, high, x))
+
+
 def _first(start: Number, step: Number, size: Number) -> Number:
+    """The first position of a slice."""
     if _runs_down(step):
-        return _clamped(z3.If(start < 0, start + size, start), z3.IntVal(0), size - 1)
+        return _clamp(z3.If(start < 0, start + size, start), z3.IntVal(0), size - 1)
     return z3.If(start > size, size, start)
 
 
 def _count(first: Number, end: Number, step: Number, size: Number) -> Number:
-    """How many positions there are from the first to the end, which is not among them."""
+    """The number of positions from the first up to the end, which is not among them."""
     if _runs_down(step):
-        last = _clamped(z3.If(end < 0, end + size, end), z3.IntVal(-1), size - 1)
-        return z3.If(size <= 0, z3.IntVal(0), _slots(first - last, plain(-step)))
-    return _slots(z3.If(end > size, size, end) - first, step)
+        last = _clamp(z3.If(end < 0, end + size, end), z3.IntVal(-1), size - 1)
+        return z3.If(size <= 0, z3.IntVal(0), _divide_up(first - last, plain(-step)))
+    return _divide_up(z3.If(end > size, size, end) - first, step)
 
 
-def _slots(length: Number, step: Number) -> Number:
-    """A length in steps, rounded up."""
+def _divide_up(length: Number, step: Number) -> Number:
+    """A length in steps, rounded up; 0 for a negative one."""
     if z3.is_int_value(step) and step.as_long() == 1:
         return z3.If(length > 0, length, 0)
     return z3.If(length > 0, (length + step - 1) / step, 0)
 
 
-def _concat(site: Site, a: Tensor, b: Tensor, axis: Number) -> Tensor:
+def _concat(side: Side, a: Tensor, b: Tensor, axis: Number) -> Tensor:
     rank = a.rank
-    site.require(z3.And(rank == b.rank, axis >= 0, axis < rank))
-    along = plain(mirrored(rank, axis))
-    site.require_all(rank, lambda at: z3.Or(at == along, a.size(at) == b.size(at)))
+    side.require(z3.And(rank == b.rank, axis >= 0, axis < rank))
+    along = plain(mirror(rank, axis))
+    side.require_all(rank, lambda at: z3.Or(at == along, a.size(at) == b.size(at)))
     cut = a.size(along)
     result = Tensor(
         rank,
@@ -204,23 +208,23 @@ def _concat(site: Site, a: Tensor, b: Tensor, axis: Number) -> Tensor:
             b.element(lambda at: z3.If(at == along, index(at) - cut, index(at))),
         ),
     )
-    result.parts = (a, b, along)
+    result.joined = Joined(a, b, along)
     return result
 
 
-def _split(site: Site, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Number], Tensor]:
-    """The part of a number: it begins where all before it end."""
+def _split(side: Side, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Number], Tensor]:
+    """The parts by number: each begins where the one before it ends."""
     rank = x.rank
-    site.require(z3.And(axis >= 0, axis < rank))
-    along = plain(mirrored(rank, axis))
-    begin = _running_sum(site, sizes)
-    site.require_all(sizes.length, lambda at: sizes.get(at) >= 0)
-    site.require(begin(sizes.length) == x.size(along))
+    side.require(z3.And(axis >= 0, axis < rank))
+    along = plain(mirror(rank, axis))
+    begin = _running_sum(side, sizes)
+    side.require_all(sizes.length, lambda at: sizes.get(at) >= 0)
+    side.require(begin(sizes.length) == x.size(along))
 
     def part(number: Number) -> Tensor:
-        site.require(z3.And(number >= 0, number < sizes.length))
+        side.require(z3.And(number >= 0, number < sizes.length))
         start, size = begin(number), sizes.get(number)
-        site.world.assume(z3.And(start >= 0, start + size <= x.size(along)))
+        side.world.assume(z3.And(start >= 0, start + size <= x.size(along)))
         return Tensor(
             rank,
             lambda at: z3.If(at == along, size, x.size(at)),
@@ -231,67 +235,57 @@ def _split(site: Site, x: Tensor, sizes: Vector, axis: Number) -> Callable[[Numb
     return part
 
 
-def _running_sum(site: Site, sizes: Vector) -> Callable[[Number], Number]:
+def _running_sum(side: Side, sizes: Vector) -> Callable[[Number], Number]:
     """The sum of all numbers before a place."""
     if sizes.items is not None:
         items = sizes.items
-
-        def known(at: Number) -> Number:
-            return z3.Sum([z3.If(place < at, item, 0) for place, item in enumerate(items)] or [z3.IntVal(0)])
-
-        return known
-    if "sum" not in sizes.memory:
-        begin = site.world.function("sum")
-        site.world.assume(begin(z3.IntVal(0)) == 0)
-        site.world.assume_all(lambda at: z3.Implies(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
-        sizes.memory["sum"] = begin
-    return sizes.memory["sum"]  # type: ignore[return-value]
+        return lambda at: z3.Sum([z3.If(place < at, item, 0) for place, item in enumerate(items)] or [z3.IntVal(0)])
+    if sizes.memory.running_sum is None:
+        begin = side.world.function("sum")
+        side.world.assume(begin(z3.IntVal(0)) == 0)
+        side.world.assume_all(lambda at: z3.Implies(at >= 0, begin(at + 1) == begin(at) + sizes.get(at)))
+        sizes.memory.running_sum = begin
+    return sizes.memory.running_sum
 
 
-def _pad(site: Site, x: Tensor, pads: Vector, fill: Tensor | None, mode: object) -> Tensor:
-    if mode != "constant" and not site.given:
+def _pad(side: Side, x: Tensor, pads: Vector, fill: Tensor | None, mode: object) -> Tensor:
+    if mode != "constant" and not side.given:
         raise NoMeaning(f"Pad with mode {mode}")
-    rank, world = x.rank, site.world
-    site.require(pads.length == 2 * rank)
+    rank, world = x.rank, side.world
+    side.require(pads.length == 2 * rank)
 
     def low(at: Number) -> Number:
-        return pads.get(mirrored(rank, at))
+        return pads.get(mirror(rank, at))
 
     def high(at: Number) -> Number:
         return pads.tail(at)
 
-    site.require_all(rank, lambda at: x.size(at) + _negative(low(at)) + _negative(high(at)) >= 0)
+    def cut(pad: Number) -> Number:
+        return z3.If(pad < 0, pad, 0)
+
+    side.require_all(rank, lambda at: x.size(at) + cut(low(at)) + cut(high(at)) >= 0)
 
     def element(index: Index) -> Expression:
-        def moved(at: Number) -> Number:
+        def position(at: Number) -> Number:
             return index(at) - low(at)
 
-        inside = world.every(rank, lambda at: z3.And(moved(at) >= 0, moved(at) < x.size(at)))
+        inside = world.every(rank, lambda at: z3.And(position(at) >= 0, position(at) < x.size(at)))
         outside: Expression
         if mode != "constant":
-            outside = Element(elsewhere, index)  # whatever it is
+            outside = Element(padding, index)  # any element: nothing is known of it
         else:
             outside = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
-        return Choice(inside, x.element(moved), outside)
+        return Choice(inside, x.element(position), outside)
 
-    elsewhere = Tensor(rank, x.size, x.element, "padding", type=x.type)
+    padding = Tensor(rank, x.size, x.element, "padding", type=x.type)
     if fill is not None:
-        one_element(site, fill)
+        side.require_all(fill.rank, lambda at: fill.size(at) == 1)
     return Tensor(rank, lambda at: x.size(at) + low(at) + high(at), element)
 
 
-def _negative(pad: Number) -> Number:
-    return z3.If(pad < 0, pad, 0)
-
-
-def one_element(site: Site, x: Tensor) -> None:
-    """A tensor has one element."""
-    site.require_all(x.rank, lambda at: x.size(at) == 1)
-
-
-def _tile(site: Site, x: Tensor, repeats: Vector) -> Tensor:
-    site.require(repeats.length == x.rank)
-    site.require_all(x.rank, lambda at: repeats.tail(at) >= 0)
+def _tile(side: Side, x: Tensor, repeats: Vector) -> Tensor:
+    side.require(repeats.length == x.rank)
+    side.require_all(x.rank, lambda at: repeats.tail(at) >= 0)
     return Tensor(
         x.rank,
         lambda at: x.size(at) * repeats.tail(at),
@@ -303,14 +297,14 @@ def _tile(site: Site, x: Tensor, repeats: Vector) -> Tensor:
     )
 
 
-def full(site: Site, shape: Vector, value: Expression, dtype: object) -> Tensor:
-    """A tensor of one number."""
-    type_ = Type()
-    if isinstance(dtype, Type):
+def full(side: Side, shape: Vector, value: Expression, dtype: object) -> Tensor:
+    """A tensor all of whose elements are one number."""
+    type_ = ElementType()
+    if isinstance(dtype, ElementType):
         type_.unite(dtype)
-    elif isinstance(dtype, str) and (known := class_of(dtype)):
-        type_.restrict({known}, dtype)
-    site.require_all(shape.length, lambda at: shape.tail(at) >= 0)
+    elif isinstance(dtype, str) and (class_ := class_of(dtype)):
+        type_.restrict({class_}, dtype)
+    side.require_all(shape.length, lambda at: shape.tail(at) >= 0)
     number = Parameter(value.value, type_) if isinstance(value, Parameter) else value
     return Tensor(shape.length, shape.tail, lambda index: number, type=type_, value=number)
 
@@ -328,26 +322,24 @@ MEANINGS: dict[str, Callable[..., Any]] = {
 }
 
 
-def elementwise(site: Site, head: str, operands: list[Tensor | None], attributes: tuple[object, ...]) -> Tensor:
-    """An element-wise operator. Operands broadcast, but the slope of PRelu to the first, and bounds are scalars."""
-    given = [x for x in operands if x is not None]
+def elementwise(side: Side, head: str, operands: list[Tensor | None], attributes: tuple[object, ...]) -> Tensor:
+    """An element-wise operator. Operands broadcast; PRelu's slope only to the first, and Clip's bounds are scalars."""
+    first, *others = (x for x in operands if x is not None)
     if head == "Clip":
-        for bound in given[1:]:
-            site.require(bound.rank == 0)
-        rank, size = given[0].rank, given[0].size
+        for bound in others:
+            side.require(bound.rank == 0)
+        rank, size = first.rank, first.size
     else:
-        rank, size = broadcast(site, *given)
+        rank, size = broadcast(side, first, *others)
     if head == "PRelu":
-        first = given[0]
-        site.require(rank == first.rank)
-        site.require_all(rank, lambda at: size(at) == first.size(at))
+        side.require(rank == first.rank)
+        side.require_all(rank, lambda at: size(at) == first.size(at))
 
-    def element(index: Index) -> Expression:
-        parts = [None if x is None else x.element(_aligned(x, size, index)) for x in operands]
-        return Applied(head, tuple(parts), attributes)
+    def operand_element(x: Tensor | None, index: Index) -> Expression | None:
+        if x is None:
+            return None
+        return x.element(index if x.size is size else broadcast_index(x, index))
 
-    return Tensor(rank, size, element)
-
-
-def _aligned(x: Tensor, size: Index, index: Index) -> Index:
-    return index if x.size is size else broadcast_index(x, index)
+    return Tensor(
+        rank, size, lambda index: Applied(head, tuple(operand_element(x, index) for x in operands), attributes)
+    )

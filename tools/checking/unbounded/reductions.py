@@ -1,4 +1,4 @@
-"""Reductions over any axes: one element is all elements of the operand along them, put together."""
+"""Reductions over any axes, and products of matrices: an element is made from all elements along some axes."""
 
 from __future__ import annotations
 
@@ -8,61 +8,89 @@ from typing import Any
 import z3
 
 from .axes import axes_of
-from .layout import dropped, mirrored
-from .tensors import Applied, Binder, Count, Expression, Index, NoMeaning, Reduced, Site, Tensor, Total
+from .layout import drop_axes, elementwise, mirror
+from .tensors import (
+    Applied,
+    Binder,
+    Count,
+    Expression,
+    Index,
+    NoMeaning,
+    Parameter,
+    Reduced,
+    Side,
+    Tensor,
+    Total,
+    broadcast,
+)
 from .vectors import Vector
 from .world import Number, plain
 
-NONEMPTY = ("maximum", "minimum")
-"""What has no value for no elements."""
+Each = Callable[[Expression], Expression]
+"""A function that is applied to each element before the reduction."""
+_NONEMPTY = ("maximum", "minimum")
+"""Reductions that have no value for no elements."""
 
 
-def reduced(
-    site: Site, x: Tensor, axes: Vector, keepdims: Number, total: Total, each: Callable[[Expression], Expression]
-) -> Tensor:
-    """What is left of a tensor; `each` is applied to the elements first."""
-    if x.parts is not None and total in ("add", "multiply"):
-        joined = _of_parts(site, x, axes, keepdims, total, each)
-        if joined is not None:
-            return joined
-    keep = _flag(keepdims)
-    gone, rank = axes_of(axes, x.rank, site), x.rank
+def _reduce(side: Side, x: Tensor, axes: Vector, keepdims: Number, total: Total, each: Each) -> Tensor:
+    """Reduce a tensor over axes."""
+    if x.joined is not None and total in ("add", "multiply"):
+        of_parts = _reduce_parts(side, x, axes, keepdims, total, each)
+        if of_parts is not None:
+            return of_parts
+    keep = _flag(keepdims, "keepdims is neither 0 nor 1")
+    gone, rank = axes_of(axes, x.rank, side), x.rank
 
     def among(at: Number) -> Any:
-        return z3.And(at >= 0, at < rank, gone.has(mirrored(rank, at)))
+        return z3.And(at >= 0, at < rank, gone.has(mirror(rank, at)))
 
-    if total in NONEMPTY:
-        site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
-    outer, inner = dropped(rank, gone)
+    if total in _NONEMPTY:
+        side.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+    outer, inner = drop_axes(rank, gone)
 
     def element(index: Index) -> Expression:
         only = axes.items[0] if axes.items is not None and len(axes.items) == 1 else None
-        binders = [binder_over(site, x, part.has, only) for part in gone.parts or (gone,)]
+        binders = [_binder_over(side, x, part.has, only) for part in gone.parts or (gone,)]
         place: Index = lambda at: index(at if keep else outer(at))  # noqa: E731
-        return Reduced(total, tuple(binders), each(x.element(positions(x, binders, place))), x.type)
+        return Reduced(total, tuple(binders), each(x.element(_positions(x, binders, place))), x.type)
 
     if keep:
         return Tensor(rank, lambda at: z3.If(among(at), 1, x.size(at)), element)
     return Tensor(rank - gone.count, lambda at: x.size(inner(at)), element)
 
 
-def binder_over(site: Site, x: Tensor, has: Callable[[Number], Any], only: Number | None = None) -> Binder:
+def _reduce_parts(side: Side, x: Tensor, axes: Vector, keepdims: Number, total: Total, each: Each) -> Tensor | None:
+    """Reduce two joined tensors one by one, if the axis along which they are joined is among the axes.
+
+    The positions of the whole are those of the first part and, moved by its size, those of the second; a sum over a
+    disjoint union is the sum of the sums (by induction over the second part).
+    """
+    assert x.joined is not None
+    gone = axes_of(axes, x.rank, side)
+    if not side.world.follows(gone.has(mirror(x.rank, x.joined.axis))):
+        return None
+    one, other = (_reduce(side, part, axes, keepdims, total, each) for part in (x.joined.first, x.joined.second))
+    head = "Add" if total == "add" else "Mul"
+    return Tensor(one.rank, one.size, lambda index: Applied(head, (one.element(index), other.element(index))))
+
+
+def _binder_over(side: Side, x: Tensor, has: Callable[[Number], Any], only: Number | None = None) -> Binder:
     """A position along each of some axes of a tensor, which count from the first one."""
     rank = x.rank
     return Binder(
         rank,
         lambda front: z3.And(front >= 0, front < rank, has(front)),
-        lambda front: x.size(mirrored(rank, front)),
-        site.world.function("at"),
+        lambda front: x.size(mirror(rank, front)),
+        side.world.function("at"),
         only,
     )
 
 
-def positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
+def _positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
     """The position in a tensor: that of a binder along its axes, another one along the rest."""
 
     def index(at: Number) -> Number:
-        front = mirrored(x.rank, at)
+        front = mirror(x.rank, at)
         result = place(at)
         for binder in binders:
             result = z3.If(binder.among(front), binder.at(front), result)
@@ -71,62 +99,44 @@ def positions(x: Tensor, binders: Sequence[Binder], place: Index) -> Index:
     return index
 
 
-def _flag(keepdims: Number) -> bool:
-    known = z3.simplify(keepdims)
-    if not z3.is_int_value(known):
-        raise NoMeaning("keepdims is neither 0 nor 1")
-    return bool(known.as_long())
+def _flag(number: Number, problem: str) -> bool:
+    """A number that is 0 or 1 in each case of a proof. Raises NoMeaning."""
+    value = z3.simplify(number)
+    if not z3.is_int_value(value):
+        raise NoMeaning(problem)
+    return bool(value.as_long())
 
 
-def _of_parts(
-    site: Site, x: Tensor, axes: Vector, keepdims: Number, total: Total, each: Callable[[Expression], Expression]
-) -> Tensor | None:
-    """Over an axis along which two tensors are joined: that of the one and that of the other, put together.
-
-    The positions of the whole are those of the first part and, moved by its size, those of the second; a sum over a
-    disjoint union is the sum of the sums (by induction over the second part).
-    """
-    first, second, along = x.parts  # type: ignore[misc]
-    gone = axes_of(axes, x.rank, site)
-    if not site.world.follows(gone.has(mirrored(x.rank, along))):
-        return None
-    one, other = (reduced(site, part, axes, keepdims, total, each) for part in (first, second))
-    head = "Add" if total == "add" else "Mul"
-    return Tensor(one.rank, one.size, lambda index: Applied(head, (one.element(index), other.element(index))))
-
-
-def _same(expression: Expression) -> Expression:
+def _identity(expression: Expression) -> Expression:
     return expression
 
 
-def _of(head: str) -> Callable[[Expression], Expression]:
+def _apply(head: str) -> Each:
     return lambda body: Applied(head, (body, body) if head == "Mul" else (body,))
 
 
-def _reduction(total: Total, each: Callable[[Expression], Expression] = _same) -> Callable[..., Tensor]:
-    return lambda site, x, axes, keepdims: reduced(site, x, axes, keepdims, total, each)
+def _reduction(total: Total, each: Each = _identity) -> Callable[..., Tensor]:
+    return lambda side, x, axes, keepdims: _reduce(side, x, axes, keepdims, total, each)
 
 
-def _after(head: str, inner: Callable[[Expression], Expression]) -> Callable[..., Tensor]:
-    """An element-wise function of a sum."""
-
-    def compute(site: Site, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
-        whole = reduced(site, x, axes, keepdims, "add", inner)
+def _function_of_sum(head: str, each: Each) -> Callable[..., Tensor]:
+    def compute(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
+        whole = _reduce(side, x, axes, keepdims, "add", each)
         return Tensor(whole.rank, whole.size, lambda index: Applied(head, (whole.element(index),)))
 
     return compute
 
 
-def mean(site: Site, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
+def _mean(side: Side, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
     """The sum over the number of positions, of which there is one at least."""
-    gone, rank = axes_of(axes, x.rank, site), x.rank
+    gone, rank = axes_of(axes, x.rank, side), x.rank
 
     def among(at: Number) -> Any:
-        return z3.And(at >= 0, at < rank, gone.has(mirrored(rank, at)))
+        return z3.And(at >= 0, at < rank, gone.has(mirror(rank, at)))
 
-    site.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
-    plain = Tensor(x.rank, x.size, x.element, type=x.type)
-    whole = reduced(site, plain, axes, keepdims, "add", _same)
+    side.require_all(rank, lambda at: z3.Implies(among(at), x.size(at) >= 1))
+    undivided = Tensor(x.rank, x.size, x.element, type=x.type)
+    whole = _reduce(side, undivided, axes, keepdims, "add", _identity)
 
     def element(index: Index) -> Expression:
         total = whole.element(index)
@@ -136,50 +146,47 @@ def mean(site: Site, x: Tensor, axes: Vector, keepdims: Number) -> Tensor:
     return Tensor(whole.rank, whole.size, element)
 
 
-def _softmax(site: Site, x: Tensor, axis: Number) -> Tensor:
+def _softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
     """exp(x) over its sum along the axis."""
-    along = _along(site, x, axis)
+    sum_at = _sum_of_exponentials(side, x, axis)
+    return Tensor(
+        x.rank, x.size, lambda index: Applied("Div", (Applied("Exp", (x.element(index),)), sum_at(index)))
+    )
+
+
+def _log_softmax(side: Side, x: Tensor, axis: Number) -> Tensor:
+    sum_at = _sum_of_exponentials(side, x, axis)
 
     def element(index: Index) -> Expression:
-        return Applied("Div", (Applied("Exp", (x.element(index),)), _sum_along(site, x, along, index, _of("Exp"))))
-
-    return Tensor(x.rank, x.size, element)
-
-
-def _log_softmax(site: Site, x: Tensor, axis: Number) -> Tensor:
-    along = _along(site, x, axis)
-
-    def element(index: Index) -> Expression:
-        total = _sum_along(site, x, along, index, _of("Exp"))
+        total = sum_at(index)
         return Applied("Sub", (x.element(index), Applied("Log", (total,))))
 
     return Tensor(x.rank, x.size, element)
 
 
-def _along(site: Site, x: Tensor, axis: Number) -> Number:
-    site.require(z3.And(axis >= 0, axis < x.rank))
-    return plain(mirrored(x.rank, axis))
+def _sum_of_exponentials(side: Side, x: Tensor, axis: Number) -> Callable[[Index], Expression]:
+    """The sum of exp(x) along an axis, through a position."""
+    side.require(z3.And(axis >= 0, axis < x.rank))
+    front = plain(mirror(x.rank, plain(mirror(x.rank, axis))))
+
+    def sum_at(index: Index) -> Expression:
+        binder = _binder_over(side, x, lambda at: at == front, front)
+        return Reduced("add", (binder,), Applied("Exp", (x.element(_positions(x, [binder], index)),)), x.type)
+
+    return sum_at
 
 
-def _sum_along(
-    site: Site, x: Tensor, along: Number, index: Index, each: Callable[[Expression], Expression]
-) -> Expression:
-    front = plain(mirrored(x.rank, along))
-    binder = binder_over(site, x, lambda at: at == front, front)
-    return Reduced("add", (binder,), each(x.element(positions(x, [binder], index))), x.type)
+def _global_pool(total: Total) -> Callable[[Side, Tensor], Tensor]:
+    """A reduction over all axes after the first two; these axes stay, with size 1."""
 
-
-def _global(total: Total) -> Callable[[Site, Tensor], Tensor]:
-    """Over all axes after the first two, which stay as 1."""
-
-    def compute(site: Site, x: Tensor) -> Tensor:
+    def compute(side: Side, x: Tensor) -> Tensor:
         rank = x.rank
-        site.require(rank >= 3)
-        site.require_all(rank - 2, lambda at: x.size(at) >= 1)
+        side.require(rank >= 3)
+        side.require_all(rank - 2, lambda at: x.size(at) >= 1)
 
         def element(index: Index) -> Expression:
-            binder = binder_over(site, x, lambda front: front >= 2)
-            whole = Reduced(total, (binder,), x.element(positions(x, [binder], index)), x.type)
+            binder = _binder_over(side, x, lambda front: front >= 2)
+            whole = Reduced(total, (binder,), x.element(_positions(x, [binder], index)), x.type)
             return Applied("Div", (whole, Count((binder,), x.type))) if total == "add" else whole
 
         return Tensor(rank, lambda at: z3.If(at < rank - 2, 1, x.size(at)), element)
@@ -187,19 +194,120 @@ def _global(total: Total) -> Callable[[Site, Tensor], Tensor]:
     return compute
 
 
+# --- products of matrices: sums of products along one axis
+
+
+def _matmul(side: Side, a: Tensor, b: Tensor) -> Tensor:
+    """Matrices in the last two axes, the others broadcast. An operand of rank 1 is a row on the left, a column on the
+    right, and leaves no axis."""
+    row, column = (_is_vector(side, x) for x in (a, b))
+    first = _insert_axis(a, z3.IntVal(1)) if row else a
+    second = _insert_axis(b, z3.IntVal(0)) if column else b
+    whole = _multiply_matrices(side, first, second)
+    if row:
+        whole = _remove_axis(whole, z3.IntVal(1))
+    return _remove_axis(whole, z3.IntVal(0)) if column else whole
+
+
+def _is_vector(side: Side, x: Tensor) -> bool:
+    side.require(x.rank >= 1)
+    return side.world.decide(x.rank == 1)
+
+
+def _insert_axis(x: Tensor, new: Number) -> Tensor:
+    """Put in an axis of size 1 at a place counted from the back."""
+    return Tensor(
+        x.rank + 1,
+        lambda at: z3.If(at == new, 1, x.size(z3.If(at < new, at, at - 1))),
+        lambda index: x.element(lambda at: index(z3.If(at < new, at, at + 1))),
+        type=x.type,
+    )
+
+
+def _remove_axis(x: Tensor, gone: Number) -> Tensor:
+    return Tensor(
+        x.rank - 1,
+        lambda at: x.size(z3.If(at < gone, at, at + 1)),
+        lambda index: x.element(lambda at: z3.If(at == gone, z3.IntVal(0), index(z3.If(at < gone, at, at - 1)))),
+    )
+
+
+def _multiply_matrices(side: Side, a: Tensor, b: Tensor) -> Tensor:
+    def stack(x: Tensor) -> Tensor:
+        """The axes in front of the last two."""
+        return Tensor(x.rank - 2, lambda at: x.size(at + 2), lambda index: Parameter(0.0))
+
+    rank, size = broadcast(side, stack(a), stack(b))
+    depth, columns, rows = a.size(z3.IntVal(0)), b.size(z3.IntVal(0)), a.size(z3.IntVal(1))
+    side.require(depth == b.size(z3.IntVal(1)))
+
+    def element(index: Index) -> Expression:
+        binder = Binder(z3.IntVal(1), lambda at: at == 0, lambda at: depth, side.world.function("at"), z3.IntVal(0))
+        step = binder.at(z3.IntVal(0))
+        left = a.element(_matrix_index(a, index, index(z3.IntVal(1)), step))
+        right = b.element(_matrix_index(b, index, step, index(z3.IntVal(0))))
+        return Reduced("add", (binder,), Applied("Mul", (left, right)), a.type)
+
+    return Tensor(rank + 2, lambda at: z3.If(at == 0, columns, z3.If(at == 1, rows, size(at - 2))), element)
+
+
+def _matrix_index(x: Tensor, index: Index, row: Number, column: Number) -> Index:
+    return lambda at: z3.If(at == 0, column, z3.If(at == 1, row, z3.If(x.size(at) == 1, z3.IntVal(0), index(at))))
+
+
+def _gemm(
+    side: Side,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: Parameter,
+    beta: Parameter,
+    transpose_a: Number,
+    transpose_b: Number,
+) -> Tensor:
+    side.require(z3.And(a.rank == 2, b.rank == 2))
+    whole = _multiply_matrices(side, _transpose_if(a, transpose_a), _transpose_if(b, transpose_b))
+    whole = _multiply(whole, alpha)
+    if c is None:
+        return whole
+    result = elementwise(side, "Add", [whole, _multiply(c, beta)], ())
+    side.require(result.rank == 2)
+    side.require_all(result.rank, lambda at: result.size(at) == whole.size(at))
+    return result
+
+
+def _transpose_if(x: Tensor, flag: Number) -> Tensor:
+    if not _flag(flag, "a matrix that may be transposed"):
+        return x
+    return Tensor(
+        x.rank,
+        lambda at: x.size(1 - at),
+        lambda index: x.element(lambda at: index(1 - at)),
+        type=x.type,
+    )
+
+
+def _multiply(x: Tensor, factor: Parameter) -> Tensor:
+    if factor.value == 1.0:
+        return x
+    return Tensor(x.rank, x.size, lambda index: Applied("Mul", (x.element(index), factor)), type=x.type)
+
+
 MEANINGS: dict[str, Callable[..., Any]] = {
     "ReduceSum": _reduction("add"),
     "ReduceProd": _reduction("multiply"),
     "ReduceMax": _reduction("maximum"),
     "ReduceMin": _reduction("minimum"),
-    "ReduceMean": mean,
-    "ReduceL1": _reduction("add", _of("Abs")),
-    "ReduceSumSquare": _reduction("add", _of("Mul")),
-    "ReduceL2": _after("Sqrt", _of("Mul")),
-    "ReduceLogSum": _after("Log", _same),
-    "ReduceLogSumExp": _after("Log", _of("Exp")),
-    "GlobalAveragePool": _global("add"),
-    "GlobalMaxPool": _global("maximum"),
+    "ReduceMean": _mean,
+    "ReduceL1": _reduction("add", _apply("Abs")),
+    "ReduceSumSquare": _reduction("add", _apply("Mul")),
+    "ReduceL2": _function_of_sum("Sqrt", _apply("Mul")),
+    "ReduceLogSum": _function_of_sum("Log", _identity),
+    "ReduceLogSumExp": _function_of_sum("Log", _apply("Exp")),
+    "GlobalAveragePool": _global_pool("add"),
+    "GlobalMaxPool": _global_pool("maximum"),
     "Softmax": _softmax,
     "LogSoftmax": _log_softmax,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
 }

@@ -1,8 +1,9 @@
-"""What the facts, functions and primitives of the rule language mean for tensors of unknown rank."""
+"""The facts, functions and primitives of the rule language, for tensors of unknown rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -10,36 +11,36 @@ import z3
 
 from ....rules.sexpr import Node
 from . import layout, vectors
-from .tensors import Applied, NoMeaning, Parameter, Site, Tensor, broadcast
+from .tensors import Applied, NoMeaning, Parameter, Side, Tensor, broadcast
 from .vectors import Vector, from_back, from_front, vector_of
 from .world import Number, World, plain
 
 
-class Reading(Protocol):
-    """What the facts of a rule are read into."""
+class Reader(Protocol):
+    """Reads the facts of a rule (see `reading.Reading`)."""
 
     world: World
-    site: Site
+    side: Side
     signs: dict[str, set[str]]
 
     def number(self, x: Parameter) -> float | str:
-        """What a parameter is known to be, or its name."""
+        """The value of a parameter where a fact says it, or its name."""
 
     def value(self, node: Node, sort: str = "") -> Any:
-        """What a term stands for."""
+        """The value of a term."""
 
     def bind(self, node: Node, value: Any) -> None:
-        """Let a variable stand for a value."""
+        """Bind a variable to a value."""
 
 
-_FINITE = 1.7976931348623157e308
+_TRUE = z3.BoolVal(True)
 
 
 # --- functions of tensors
 
 
-def _value(reading: Reading, x: Tensor) -> Any:
-    """The number that all elements are: what was computed may be replaced by it, for it is equal."""
+def _value(reading: Reader, x: Tensor) -> Any:
+    """The number that all elements are equal to, and by which they may therefore be replaced."""
     if x.value is None:
         x.value = Parameter(f"value of {x.name or id(x)}", x.type)
         number = x.value
@@ -58,46 +59,34 @@ LOOKUPS: dict[str, Callable[[Any, Tensor], Any]] = {
 
 
 def _arithmetic(head: str, whole: Callable[[Number, Number], Number]) -> Callable[..., Any]:
-    def compute(reading: Reading, *items: Any) -> Any:
+    """A function of two or more numbers: `whole` on whole ones, the operator `head` on others."""
+
+    def compute(reading: Reader, *items: Any) -> Any:
         if all(map(z3.is_expr, items)):
-            result = items[0]
-            for item in items[1:]:
-                result = whole(result, item)
-            return z3.BoolVal(True), result
+            return _TRUE, reduce(whole, items)
         if all(isinstance(i, (Parameter, Applied)) for i in items):
-            result = items[0]
-            for item in items[1:]:
-                result = Applied(head, (result, item))
-            return z3.BoolVal(True), result
+            return _TRUE, reduce(lambda x, y: Applied(head, (x, y)), items)
         return NotImplemented
 
     return compute
 
 
-def _divide(reading: Reading, a: Any, b: Any) -> Any:
+def _divide(reading: Reader, a: Any, b: Any) -> Any:
     if not (z3.is_expr(a) and z3.is_expr(b)):
         return _arithmetic("Div", lambda x, y: x)(reading, a, b)
-    quotient = z3.If(z3.Or(a >= 0, a % b == 0), a / b, a / b + z3.If(b > 0, 1, -1))  # z3 rounds the rest to be >= 0
+    quotient = z3.If(z3.Or(a >= 0, a % b == 0), a / b, a / b + z3.If(b > 0, 1, -1))  # z3's remainders are >= 0
     return b != 0, quotient
 
 
-def _remainder(reading: Reading, a: Any, b: Any) -> Any:
+def _remainder(reading: Reader, a: Any, b: Any) -> Any:
     if not (z3.is_expr(a) and z3.is_expr(b)):
         return NotImplemented
     holds, quotient = _divide(reading, a, b)
     return holds, a - b * quotient
 
 
-def _negated(reading: Reading, a: Any) -> Any:
-    return z3.BoolVal(True), (-a if z3.is_expr(a) else Applied("Neg", (a,)))
-
-
-def _absolute(reading: Reading, a: Any) -> Any:
-    return z3.BoolVal(True), (z3.If(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,)))
-
-
 def _on_vectors(function: Callable[..., Any]) -> Callable[..., Any]:
-    def compute(reading: Reading, *items: Any) -> Any:
+    def compute(reading: Reader, *items: Any) -> Any:
         if any(isinstance(i, (Parameter, Applied, str, Tensor)) for i in items):
             return NotImplemented
         return function(reading.world, *items)
@@ -105,48 +94,44 @@ def _on_vectors(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _inverse(reading: Reading, perm: Vector) -> Any:
-    back = layout.inverse(Site(reading.world), perm)
+def _inverse(reading: Reader, perm: Vector) -> Any:
+    back = layout.inverse(Side(reading.world), perm)
     result = from_front(perm.length, back)
-    result.memory["inverse"] = perm.get
-    return z3.BoolVal(True), result
+    result.memory.inverse = perm.get
+    return _TRUE, result
 
 
-def _pick(reading: Reading, vector: Vector, places: Vector) -> Any:
+def _pick(reading: Reader, vector: Vector, places: Vector) -> Any:
     """The numbers of a vector at some places, in their order."""
     inside = reading.world.every(places.length, lambda at: z3.And(places.get(at) >= 0, places.get(at) < vector.length))
-    return inside, _picked(reading, vector, places)
-
-
-def _picked(reading: Reading, vector: Vector, places: Vector) -> Vector:
     if places.items is not None:
-        return vector_of([vector.get(i) for i in places.items], reading.world)
+        return inside, vector_of([vector.get(i) for i in places.items], reading.world)
     result = from_front(places.length, lambda at: vector.get(places.get(at)))
-    if "inverse" in vector.memory and "inverse" in places.memory:
-        first, then = vector.memory["inverse"], places.memory["inverse"]
-        result.memory["inverse"] = lambda at: then(first(at))  # type: ignore[operator]
-    return result
+    first, then = vector.memory.inverse, places.memory.inverse
+    if first is not None and then is not None:
+        result.memory.inverse = lambda at: then(first(at))
+    return inside, result
 
 
-def _broadcast(reading: Reading, s: Vector, t: Vector) -> Any:
+def _broadcast(reading: Reader, s: Vector, t: Vector) -> Any:
     tensors = [Tensor(v.length, v.tail, lambda index: Parameter(0.0)) for v in (s, t)]
-    rank, size = broadcast(Site(reading.world), *tensors)
-    return z3.BoolVal(True), from_back(rank, size)
+    rank, size = broadcast(Side(reading.world), *tensors)
+    return _TRUE, from_back(rank, size)
 
 
 def _half(second: bool) -> Callable[..., Any]:
-    def compute(reading: Reading, vector: Vector) -> Any:
-        half = reading.site.named("half", vector.length / 2)
+    def compute(reading: Reader, vector: Vector) -> Any:
+        half = reading.side.name("half", vector.length / 2)
         start, count = (half, vector.length - half) if second else (z3.IntVal(0), half)
-        return z3.BoolVal(True), from_front(count, lambda at: vector.get(at + start))
+        return _TRUE, from_front(count, lambda at: vector.get(at + start))
 
     return compute
 
 
 def _by_place(function: Callable[[Number, Number], Number]) -> Callable[..., Any]:
-    """Of two vectors of one length, number by number."""
+    """A function of two vectors of one length, applied number by number."""
 
-    def compute(reading: Reading, u: Vector, v: Vector) -> Any:
+    def compute(reading: Reader, u: Vector, v: Vector) -> Any:
         result = Vector(
             u.length, lambda at: function(u.get(at), v.get(at)), lambda at: function(u.tail(at), v.tail(at))
         )
@@ -163,19 +148,19 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
     "max": _arithmetic("Max", lambda a, b: z3.If(a < b, b, a)),
     "/": _divide,
     "%": _remainder,
-    "neg": _negated,
-    "abs": _absolute,
+    "neg": lambda reading, a: (_TRUE, -a if z3.is_expr(a) else Applied("Neg", (a,))),
+    "abs": lambda reading, a: (_TRUE, z3.If(a < 0, -a, a) if z3.is_expr(a) else Applied("Abs", (a,))),
     "vec-of": lambda reading, *items: (
-        (z3.BoolVal(True), vector_of(items, reading.world)) if all(map(z3.is_expr, items)) else NotImplemented
+        (_TRUE, vector_of(items, reading.world)) if all(map(z3.is_expr, items)) else NotImplemented
     ),
-    "vec-empty": lambda reading: (z3.BoolVal(True), vector_of((), reading.world)),
+    "vec-empty": lambda reading: (_TRUE, vector_of((), reading.world)),
     "vec-append": _on_vectors(vectors.append),
     "vec-pop": _on_vectors(vectors.pop),
     "vec-push": _on_vectors(vectors.push),
     "vec-set": _on_vectors(vectors.replace),
     "vec-remove": _on_vectors(vectors.remove),
     "vec-get": _on_vectors(vectors.get),
-    "vec-length": _on_vectors(lambda world, vector: (z3.BoolVal(True), vector.length)),
+    "vec-length": _on_vectors(lambda world, vector: (_TRUE, vector.length)),
     "vec-range": _on_vectors(vectors.count_up),
     "ones": _on_vectors(lambda world, count: vectors.repeat(world, 1, count)),
     "zeros": _on_vectors(lambda world, count: vectors.repeat(world, 0, count)),
@@ -196,17 +181,17 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
 
 
 def _compare(whole: Callable[[Any, Any], Any], signs: Callable[[float], tuple[str, ...]]) -> Callable[..., None]:
-    """`signs`: what a number has that stands on the left of the comparison with this number."""
+    """Assume a comparison. `signs` gives the signs of an unknown number from the number on its right."""
 
-    def assume(reading: Reading, *items: Node) -> None:
+    def assume(reading: Reader, *items: Node) -> None:
         values = [reading.value(i) for i in items]
         for one, other in pairwise(values):
             if z3.is_expr(one) and z3.is_expr(other):
                 reading.world.assume(whole(one, other))
             elif isinstance(one, Parameter) and isinstance(other, Parameter) and isinstance(one.value, str):
-                known = reading.number(other)
-                if isinstance(known, float):
-                    reading.signs.setdefault(one.value, set()).update(signs(known))
+                number = reading.number(other)
+                if isinstance(number, float):
+                    reading.signs.setdefault(one.value, set()).update(signs(number))
             elif isinstance(one, Vector) and isinstance(other, Vector) and whole is _unequal:
                 reading.world.assume(z3.Not(vectors.equal(one, other, reading.world)))
             else:
@@ -220,7 +205,7 @@ def _unequal(a: Any, b: Any) -> Any:
 
 
 def _sign(name: str) -> Callable[..., None]:
-    def assume(reading: Reading, x: Node) -> None:
+    def assume(reading: Reader, x: Node) -> None:
         tensor = reading.value(x, "T")
         tensor.signs.add(name)
         if isinstance(tensor.value, Parameter) and isinstance(tensor.value.value, str):
@@ -229,22 +214,14 @@ def _sign(name: str) -> Callable[..., None]:
     return assume
 
 
-def _floating(reading: Reading, x: Node) -> None:
-    reading.value(x, "T").type.restrict({"float"})
-
-
-def _constant(reading: Reading, x: Node, shape: Node) -> None:
-    reading.bind(shape, reading.value(x, "T").shape)
-
-
-def _scalar(reading: Reading, x: Node) -> None:
-    """It has rank 0, or rank 1 and one element."""
+def _scalar(reading: Reader, x: Node) -> None:
+    """Assume rank 0, or rank 1 and one element."""
     tensor = reading.value(x, "T")
     reading.world.assume(tensor.rank <= 1)
     reading.world.assume(z3.Implies(tensor.rank == 1, tensor.size(z3.IntVal(0)) == 1))
 
 
-def _row(reading: Reading, x: Node, count: Node, rank: Node) -> None:
+def _row(reading: Reader, x: Node, count: Node, rank: Node) -> None:
     tensor = reading.value(x, "T")
     reading.bind(rank, tensor.rank)
     reading.bind(count, tensor.size(z3.IntVal(0)))
@@ -253,8 +230,8 @@ def _row(reading: Reading, x: Node, count: Node, rank: Node) -> None:
     reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 1, at < inside), tensor.size(at) == 1))
 
 
-def _per_channel(reading: Reading, x: Node, rank: Node, count: Node) -> None:
-    """Against a tensor of the rank: the channels stand at its axis 1, and the axis before them is 1 or missing."""
+def _per_channel(reading: Reader, x: Node, rank: Node, count: Node) -> None:
+    """Assume that a tensor that broadcasts to this rank has the channels at axis 1 of it, and size 1 elsewhere."""
     tensor, world = reading.value(x, "T"), reading.world
     reading.bind(rank, world.integer("rank"))
     whole = reading.value(rank)
@@ -265,19 +242,20 @@ def _per_channel(reading: Reading, x: Node, rank: Node, count: Node) -> None:
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < own, at != channels), tensor.size(at) == 1))
 
 
-def _matrix(reading: Reading, x: Node, rows: Node, columns: Node) -> None:
+def _matrix(reading: Reader, x: Node, rows: Node, columns: Node) -> None:
     tensor = reading.value(x, "T")
     reading.world.assume(tensor.rank == 2)
     reading.bind(rows, tensor.size(z3.IntVal(1)))
     reading.bind(columns, tensor.size(z3.IntVal(0)))
 
 
-def _static(reading: Reading, shape: Node) -> None:
+def _static(reading: Reader, shape: Node) -> None:
+    """Assume that no size is below zero, as symbolic ones are."""
     vector = reading.value(shape)
     reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < vector.length), vector.tail(at) >= 0))
 
 
-def _swaps_last(reading: Reading, perm: Node) -> None:
+def _swaps_last(reading: Reader, perm: Node) -> None:
     vector = reading.value(perm)
     count = vector.length
     reading.world.assume(count >= 2)
@@ -286,15 +264,15 @@ def _swaps_last(reading: Reading, perm: Node) -> None:
 
 
 def _contains(wanted: bool) -> Callable[..., None]:
-    def assume(reading: Reading, vector: Node, *items: Node) -> None:
+    def assume(reading: Reader, vector: Node, *items: Node) -> None:
         for item in items:
-            found = vectors.contains(reading.world, reading.value(vector), reading.value(item))
-            reading.world.assume(found if wanted else z3.Not(found))
+            is_inside = vectors.contains(reading.world, reading.value(vector), reading.value(item))
+            reading.world.assume(is_inside if wanted else z3.Not(is_inside))
 
     return assume
 
 
-def _at_most(reading: Reading, first: Node, second: Node) -> None:
+def _at_most(reading: Reader, first: Node, second: Node) -> None:
     u, v = reading.value(first), reading.value(second)
     count = u.length
     reading.world.assume(count == v.length)
@@ -302,15 +280,15 @@ def _at_most(reading: Reading, first: Node, second: Node) -> None:
     reading.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), u.get(at) <= v.get(at)))
 
 
-def _split_at(reading: Reading, shape: Node, place: Node, before: Node, rest: Node) -> None:
+def _split_at(reading: Reader, shape: Node, place: Node, before: Node, rest: Node) -> None:
     vector, cut = reading.value(shape), reading.value(place)
     reading.world.assume(z3.And(cut >= 0, cut <= vector.length))
     reading.bind(before, from_front(cut, vector.get))
     reading.bind(rest, from_back(vector.length - cut, vector.tail))
 
 
-def _nothing(reading: Reading, *items: Node) -> None:
-    """Says only that something was asked for, or how often it occurs in a model."""
+def _ignore(reading: Reader, *items: Node) -> None:
+    """Assume nothing: the relation says only that a fact was asked for, or how often it occurs in a model."""
 
 
 RELATIONS: dict[str, Callable[..., None]] = {
@@ -321,8 +299,8 @@ RELATIONS: dict[str, Callable[..., None]] = {
     ">=": _compare(lambda a, b: a >= b, lambda n: ("nonneg",) if n >= 0 else ()),
     "nonneg": _sign("nonneg"),
     "nonzero": _sign("nonzero"),
-    "floating": _floating,
-    "constant": _constant,
+    "floating": lambda reading, x: reading.value(x, "T").type.restrict({"float"}),
+    "constant": lambda reading, x, shape: reading.bind(shape, reading.value(x, "T").shape),
     "scalar": _scalar,
     "row": _row,
     "per-channel": _per_channel,
@@ -333,11 +311,5 @@ RELATIONS: dict[str, Callable[..., None]] = {
     "vec-not-contains": _contains(False),
     "split-at": _split_at,
     "vectors-at-most": _at_most,
-    "const": _nothing,
-    "stored": _nothing,
-    "shrinks": _nothing,
-    "product": _nothing,
-    "movable": _nothing,
-    "convolved": _nothing,
-    "finite": _nothing,
+    **dict.fromkeys(("const", "stored", "shrinks", "product", "movable", "convolved", "finite"), _ignore),
 }

@@ -1,4 +1,4 @@
-"""Tensors of unknown rank and sizes, and what one of their elements is: an expression over elements of the leaves."""
+"""Tensors of unknown rank and sizes, whose elements are expressions over elements of the leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 import z3
 
-from .types import Type
+from .types import ElementType
 from .vectors import Vector, from_back
 from .world import Number, Truth, Unproved, World
 
@@ -28,10 +28,10 @@ class Element:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number: a literal, or the one of that name. As an element it has a type."""
+    """A number: a literal, or an unknown number by its name. As an element it has a type."""
 
     value: float | str
-    type: Type | None = None
+    type: ElementType | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,8 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Binder:
-    """A position along each of some axes that a reduction runs over: `at` is it, where `among` holds, below `extent`.
+    """A position that runs along some axes of a reduction: `at(axis)` lies below `extent(axis)`, for each axis with
+    `among(axis)`.
 
     The axes are those of a tensor of this rank and count from the first one: where a reduction drops axes, those before
     them keep their numbers. `axis` is the only one, where there is one only.
@@ -69,39 +70,48 @@ class Binder:
 
 @dataclass(frozen=True, eq=False)
 class Count:
-    """How many positions a reduction runs over, as a number."""
+    """The number of positions that a reduction runs over, as a scalar."""
 
     binders: tuple[Binder, ...]
-    type: Type
+    type: ElementType
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """All values of a body, for all positions, put together."""
+    """The values of a body at all positions, combined."""
 
     total: Total
     binders: tuple[Binder, ...]
     body: Expression
-    type: Type
+    type: ElementType
 
 
 Expression = Element | Parameter | Applied | Choice | Count | Reduced
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Two tensors and the axis along which they are joined, counted from the last one."""
+
+    first: Tensor
+    second: Tensor
+    axis: Number
 
 
 @dataclass(eq=False)
 class Tensor:
     """`size` and `element` count axes from the last one. `rank` is a number of z3; leaves have a name.
 
-    `value`: what all elements are. `parts`: what was joined, along which axis."""
+    `value`: the only value of all elements, where there is one. `joined`: where a Concat made it."""
 
     rank: Number
     size: Index
     element: Callable[[Index], Expression]
     name: str = ""
     signs: set[str] = field(default_factory=set)
-    type: Type = field(default_factory=Type)
+    type: ElementType = field(default_factory=ElementType)
     value: Expression | None = None
-    parts: tuple[Tensor, Tensor, Number] | None = None
+    joined: Joined | None = None
 
     @cached_property
     def shape(self) -> Vector:
@@ -129,7 +139,7 @@ def leaf(name: str, world: World) -> Tensor:
 
 
 _WRITTEN_OUT = 8
-"""For a count up to this number a condition is written out."""
+"""A condition on the first few places is written out for each place, for a count up to this number."""
 
 
 LARGEST = 2**62
@@ -141,9 +151,9 @@ class NoMeaning(Exception):
 
 
 @dataclass
-class Site:
-    """Where operators are applied. `given`: what they ask of their operands is taken for granted, as on a left side,
-    which a model has; on a right side it has to follow from that before anything is built on it."""
+class Side:
+    """The side of a rule where operators are applied. `given`: it is the left side, which a model has, so that the
+    requirements of its operators hold; those of a right side have to be proved before anything is built on them."""
 
     world: World
     given: bool = True
@@ -157,50 +167,51 @@ class Site:
 
     def require_all(self, count: Number, holds: Callable[[Number], Truth]) -> None:
         """A condition on the first `count` axes or places. Raises Unproved."""
-        known = z3.simplify(count)
-        if z3.is_int_value(known) and known.as_long() <= _WRITTEN_OUT:
-            for at in range(known.as_long()):
+        number = z3.simplify(count)
+        if z3.is_int_value(number) and number.as_long() <= _WRITTEN_OUT:
+            for at in range(number.as_long()):
                 self.require(holds(z3.IntVal(at)))
         elif self.given:
             self.world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < count), holds(at)))
         elif not self.world.follows_all(count, holds):
             raise Unproved("the right side may have no value")
 
-    def named(self, name: str, number: Number) -> Number:
-        """A number by a name of its own, which keeps questions short."""
-        known = z3.simplify(number)
-        if z3.is_int_value(known):
-            return known
-        own = self.world.integer(name)
-        self.world.assume(own == number)
-        return own
+    def name(self, name: str, number: Number) -> Number:
+        """Give a number a name of its own, which keeps questions short."""
+        literal = z3.simplify(number)
+        if z3.is_int_value(literal):
+            return literal
+        variable = self.world.integer(name)
+        self.world.assume(variable == number)
+        return variable
 
 
-def broadcast(site: Site, *tensors: Tensor) -> tuple[Number, Index]:
+def broadcast(side: Side, *tensors: Tensor) -> tuple[Number, Index]:
     """The rank and sizes that tensors broadcast to."""
     rank, size = tensors[0].rank, tensors[0].size
     for other in tensors[1:]:
         first = Tensor(rank, size, lambda index: Parameter(0.0))
-        rank, size = _broadcast_two(site, first, other)
+        rank, size = _broadcast_two(side, first, other)
     return rank, size
 
 
-def _broadcast_two(site: Site, a: Tensor, b: Tensor) -> tuple[Number, Index]:
+def _broadcast_two(side: Side, a: Tensor, b: Tensor) -> tuple[Number, Index]:
     if a.size is b.size:
         return a.rank, a.size
-    rank = site.named("rank", z3.If(a.rank >= b.rank, a.rank, b.rank))
-    site.require_all(rank, lambda at: _agree(a.extent(at), b.extent(at)))
-    return rank, lambda at: _wider(a.extent(at), b.extent(at))
+    rank = side.name("rank", z3.If(a.rank >= b.rank, a.rank, b.rank))
 
+    def agree(at: Number) -> Truth:
+        m, n = a.extent(at), b.extent(at)
+        return z3.Or(m == n, m == 1, n == 1)
 
-def _agree(m: Number, n: Number) -> Truth:
-    return z3.Or(m == n, m == 1, n == 1)
+    def widest(at: Number) -> Number:
+        m, n = a.extent(at), b.extent(at)
+        return z3.If(m == 1, n, m)
 
-
-def _wider(m: Number, n: Number) -> Number:
-    return z3.If(m == 1, n, m)
+    side.require_all(rank, agree)
+    return rank, widest
 
 
 def broadcast_index(tensor: Tensor, index: Index) -> Index:
-    """The position in an operand that belongs to a position in what it broadcasts to."""
+    """The position in an operand that belongs to a position in the tensor that it broadcasts to."""
     return lambda at: z3.If(tensor.size(at) == 1, z3.IntVal(0), index(at))

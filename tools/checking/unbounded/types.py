@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
+from math import prod
 
 import onnx
 
@@ -14,7 +15,7 @@ from ..drawing.types import OPSET
 from .world import Unproved
 
 CLASSES = {"float": "float32", "int": "int32", "uint": "uint8", "bool": "bool"}
-"""Classes of types with one name of each: within a class a rule holds for all or none, in the symbolic arithmetic."""
+"""A type of each class: in symbolic arithmetic a rule holds for all types of a class or for none."""
 _WIDTHS = {
     "float": ("float16", "bfloat16", "float32", "float64", "float", "double"),
     "int": ("int8", "int16", "int32", "int64"),
@@ -25,24 +26,24 @@ _MOST_CASES = 16
 
 
 @dataclass(eq=False)
-class Type:
-    """The type of elements, as far as it is known; `same` is the one that it was found to be equal to.
+class ElementType:
+    """The type of elements, as far as it is known; `same` is another one that it is equal to.
 
-    `name`: which one of its class, where a rule says so. `fixed`: it is that of a left side, of which a right side may
-    not ask for more.
+    `allowed`: classes. `name`: of the type, where a rule says it. `fixed`: it is the type of a left side, which a right
+    side may not restrict further.
     """
 
     allowed: set[str] = field(default_factory=lambda: set(CLASSES))
     name: str = ""
     fixed: bool = False
-    same: Type | None = None
+    same: ElementType | None = None
 
-    def root(self) -> Type:
+    def root(self) -> ElementType:
         """The one that stands for all that are equal to it."""
         return self if self.same is None else self.same.root()
 
-    def unite(self, other: Type) -> None:
-        """Both are one. Raises Unproved where a left side does not make sure of it."""
+    def unite(self, other: ElementType) -> None:
+        """Make both types one. Raises Unproved where a left side does not make sure that they are."""
         first, second = self.root(), other.root()
         if first is second:
             return
@@ -55,12 +56,12 @@ class Type:
 
     @property
     def exact(self) -> str:
-        """Its name, where it can have but one."""
+        """Its name, where it can be only one type; else ""."""
         root = self.root()
         return root.name or ("bool" if root.allowed == {"bool"} else "")
 
     def restrict(self, classes: set[str], name: str = "") -> None:
-        """It is of one of these classes, and has this name. Raises Unproved as `unite`."""
+        """Restrict it to some classes, and to a name unless that is "". Raises Unproved as `unite`."""
         root = self.root()
         if root.fixed and (root.allowed - classes or (name and name != root.exact)):
             raise Unproved("the right side may not take the types of the left")
@@ -80,12 +81,12 @@ def _schema(head: str) -> onnx.defs.OpSchema | None:
     return onnx.defs.get_schema(head, OPSET) if onnx.defs.has(head) else None
 
 
-def constrain(head: str, operands: Sequence[Type | None], result: Type) -> None:
-    """What the schema of an operator says about the types of its operands and of its result."""
+def constrain(head: str, operands: Sequence[ElementType | None], result: ElementType) -> None:
+    """Restrict the types of operands and result to those that ONNX's schema of the operator allows."""
     schema = _schema(head)
     if schema is None:
         return
-    letters: dict[str, Type] = {}
+    letters: dict[str, ElementType] = {}
     allowed = {c.type_param_str: _classes(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = list(schema.inputs)
     names = [o.name for o in OPERATORS[head].operands]
@@ -96,31 +97,22 @@ def constrain(head: str, operands: Sequence[Type | None], result: Type) -> None:
     _unite(schema.outputs[0].type_str, result, letters, allowed)
 
 
-def _unite(written: str, type_: Type, letters: dict[str, Type], allowed: dict[str, set[str]]) -> None:
-    if written in allowed:
-        letters.setdefault(written, Type(set(allowed[written]))).unite(type_)
+def _unite(text: str, type_: ElementType, letters: dict[str, ElementType], allowed: dict[str, set[str]]) -> None:
+    """Apply a type of a schema: a letter that stands for one of several types, or the text of one."""
+    if text in allowed:
+        letters.setdefault(text, ElementType(set(allowed[text]))).unite(type_)
     else:
-        type_.restrict(_classes([written]))
+        type_.restrict(_classes([text]))
 
 
-def _classes(written: Sequence[str]) -> set[str]:
-    names = (text.removeprefix("tensor(").removesuffix(")") for text in written)
+def _classes(types: Sequence[str]) -> set[str]:
+    names = (text.removeprefix("tensor(").removesuffix(")") for text in types)
     return {c for c in map(class_of, names) if c}
 
 
-def cases(types: Sequence[Type]) -> Iterator[dict[Type, str]]:
-    """Every choice of a class for each of some types; ends after the first few."""
+def cases(types: Sequence[ElementType]) -> Iterator[dict[ElementType, str]]:
+    """Every choice of a class for each of some types; none at all where there are too many."""
     roots = list(dict.fromkeys(t.root() for t in types))
-    choices = product(*([c for c in CLASSES if c in t.allowed] for t in roots))
-    for number, choice in enumerate(choices):
-        if number == _MOST_CASES:
-            return
-        yield dict(zip(roots, choice, strict=True))
-
-
-def too_many(types: Sequence[Type]) -> bool:
-    """Whether `cases` leaves some out."""
-    count = 1
-    for root in dict.fromkeys(t.root() for t in types):
-        count *= len(root.allowed)
-    return count > _MOST_CASES
+    if prod(len(root.allowed) for root in roots) <= _MOST_CASES:
+        for choice in product(*([c for c in CLASSES if c in t.allowed] for t in roots)):
+            yield dict(zip(roots, choice, strict=True))

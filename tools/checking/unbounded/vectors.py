@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
 import z3
 
@@ -13,9 +14,21 @@ from .world import Number, Truth, World, plain
 At = Callable[[Number], Number]
 
 
+@dataclass(eq=False)
+class Memory:
+    """Facts worked out about a vector: its numbers, where its length is known; the two vectors that it was appended
+    from; as a permutation its inverse; as a list of axes these; its sums up to each place."""
+
+    items: Vector | None = None
+    appended: tuple[Vector, Vector] | None = None
+    inverse: At | None = None
+    axes: Any = None
+    running_sum: At | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """`get` counts places from the front, `tail` from the back. `items`: all of it, where the length is known.
+    """`get` counts places from the front, `tail` from the back. `items`: its numbers, where the length is known.
 
     `counts`: it is 0, 1, 2, ...
     """
@@ -25,11 +38,7 @@ class Vector:
     tail: At
     items: tuple[Number, ...] | None = None
     counts: bool = False
-
-    @cached_property
-    def memory(self) -> dict[str, object]:
-        """What was worked out about it."""
-        return {}
+    memory: Memory = field(default_factory=Memory)
 
 
 def from_front(length: Number, get: At) -> Vector:
@@ -60,7 +69,7 @@ def vector_of(items: Sequence[Number], world: World) -> Vector:
 
 
 def unknown(name: str, length: int | None, world: World) -> Vector:
-    """A vector of which at most the length is known."""
+    """A vector of unknown numbers, of unknown length where `length` is None."""
     if length is not None:
         return vector_of([world.integer(f"{name}{i}") for i in range(length)], world)
     count = world.integer(f"{name}.length")
@@ -68,13 +77,13 @@ def unknown(name: str, length: int | None, world: World) -> Vector:
     return from_front(count, world.function(name))
 
 
-def written_out(vector: Vector, length: int, world: World) -> Vector:
-    """A vector that is known to have this length, by its numbers."""
+def list_items(vector: Vector, length: int, world: World) -> Vector:
+    """A vector that is known to have this length, with its `items`."""
     if vector.items is not None:
         return vector
-    if "items" not in vector.memory:
-        vector.memory["items"] = vector_of([vector.get(z3.IntVal(i)) for i in range(length)], world)
-    return vector.memory["items"]  # type: ignore[return-value]
+    if vector.memory.items is None:
+        vector.memory.items = vector_of([vector.get(z3.IntVal(i)) for i in range(length)], world)
+    return vector.memory.items
 
 
 def equal(one: Vector, other: Vector, world: World) -> Truth:
@@ -87,7 +96,7 @@ def equal(one: Vector, other: Vector, world: World) -> Truth:
 
 
 def assume_equal(one: Vector, other: Vector, world: World) -> None:
-    """Two vectors are the same."""
+    """Assume that two vectors are the same."""
     world.assume(one.length == other.length)
     for place, item in enumerate(one.items or other.items or ()):
         world.assume((other if one.items is not None else one).get(z3.IntVal(place)) == item)
@@ -96,50 +105,44 @@ def assume_equal(one: Vector, other: Vector, world: World) -> None:
     world.assume_all(lambda at: z3.Implies(z3.And(at >= 0, at < inside), one.get(at) == other.get(at)))
 
 
-# --- the functions of the rule language; each says too when it has a value
+# --- the functions of the rule language; each returns the condition under which it has a value, and the value
 
 
 def append(world: World, *vectors: Vector) -> tuple[Truth, Vector]:
-    """One after the other."""
-    result = vectors[0]
-    for vector in vectors[1:]:
-        result = _appended(result, vector, world)
-    return z3.BoolVal(True), result
+    """Join vectors, one after the other."""
 
+    def append_two(first: Vector, second: Vector) -> Vector:
+        if first.items is not None and second.items is not None:
+            return vector_of((*first.items, *second.items), world)
+        cut, rest = first.length, second.length
+        return Vector(
+            cut + rest,
+            lambda at: z3.If(at < cut, first.get(at), second.get(at - cut)),
+            lambda at: z3.If(at < rest, second.tail(at), first.tail(at - rest)),
+            memory=Memory(appended=(first, second)),
+        )
 
-def _appended(first: Vector, second: Vector, world: World) -> Vector:
-    if first.items is not None and second.items is not None:
-        return vector_of((*first.items, *second.items), world)
-    cut, rest = first.length, second.length
-    result = Vector(
-        cut + rest,
-        lambda at: z3.If(at < cut, first.get(at), second.get(at - cut)),
-        lambda at: z3.If(at < rest, second.tail(at), first.tail(at - rest)),
-    )
-    result.memory["parts"] = (first, second)
-    return result
+    return z3.BoolVal(True), reduce(append_two, vectors)
 
 
 def pop(world: World, vector: Vector) -> tuple[Truth, Vector]:
-    """Without the last."""
+    """Remove the last number."""
     if vector.items:
         return z3.BoolVal(True), vector_of(vector.items[:-1], world)
     return vector.length > 0, Vector(vector.length - 1, vector.get, lambda at: vector.tail(at + 1))
 
 
 def push(world: World, vector: Vector, item: Number) -> tuple[Truth, Vector]:
-    """With one more at the end."""
+    """Add one number at the end."""
     return append(world, vector, vector_of([item], world))
 
 
 def replace(world: World, vector: Vector, place: Number, item: Number) -> tuple[Truth, Vector]:
-    """With another number at one place."""
-    inside = _inside(vector, place)
-    if vector.items is not None and z3.is_int_value(place) and 0 <= place.as_long() < len(vector.items):
-        cut = place.as_long()
-        return inside, vector_of((*vector.items[:cut], item, *vector.items[cut + 1 :]), world)
+    """Put another number at one place."""
+    if (written := _splice(world, vector, place, (item,))) is not None:
+        return _inside(vector, place), written
     back = plain(vector.length - 1 - place)
-    return inside, Vector(
+    return _inside(vector, place), Vector(
         vector.length,
         lambda at: z3.If(at == place, item, vector.get(at)),
         lambda at: z3.If(at == back, item, vector.tail(at)),
@@ -147,17 +150,23 @@ def replace(world: World, vector: Vector, place: Number, item: Number) -> tuple[
 
 
 def remove(world: World, vector: Vector, place: Number) -> tuple[Truth, Vector]:
-    """Without the number at one place."""
-    inside = _inside(vector, place)
-    if vector.items is not None and z3.is_int_value(place) and 0 <= place.as_long() < len(vector.items):
-        cut = place.as_long()
-        return inside, vector_of((*vector.items[:cut], *vector.items[cut + 1 :]), world)
+    """Remove the number at one place."""
+    if (written := _splice(world, vector, place, ())) is not None:
+        return _inside(vector, place), written
     back = plain(vector.length - 1 - place)
-    return inside, Vector(
+    return _inside(vector, place), Vector(
         vector.length - 1,
         lambda at: z3.If(at < place, vector.get(at), vector.get(at + 1)),
         lambda at: z3.If(at < back, vector.tail(at), vector.tail(at + 1)),
     )
+
+
+def _splice(world: World, vector: Vector, place: Number, items: tuple[Number, ...]) -> Vector | None:
+    """A vector of known numbers with others at a known place; None where one is unknown."""
+    if vector.items is None or not z3.is_int_value(place) or not 0 <= place.as_long() < len(vector.items):
+        return None
+    cut = place.as_long()
+    return vector_of((*vector.items[:cut], *items, *vector.items[cut + 1 :]), world)
 
 
 def get(world: World, vector: Vector, place: Number) -> tuple[Truth, Number]:

@@ -1,11 +1,11 @@
-"""What a proof knows: facts about numbers, and facts about all axes that are used at the axes it mentions.
+"""The facts of a proof: facts about numbers, and facts about all axes, which are used at the axes that it mentions.
 
 Ranks, sizes and positions are integers of z3; a shape is an uninterpreted function from axes to sizes. Nothing is
 quantified: a fact about all axes is instantiated at finitely many of them, which proves no more than the fact itself,
 and a goal about all axes is asked of one new axis of which nothing is known. So an answer holds for every rank.
 
-Where a fact is used is found as by the triggers of z3: a fact that looks up a size at an axis is used at every axis at
-which that size is looked up.
+Triggers decide, as in z3, where a fact is used: a fact that looks up a size at an axis is used at every axis at which
+that size is looked up.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from typing import Any
 
 import z3
 
-from ..proving.proof_solver import limited_solver
+from ..proving.solver import limited_solver
 
 Number = Any
 Truth = Any
 Property = Callable[[Number], Truth]
 
 _DEPTHS = (1, 2, 3)
-"""A fact is used at what the rule or the goal looks up, at what is looked up in that use, and so on, this many times:
-where few times are not enough for an answer, more are tried."""
+"""A fact is used at the axes that the rule or the goal looks up, at those that this use looks up, and so on, this many
+times: more times are tried where fewer give no answer."""
 _MOST_USES = 900
 """Facts are used at most this often in one case: a proof that needs more is given up."""
-_QUESTION_MS = 300
-"""How long a question may take; z3 counts its steps, so that load does not change answers."""
 _PATIENCE_MS = 60_000
-"""After this time by the clock a question is given up whatever its steps: only a machine that stands still needs it."""
+"""By the clock, for one question: z3 counts its steps, so that only a machine that stands still needs this."""
 _MOST_QUESTIONS = 300
 
 
@@ -61,7 +59,7 @@ class _Fact:
 
 
 _MOST_WORK = 10_000
-"""Uses of facts in all cases of a rule together."""
+"""Uses of facts in one attempt at a proof, all its cases together."""
 
 
 class GaveUp(Exception):
@@ -76,47 +74,64 @@ class Unproved(Exception):
     """Something does not follow from what a rule asks for; the message says what."""
 
 
+@dataclass(frozen=True, eq=False)
+class Renaming:
+    """A one-to-one map of axes or places, and its inverse."""
+
+    forth: Callable[[Number], Number]
+    back: Callable[[Number], Number]
+
+    @property
+    def inverse(self) -> Renaming:
+        """The map back."""
+        return Renaming(self.back, self.forth)
+
+
 @dataclass
 class World:
     """Facts that hold in every case that a rule matches."""
 
-    solver: Any = field(default_factory=lambda: _solver())
+    solver: Any = field(default_factory=lambda: limited_solver(_PATIENCE_MS))
     decisions: tuple[bool, ...] = ()
     questions: int = 0
     work: int = 0
-    permutations: list[tuple[Callable[[Number], Number], Callable[[Number], Number]]] = field(default_factory=list)
+    permutations: list[Renaming] = field(default_factory=list)
     _lookups: list[_Lookup] = field(default_factory=list)
     _facts: list[_Fact] = field(default_factory=list)
-    _known: set[tuple[str, int]] = field(default_factory=set)
+    _looked_up: set[tuple[str, int]] = field(default_factory=set)
+    """Functions, and z3's numbers of the positions."""
     _uses: set[tuple[int, int]] = field(default_factory=set)
-    _joined: set[tuple[int, int]] = field(default_factory=set)
-    _kept: list[Number] = field(default_factory=list)
+    """Indices of facts, and z3's numbers of the positions."""
+    _tried: set[tuple[int, int]] = field(default_factory=set)
+    """Indices of lookups and of facts."""
+    _alive: list[Number] = field(default_factory=list)
+    """Expressions whose numbers are in use: z3 gives a number again once its expression is gone."""
     _depth: int = 0
     _fresh: int = 0
 
     # --- names
 
     def integer(self, name: str) -> Number:
-        """A number of which nothing is known."""
+        """A new number."""
         self._fresh += 1
         return z3.Int(f"{name}!{self._fresh}")
 
     def truth(self, name: str) -> Truth:
-        """A truth value of which nothing is known."""
+        """A new truth value."""
         self._fresh += 1
         return z3.Bool(f"{name}!{self._fresh}")
 
     def function(self, name: str) -> Callable[[Number], Number]:
-        """A function of axes or places of which nothing is known."""
+        """A new function of axes or places."""
         self._fresh += 1
         own = f"{name}!{self._fresh}"
         symbol = z3.Function(own, z3.IntSort(), z3.IntSort())
 
         def look_up(at: Number) -> Number:
             at = plain(at)
-            if (own, at.get_id()) not in self._known:
-                self._known.add((own, at.get_id()))
-                self._kept.append(at)  # numbers of expressions are used again once these are gone
+            if (own, at.get_id()) not in self._looked_up:
+                self._looked_up.add((own, at.get_id()))
+                self._alive.append(at)
                 self._lookups.append(_Lookup(own, at, self._depth))
             return symbol(at)
 
@@ -125,21 +140,22 @@ class World:
     # --- facts
 
     def assume(self, fact: Truth) -> None:
-        """A fact."""
+        """Add a fact."""
         self.solver.add(fact)
 
     def assume_all(self, fact: Property, *, deepest: int = _DEPTHS[-1]) -> None:
-        """A fact about every axis, or every place. One about neighbours is used where a rule or goal looks only."""
+        """Add a fact about every axis, or every place. A fact about neighbours, which would call for itself again and
+        again, has a small `deepest`: it is used only where a rule or goal looks."""
         probe = self.integer("probe")
-        before, known = len(self._lookups), set(self._known)
+        before, looked_up = len(self._lookups), set(self._looked_up)
         fact(probe)
-        seen, self._known = self._lookups[before:], known
+        lookups, self._looked_up = self._lookups[before:], looked_up
         del self._lookups[before:]
-        triggers = tuple(t for lookup in seen if (t := _trigger(lookup, probe)) is not None)
+        triggers = tuple(t for lookup in lookups if (t := _trigger(lookup, probe)) is not None)
         self._facts.append(_Fact(fact, deepest, triggers))
 
     def every(self, count: Number, holds: Property) -> Truth:
-        """Whether something holds for all of the first `count`: where it does not, there is one for which it fails."""
+        """Whether something holds for all of the first `count`; where not, there is a witness for which it fails."""
         truth, witness = self.truth("every"), self.integer("witness")
         self.assume_all(lambda at: z3.Implies(z3.And(truth, at >= 0, at < count), holds(at)))
         self.assume(z3.Or(truth, z3.And(witness >= 0, witness < count, z3.Not(holds(witness)))))
@@ -147,20 +163,21 @@ class World:
 
     @contextmanager
     def supposing(self, *facts: Truth) -> Iterator[None]:
-        """A case; what is added or looked up in it is forgotten at its end."""
+        """A case; its end forgets the facts and lookups that it added."""
         self._use_facts(_DEPTHS[0])  # once, rather than in every case
         self.solver.push()
-        kept = len(self._lookups), len(self._facts), set(self._known), set(self._uses), set(self._joined)
+        lookups, before = len(self._lookups), len(self._facts)
+        sets = set(self._looked_up), set(self._uses), set(self._tried)
         try:
             self.solver.add(*facts)
             yield
         finally:
             self.solver.pop()
-            del self._lookups[kept[0] :], self._facts[kept[1] :]
-            self._known, self._uses, self._joined = kept[2:]
+            del self._lookups[lookups:], self._facts[before:]
+            self._looked_up, self._uses, self._tried = sets
 
     def decide(self, condition: Truth) -> bool:
-        """Whether a condition holds in this case. Raises Undecided where the case does not say it: there are two."""
+        """Whether a condition holds in this case. Raises Undecided where that takes two cases."""
         if self.follows(condition):
             return True
         if self.follows(z3.Not(condition)):
@@ -211,9 +228,9 @@ class World:
         self._depth, before = lookup.depth + 1, self._depth
         try:
             for index, fact in enumerate(self._facts):
-                if (number, index) in self._joined or lookup.depth > fact.deepest:
+                if (number, index) in self._tried or lookup.depth > fact.deepest:
                     continue
-                self._joined.add((number, index))
+                self._tried.add((number, index))
                 for trigger in fact.triggers:
                     if trigger.function == lookup.function:
                         self._use(index, plain(trigger.sign * (lookup.at - trigger.offset)))
@@ -225,24 +242,18 @@ class World:
             self.work += 1
             if self.work > _MOST_WORK:
                 raise GaveUp
-            self._kept.append(at)
+            self._alive.append(at)
             self._uses.add((index, at.get_id()))
             self.solver.add(self._facts[index].holds(at))
 
 
-def _solver() -> Any:
-    solver = limited_solver(_QUESTION_MS)
-    solver.set("timeout", _PATIENCE_MS)
-    return solver
-
-
 def plain(number: Number) -> Number:
-    """A number in the form that equal sums have in common."""
+    """A number in a form that equal sums have in common."""
     return z3.simplify(number if z3.is_expr(number) else z3.IntVal(number), som=True)
 
 
 def _trigger(lookup: _Lookup, probe: Number) -> _Trigger | None:
-    """Where a fact has to be used if its function is looked up somewhere; None where that has no answer."""
+    """Where a fact has to be used if its function is looked up somewhere; None for a lookup that is not linear."""
     for sign in (1, -1):
         offset = plain(lookup.at - sign * probe)
         if not _contains(offset, probe):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eqfuse.ir.operators import Array, Attribute, evaluate
-from eqfuse.tools.checking.proving.proof import Assumption, Proof, leaf_array, prove_equal
-from eqfuse.tools.checking.proving.symbolic import Reals
+from eqfuse.tools.checking.proving.arithmetics import Reals
+from eqfuse.tools.checking.proving.equality import Assumption, Proof, leaf_array, prove_equal
 
 REALS = Reals()
 A, B, C, X = (leaf_array(name, (), "float32", REALS) for name in "abcx")

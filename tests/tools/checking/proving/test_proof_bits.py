@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eqfuse.ir.operators.arithmetic import Array, Unsupported
-from eqfuse.tools.checking.proving.proof import Assumption, Proof, leaf_array, prove_equal
-from eqfuse.tools.checking.proving.symbolic import Bits
+from eqfuse.tools.checking.proving.arithmetics import Bits
+from eqfuse.tools.checking.proving.equality import Assumption, Proof, leaf_array, prove_equal
 
 SIGNED, UNSIGNED = Bits(8), Bits(8, signed=False)
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from eqfuse.ir.operators import NUMBERS
 from eqfuse.ir.operators.arithmetic import Arithmetic, Array, Unsupported
-from eqfuse.tools.checking.proving.symbolic import Real, Reals, exact, leaf
-from eqfuse.tools.checking.proving.symbolic_algebra import Algebra
-from eqfuse.tools.checking.proving.symbolic_conditions import rebuilt
-from eqfuse.tools.checking.proving.symbolic_fractions import canonical
-from eqfuse.tools.checking.proving.symbolic_polynomial import NEGATIVE, POSITIVE, Polynomial, number, of, power, product
-from eqfuse.tools.checking.proving.symbolic_signs import approximate
+from eqfuse.tools.checking.proving.algebra import Algebra
+from eqfuse.tools.checking.proving.arithmetics import Reals
+from eqfuse.tools.checking.proving.definedness import rebuild_conditions
+from eqfuse.tools.checking.proving.fractions import canonical
+from eqfuse.tools.checking.proving.polynomial import NEGATIVE, POSITIVE, Polynomial, number, of, power, product
+from eqfuse.tools.checking.proving.scalars import Real, exact, leaf
+from eqfuse.tools.checking.proving.signs import approximate
 
 REALS = Reals()
 LEAVES = {name: leaf(name) for name in "abc"}
@@ -64,7 +65,7 @@ def at(expression: Expression, point: dict[str, str]) -> tuple[float | None, boo
     x = symbolic(expression)
     single = {name: one.value.single for name, one in LEAVES.items()}
     algebra = Algebra(replace={a: number(Fraction(point[n])) for n, a in single.items() if a is not None})
-    return approximate(algebra.rebuild(x.value)), not rebuilt(x.defined, algebra)
+    return approximate(algebra.rebuild(x.value)), not rebuild_conditions(x.defined, algebra)
 
 
 def in_numbers(expression: Expression, point: dict[str, str]) -> float:
@@ -125,7 +126,7 @@ MONOMIALS = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(-3, 3).f
 def polynomial(terms: list[tuple[int, int, int]]) -> Polynomial:
     made = number(0)
     for i, j, coefficient in terms:
-        made = made + (power(_A, i) * power(_B, j)).scaled(coefficient)
+        made = made + (power(_A, i) * power(_B, j)).times(coefficient)
     return made
 
 
@@ -160,7 +161,7 @@ def test_exponential_of_a_sum_is_a_product(x: Polynomial, y: Polynomial) -> None
 
 @given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3))
 def test_sum_of_squares_is_above_zero(i: int, j: int, k: int) -> None:
-    x = _A.scaled(i) + _B.scaled(j) + number(k)
+    x = _A.times(i) + _B.times(j) + number(k)
     assert Algebra().signs(x * x + number(1)) == POSITIVE
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.ir import operators as semantics
-from eqfuse.tools.checking.unbounded import layout, linear, reductions
 from eqfuse.tools.checking.unbounded.axes import axes_of
+from eqfuse.tools.checking.unbounded.reading import MEANINGS
 from eqfuse.tools.checking.unbounded.tensors import (
     Applied,
     Choice,
@@ -21,14 +21,13 @@ from eqfuse.tools.checking.unbounded.tensors import (
     Element,
     Parameter,
     Reduced,
-    Site,
+    Side,
     Tensor,
     leaf,
 )
 from eqfuse.tools.checking.unbounded.vectors import assume_equal, unknown, vector_of
 from eqfuse.tools.checking.unbounded.world import World
 
-MEANINGS = {**layout.MEANINGS, **reductions.MEANINGS, **linear.MEANINGS}
 CASES: dict[str, tuple[str, list[tuple[int, ...]], list[Any]]] = {
     "Transpose": ("Transpose", [(2, 3, 4)], [(2, 0, 1)]),
     "Expand": ("Expand", [(3, 1)], [(2, 3, 2)]),
@@ -83,7 +82,7 @@ def test_lists_of_axes_are_counted_rightly(listed: list[bool]) -> None:
     rank = len(listed)
     chosen = [a for a, one in enumerate(listed) if one]
     vector = unknown("axes", None, world)
-    axes = axes_of(vector, z3.IntVal(rank), Site(world))
+    axes = axes_of(vector, z3.IntVal(rank), Side(world))
     assume_equal(vector, vector_of(chosen, world), world)
     others = [a for a in range(rank) if a not in chosen]
     for axis in range(rank):
@@ -103,7 +102,7 @@ def compare(head: str, arrays: Sequence[np.ndarray[Any, Any]], attributes: Seque
     world = World()
     tensors = [_known(f"x{i}", a.shape, world) for i, a in enumerate(arrays)]
     values = {id(t): a for t, a in zip(tensors, arrays, strict=True)}
-    result = MEANINGS[head](Site(world), *tensors, *(_attribute(a, world) for a in attributes))
+    result = MEANINGS[head](Side(world), *tensors, *(_attribute(a, world) for a in attributes))
     shape = [_number(world, result.size(z3.IntVal(axis))) for axis in range(expected.ndim)][::-1]
     assert (_number(world, result.rank), tuple(shape)) == (expected.ndim, expected.shape)
     for place in np.ndindex(expected.shape):

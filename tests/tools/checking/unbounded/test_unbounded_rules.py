@@ -10,7 +10,7 @@ import pytest
 from eqfuse.rules import sexpr
 from eqfuse.rules.records import parse
 from eqfuse.tools.checking.check import check_rule, scratch_for
-from eqfuse.tools.checking.unbounded.prove import EVERY_SHAPE, Outcome, prove_rule
+from eqfuse.tools.checking.unbounded.rule_proof import EVERY_SHAPE, RuleProof, prove_rule
 
 ONE_SLICE = (
     "(= 1 (vec-length axes))",
@@ -108,7 +108,7 @@ WRONG = {
 }
 
 
-def proof(left: str, right: str, *conditions: str) -> Outcome:
+def proof(left: str, right: str, *conditions: str) -> RuleProof:
     """What becomes of one rewrite."""
     text = f'(rewrite {left} {right} :when ({" ".join(conditions)}) :ruleset explore :name "trial")'
     return prove_rule(parse(Path("trial.egg"), sexpr.read(text)).rules[0])

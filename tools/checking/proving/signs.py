@@ -7,28 +7,22 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 
-from .symbolic_fractions import primitive
-from .symbolic_polynomial import (
-    ANY,
-    NEGATIVE,
-    POSITIVE,
-    ZERO,
-    Atom,
-    Monomial,
-    Number,
-    Polynomial,
-)
+from .fractions import split_content
+from .polynomial import ANY, NEGATIVE, POSITIVE, ZERO, Atom, Monomial, Number, Polynomial
 
 Facts = Mapping[Atom | Polynomial, int]
-"""Signs of atoms, and of polynomials without content, see `primitive`."""
+"""Signs of atoms, and of polynomials without content, see `split_content`."""
 
 _MARGIN = 1e-9
+"""Relative: constants nearer to zero than this may be zero, computed in float64."""
 _LARGEST_ANGLE = 1e4
+"""Sines of larger numbers lose digits."""
 _SURE = (NEGATIVE, ZERO, POSITIVE)
 _LARGEST_FORM = 12
+"""Squares in a polynomial up to which it is tried as a sum of squares: the elimination is cubic in them."""
 
 
-def of_number(value: Number | float) -> int:
+def signs_of_number(value: Number | float) -> int:
     """The sign of a number, as a set."""
     return POSITIVE if value > 0 else NEGATIVE if value < 0 else ZERO
 
@@ -41,7 +35,8 @@ def _sum(left: int, right: int) -> int:
 
 
 @cache
-def _product(left: int, right: int) -> int:
+def product_signs(left: int, right: int) -> int:
+    """The signs of a product."""
     return _bits({a * b for a in _members(left) for b in _members(right)})
 
 
@@ -50,18 +45,10 @@ def _members(signs: int) -> list[int]:
 
 
 def _bits(signs: set[int]) -> int:
-    result = 0
-    for sign in signs:
-        result |= of_number(sign)
-    return result
+    return sum({signs_of_number(sign) for sign in signs})
 
 
-def times(left: int, right: int) -> int:
-    """The signs of a product."""
-    return _product(left, right)
-
-
-def of_power(signs: int, exponent: Number) -> int:
+def signs_of_power(signs: int, exponent: Number) -> int:
     """The signs of a power; a negative exponent says that the base is not zero."""
     if exponent < 0:
         signs &= ~ZERO
@@ -70,7 +57,7 @@ def of_power(signs: int, exponent: Number) -> int:
     return signs if exponent % 1 == 0 else signs & ~NEGATIVE
 
 
-def of_atom(factor: Atom, facts: Facts) -> int:
+def signs_of_atom(factor: Atom, facts: Facts) -> int:
     """The signs of an atom."""
     if factor.kind == "magnitude":
         return POSITIVE | (signs_of(factor.arguments[0], facts) & ZERO)
@@ -80,9 +67,9 @@ def of_atom(factor: Atom, facts: Facts) -> int:
 
 
 def _of_monomial(monomial: Monomial, coefficient: Number, facts: Facts) -> int:
-    signs = of_number(coefficient)
+    signs = signs_of_number(coefficient)
     for factor, exponent in monomial:
-        signs = _product(signs, of_power(of_atom(factor, facts), exponent))
+        signs = product_signs(signs, signs_of_power(signs_of_atom(factor, facts), exponent))
     return signs
 
 
@@ -91,15 +78,15 @@ def signs_of(polynomial: Polynomial, facts: Facts) -> int:
     signs = _of_sum(polynomial, facts)
     if signs in _SURE:
         return signs
-    signs &= _closed(polynomial)
+    signs &= _signs_of_constant(polynomial)
     if signs in _SURE or polynomial.monomial is not None:
         return signs
-    rest, common, coefficient = primitive(polynomial)
+    rest, common, coefficient = split_content(polynomial)
     outside = _of_monomial(common, coefficient, facts)
     inside = _of_sum(rest, facts) & facts.get(rest, ANY)
     if inside not in _SURE:
-        inside &= _as_squares(rest)
-    return signs & times(outside, inside)
+        inside &= _signs_of_squares(rest)
+    return signs & product_signs(outside, inside)
 
 
 def _of_sum(polynomial: Polynomial, facts: Facts) -> int:
@@ -114,12 +101,12 @@ def _of_sum(polynomial: Polynomial, facts: Facts) -> int:
 # --- constants that are no fractions
 
 
-def _closed(polynomial: Polynomial) -> int:
+def _signs_of_constant(polynomial: Polynomial) -> int:
     terms = _approximate_terms(polynomial)
     if terms is None:
         return ANY
     value = sum(terms)
-    return ANY if abs(value) <= _MARGIN * max(map(abs, terms), default=0) else of_number(value)
+    return ANY if abs(value) <= _MARGIN * max(map(abs, terms), default=0) else signs_of_number(value)
 
 
 def approximate(polynomial: Polynomial) -> float | None:
@@ -145,8 +132,11 @@ def _approximate_terms(polynomial: Polynomial) -> list[float] | None:
 
 
 _FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "sin": lambda x: math.sin(_small(x)),
-    "cos": lambda x: math.cos(_small(x)),
+    "exp": math.exp,
+    "magnitude": abs,
+    "reciprocal": lambda x: 1 / x,
+    "sin": lambda x: math.sin(_require_small(x)),
+    "cos": lambda x: math.cos(_require_small(x)),
     "erf": math.erf,
     "asin": math.asin,
     "acos": math.acos,
@@ -155,21 +145,20 @@ _FUNCTIONS: dict[str, Callable[[float], float]] = {
     "acosh": math.acosh,
     "atanh": math.atanh,
     "log": lambda x: math.log(abs(x)),
-    "floor": lambda x: math.floor(_certain(x)),
-    "trunc": lambda x: math.trunc(_certain(x)),
-    "round": lambda x: round(_certain(2 * x) / 2),
+    "floor": lambda x: math.floor(_require_fraction(x)),
+    "trunc": lambda x: math.trunc(_require_fraction(x)),
+    "round": lambda x: round(_require_fraction(2 * x) / 2),
 }
 
 
-def _small(x: float) -> float:
-    """A number of which no digits are lost in a period of the sine."""
+def _require_small(x: float) -> float:
     if abs(x) > _LARGEST_ANGLE:
         raise ValueError
     return x
 
 
-def _certain(x: float) -> float:
-    """A number whose whole part is the same a little above and below."""
+def _require_fraction(x: float) -> float:
+    """Raise ValueError for a number so near a whole one that its whole part is uncertain."""
     if abs(x - round(x)) < _MARGIN:
         raise ValueError
     return x
@@ -184,23 +173,15 @@ def _approximate_atom(factor: Atom) -> float | None:
     if inside is None:
         return None
     try:
-        return _of_function(factor)(inside)
+        return _FUNCTIONS[factor.label or factor.kind](inside)
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
-
-
-def _of_function(factor: Atom) -> Callable[[float], float]:
-    if factor.kind == "exp":
-        return math.exp
-    if factor.kind == "magnitude":
-        return abs
-    return (lambda x: 1 / x) if factor.kind == "reciprocal" else _FUNCTIONS[factor.label]
 
 
 # --- sums of squares
 
 
-def _as_squares(polynomial: Polynomial) -> int:
+def _signs_of_squares(polynomial: Polynomial) -> int:
     """POSITIVE, or with ZERO, where the polynomial is a sum of squares, of which one may be a constant; else ANY."""
     form = _quadratic_form(polynomial)
     last = None if form is None else _last_pivot(form)
@@ -211,11 +192,11 @@ def _as_squares(polynomial: Polynomial) -> int:
 
 def _quadratic_form(polynomial: Polynomial) -> list[list[Fraction]] | None:
     """The matrix of the polynomial as a quadratic form of the roots of its square monomials, the constant last."""
-    squares = [root for m, c in polynomial.terms.items() if c > 0 and (root := _root(m)) is not None]
+    squares = [root for m, c in polynomial.terms.items() if c > 0 and (root := _square_root(m)) is not None]
     if not 0 < len(squares) <= _LARGEST_FORM:
         return None
     roots = sorted(squares, key=len, reverse=True)
-    index = {_times(a, b): (i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if i <= j}
+    index = {_product(a, b): (i, j) for i, a in enumerate(roots) for j, b in enumerate(roots) if i <= j}
     matrix = [[Fraction(0)] * len(roots) for _ in roots]
     for monomial, coefficient in polynomial.terms.items():
         if monomial not in index:
@@ -225,13 +206,13 @@ def _quadratic_form(polynomial: Polynomial) -> list[list[Fraction]] | None:
     return matrix
 
 
-def _root(monomial: Monomial) -> Monomial | None:
+def _square_root(monomial: Monomial) -> Monomial | None:
     if any(e % 2 and a.kind != "exp" for a, e in monomial):
         return None
     return tuple((a, Fraction(e) / 2 if a.kind == "exp" else e // 2) for a, e in monomial)
 
 
-def _times(left: Monomial, right: Monomial) -> Monomial:
+def _product(left: Monomial, right: Monomial) -> Monomial:
     return next(iter((Polynomial({left: 1}) * Polynomial({right: 1})).terms), ())
 
 

@@ -12,15 +12,14 @@ from ....ir.operators import OPERATORS, Array, Unsupported
 from ..drawing.coverage import settings, various
 from ..drawing.elements import index_bounds, named_leaves
 from ..drawing.evaluation import Comparison, Evaluation
-from ..drawing.generate import Sample
-from ..drawing.pattern import LEAVES
-from ..drawing.sampling import Hit
+from ..drawing.hits import Hit
+from ..drawing.left_side import LEAVES
+from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import Argument, Leaf, Term, readable
 from ..oracles.numeric import Counterexample
-from .proof import Assumption, Proof, leaf_array, prove_equal
-from .symbolic import Reals
-from .symbolic_bits import Bits
+from .arithmetics import Bits, Reals
+from .equality import Assumption, Proof, leaf_array, prove_equal
 
 SAMPLES = 3
 """How many small samples are proved for each kind of numbers."""

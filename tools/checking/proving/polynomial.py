@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import reduce
 from itertools import count
 from math import floor
 from typing import Final, Literal
@@ -27,7 +28,8 @@ ANY: Final = 7
 MAX_TERMS: Final = 3000
 MAX_EXPONENT: Final = 64
 MAX_MONOMIAL_EXPONENT: Final = 2000
-_REDUCED: Final = frozenset({"truth", "number", "sign", "magnitude", "reciprocal"})
+_RELATED: Final = frozenset({"truth", "number", "sign", "magnitude", "reciprocal"})
+"""Kinds of atoms whose powers and products follow relations."""
 
 
 class TooLarge(Exception):
@@ -38,12 +40,12 @@ class Atom:
     """One indeterminate. Two atoms are the same if and only if they are the same object; `serial` orders them.
 
     `arguments` and `label` depend on the kind: a leaf has its name; a function its name and arguments; ``sign``,
-    ``magnitude`` (the absolute value, for fractional exponents) and ``reciprocal`` have the polynomial that they are
-    of; ``exp`` the monomial; ``number`` a prime, for roots; ``maximum`` two or more polynomials; ``choice`` a truth
+    ``magnitude`` (the absolute value, for fractional exponents) and ``reciprocal`` have the polynomial inside;
+    ``exp`` the monomial; ``number`` a prime, for roots; ``maximum`` two or more polynomials; ``choice`` a truth
     value and the two results; ``truth`` is 0 or 1.
     """
 
-    __slots__ = ("__weakref__", "arguments", "kind", "label", "reduced", "serial", "signs")
+    __slots__ = ("__weakref__", "arguments", "has_relations", "kind", "label", "serial", "signs")
 
     def __init__(self, kind: Kind, label: str, arguments: tuple[Polynomial, ...], signs: int, serial: int) -> None:
         self.kind: Kind = kind
@@ -51,7 +53,7 @@ class Atom:
         self.arguments = arguments
         self.signs = signs
         self.serial = serial
-        self.reduced = kind in _REDUCED
+        self.has_relations = kind in _RELATED
 
     def __repr__(self) -> str:
         inside = ", ".join(map(repr, self.arguments))
@@ -98,18 +100,18 @@ class Polynomial:
         return total((self, other))
 
     def __sub__(self, other: Polynomial) -> Polynomial:
-        return total((self, other.scaled(-1)))
+        return total((self, other.times(-1)))
 
     def __neg__(self) -> Polynomial:
-        return self.scaled(-1)
+        return self.times(-1)
 
     def __mul__(self, other: Polynomial) -> Polynomial:
         return product(self, other)
 
     def __repr__(self) -> str:
-        return " + ".join(_readable(m, c) for m, c in self.terms.items()) or "0"
+        return " + ".join(_monomial_text(m, c) for m, c in self.terms.items()) or "0"
 
-    def scaled(self, factor: Number) -> Polynomial:
+    def times(self, factor: Number) -> Polynomial:
         """A multiple."""
         return self if factor == 1 else Polynomial({m: c * factor for m, c in self.terms.items()} if factor else {})
 
@@ -136,7 +138,7 @@ class Polynomial:
         return {a for monomial in self.terms for a, _ in monomial}
 
 
-def _readable(monomial: Monomial, coefficient: Number) -> str:
+def _monomial_text(monomial: Monomial, coefficient: Number) -> str:
     factors = [str(coefficient)] if coefficient != 1 or not monomial else []
     return "*".join(factors + [f"{a!r}" if e == 1 else f"{a!r}^{e}" for a, e in monomial])
 
@@ -151,14 +153,14 @@ def number(value: Number) -> Polynomial:
 
 
 def magnitude(value: Number) -> Number:
-    """The absolute value of a number."""
+    """The absolute value; `abs` has no type for a number that may be an int or a Fraction."""
     return value if value >= 0 else -value
 
 
 def of(factor: Atom, exponent: Number = 1) -> Polynomial:
     """A power of an atom."""
     monomial: Monomial = ((factor, exponent),)
-    return _reduced(monomial) if factor.reduced else Polynomial({monomial: 1})
+    return _apply_relations(monomial) if factor.has_relations else Polynomial({monomial: 1})
 
 
 def total(summands: Iterable[Polynomial]) -> Polynomial:
@@ -179,10 +181,10 @@ def product(left: Polynomial, right: Polynomial) -> Polynomial:
     terms: dict[Monomial, Number] = {}
     for one, first in left.terms.items():
         for other, second in right.terms.items():
-            monomial = merged(one, other)
-            if any(a.reduced for a, _ in monomial):
-                for reduced, coefficient in _reduced(monomial).terms.items():
-                    terms[reduced] = terms.get(reduced, 0) + first * second * coefficient
+            monomial = multiply_monomials(one, other)
+            if any(a.has_relations for a, _ in monomial):
+                for normal, coefficient in _apply_relations(monomial).terms.items():
+                    terms[normal] = terms.get(normal, 0) + first * second * coefficient
             else:
                 terms[monomial] = terms.get(monomial, 0) + first * second
     if len(terms) > MAX_TERMS:
@@ -197,9 +199,9 @@ def power(base: Polynomial, exponent: int) -> Polynomial:
         raise TooLarge
     if only is not None:
         monomial, coefficient = only
-        scaled = Fraction(coefficient) ** exponent if exponent < 0 else coefficient**exponent
-        raised = tuple((a, e * exponent) for a, e in monomial) if exponent else ()
-        return product(Polynomial({raised: scaled}), ONE)
+        coefficient = Fraction(coefficient) ** exponent if exponent < 0 else coefficient**exponent
+        monomial = tuple((a, e * exponent) for a, e in monomial) if exponent else ()
+        return product(Polynomial({monomial: coefficient}), ONE)
     if exponent < 0:
         raise ValueError("a sum has no power with a negative exponent")
     result = ONE
@@ -208,68 +210,58 @@ def power(base: Polynomial, exponent: int) -> Polynomial:
     return result
 
 
-def merged(one: Monomial, other: Monomial) -> Monomial:
-    """The product of two monomials, without relations between atoms applied."""
+def multiply_monomials(one: Monomial, other: Monomial) -> Monomial:
+    """The product of two monomials, before relations between atoms are applied."""
     if not one or not other:
         return one or other
     exponents = dict(one)
     for factor, exponent in other:
         exponents[factor] = exponents.get(factor, 0) + exponent
-    return ordered(exponents)
+    return monomial_of(exponents)
 
 
-def ordered(exponents: Mapping[Atom, Number]) -> Monomial:
-    """The monomial of some exponents."""
-    return tuple(sorted(((a, e) for a, e in exponents.items() if e), key=_by_serial))
-
-
-def _by_serial(pair: tuple[Atom, Number]) -> int:
-    return pair[0].serial
+def monomial_of(exponents: Mapping[Atom, Number]) -> Monomial:
+    """The monomial with these exponents."""
+    return tuple(sorted(((a, e) for a, e in exponents.items() if e), key=lambda pair: pair[0].serial))
 
 
 # --- relations inside of a monomial
 
 
-def _reduced(monomial: Monomial) -> Polynomial:
+def _apply_relations(monomial: Monomial) -> Polynomial:
     """The normal form of a monomial; a sum where a power of a sum has to be multiplied out."""
-    kept: list[tuple[Atom, Number]] = []
-    factors: list[Polynomial] = []
+    rest: list[tuple[Atom, Number]] = []
+    powers: list[Polynomial] = []
     for factor, exponent in monomial:
         if factor.kind == "truth":
-            kept.append((factor, 1))
+            rest.append((factor, 1))
         elif factor.kind == "sign":
-            odd = _sign_exponent(factor, exponent, monomial)
-            kept += [(factor, odd)] if odd else []
+            own = _sign_exponent(factor, exponent, monomial)
+            rest += [(factor, own)] if own else []
         elif factor.kind == "reciprocal" and exponent < 0:
-            factors.append(power(factor.arguments[0], int(-exponent)))
+            powers.append(power(factor.arguments[0], int(-exponent)))
         elif factor.kind in ("magnitude", "number"):
             whole = floor(exponent)
-            kept += [(factor, exponent - whole)] if exponent != whole else []
-            factors += [_whole_power(factor, whole)] if whole else []
+            rest += [(factor, exponent - whole)] if exponent != whole else []
+            powers += [_whole_power(factor, whole)] if whole else []
         else:
-            kept.append((factor, exponent))
-    result = Polynomial({tuple(kept): 1})
-    for one in factors:
-        result = product(result, one)
-    return result
+            rest.append((factor, exponent))
+    return reduce(product, powers, Polynomial({tuple(rest): 1}))
 
 
 def _sign_exponent(sign: Atom, exponent: Number, monomial: Monomial) -> int:
-    """The exponent of a sign: 0, 1 or 2. Its square is 1 where the number itself is a factor: that is zero too."""
+    """The exponent of a sign: 0, 1 or 2. Its square is 1 where the number itself is a factor, which is zero there."""
     if exponent % 2 and not sign.signs & NEGATIVE:
         exponent = 2
     if exponent % 2:
         return 1
-    if exponent < 0 or not sign.signs & ZERO or _has_factor(monomial, sign.arguments[0]):
+    inside = sign.arguments[0]
+    single = inside.single
+    if exponent < 0 or not sign.signs & ZERO:
+        return 0
+    if any(a is single or (a.kind in ("magnitude", "reciprocal") and a.arguments[0] == inside) for a, _ in monomial):
         return 0
     return 2 if sign.signs & NEGATIVE else 1
-
-
-def _has_factor(monomial: Monomial, polynomial: Polynomial) -> bool:
-    single = polynomial.single
-    return any(
-        a is single or (a.kind in ("magnitude", "reciprocal") and a.arguments[0] == polynomial) for a, _ in monomial
-    )
 
 
 def _whole_power(factor: Atom, exponent: int) -> Polynomial:
@@ -281,6 +273,6 @@ def _whole_power(factor: Atom, exponent: int) -> Polynomial:
         result = power(inside, exponent)
     else:
         result = of(atom("reciprocal", "", (inside,)), -exponent)
-    if not factor.signs & NEGATIVE:  # the signs of a magnitude are those of what is inside
+    if not factor.signs & NEGATIVE:  # the signs of a magnitude are those of the polynomial inside
         return result
     return product(of(atom("sign", "", (inside,), factor.signs), abs(exponent)), result)

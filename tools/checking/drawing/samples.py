@@ -27,8 +27,8 @@ from .conditions import (
     propagate,
     table_rows,
 )
-from .pattern import LEAVES, Application, Contradiction, Pattern, Value, traced
-from .recipe_site import Choice, Misfit, Site, random_shape
+from .left_side import LEAVES, Application, Contradiction, LeftSide, Value, trace_facts
+from .operator_draft import Choice, Misfit, Site, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, leaves
 from .types import TYPES, admits, admitted
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass
 class _Builder:
-    pattern: Pattern
+    pattern: LeftSide
     random: Random
     dtype: str
     environment: Environment = field(default_factory=Environment)
@@ -92,14 +92,14 @@ class _Builder:
     # --- leaves
 
     def _leaf(self, variable: str, wish: Type) -> None:
-        asked = self.pattern.asked
+        asked = self.pattern.lookups
         shape = first_known(asked.get(f"(shape {variable})", ()), self.environment)
         dtype = first_known(asked.get(f"(dtype {variable})", ()), self.environment)
         type_ = Type(shape if isinstance(shape, tuple) else wish.shape, dtype if isinstance(dtype, str) else wish.dtype)
         if f"(value {variable})" in asked:
             self._uniform(variable, type_)
             return
-        asserted = self.pattern.asserted.get(variable, set())
+        asserted = self.pattern.assertions.get(variable, set())
         constant = bool(asserted & {"const", "scalar", "aged"}) or any(
             f"({function} {variable})" in asked for function in ("age", "pieces")
         )
@@ -111,7 +111,7 @@ class _Builder:
         self.terms[variable], self.environment.types[variable] = leaf, type_
 
     def _uniform(self, variable: str, type_: Type) -> None:
-        value = first_known(self.pattern.asked[f"(value {variable})"], self.environment)
+        value = first_known(self.pattern.lookups[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
             number = self._number() if not isinstance(value, (int, float)) else float(value)
             if not _holds_number(type_.dtype, number):
@@ -311,19 +311,19 @@ CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.
 """Numbers for the constants of a rule besides those that it speaks of."""
 
 
-def patterns(facts: Sequence[Node], random: Random, count: int = 8) -> list[tuple[Pattern, tuple[float, ...]]]:
+def patterns(facts: Sequence[Node], random: Random, count: int = 8) -> list[tuple[LeftSide, tuple[float, ...]]]:
     """The facts of a rule taken apart, in several ways where a relation can be derived in several, and the numbers
     that they speak of."""
     found = []
     for _ in range(count):
-        pattern = Pattern()
+        pattern = LeftSide()
         with suppress(Contradiction):
-            pattern.add_facts(traced(facts, random))
+            pattern.add_facts(trace_facts(facts, random))
             found.append((pattern, _numbers(facts)))
     return found
 
 
-def sample(pattern: Pattern, numbers: tuple[float, ...], random: Random, floating: bool = False) -> Sample | None:
+def sample(pattern: LeftSide, numbers: tuple[float, ...], random: Random, floating: bool = False) -> Sample | None:
     """One attempt at a sample of a pattern, in float32 or any type; None where what was chosen does not fit."""
     try:
         dtype = "float32" if floating else random.choice(_possible_types(pattern))
@@ -341,7 +341,7 @@ def sample(pattern: Pattern, numbers: tuple[float, ...], random: Random, floatin
     return Sample(roots, dict(builder.terms), builder.environment, builder.made) if roots else None
 
 
-def _possible_types(pattern: Pattern) -> list[str]:
+def _possible_types(pattern: LeftSide) -> list[str]:
     """The types that all operators of a pattern take whose results have the type of their operands."""
     every = [types for a in pattern.applications.values() if (types := admitted(a.head))]
     return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)

@@ -13,8 +13,8 @@ from ....ir import operators as semantics
 from ....ir.operators import Array, Unsupported
 from ....ir.operators.numbers import element_type
 from .conditions import Type
-from .generate import MAX_ELEMENTS, Sample
-from .pattern import Value
+from .left_side import Value
+from .samples import MAX_ELEMENTS, Sample
 from .scratch import Class, Fired, Node
 from .terms import Argument, Leaf, Term, leaves
 

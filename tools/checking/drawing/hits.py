@@ -13,10 +13,10 @@ from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
 from ..verdict import WANTED
 from .coverage import settings, various
-from .generate import Sample, patterns, sample
-from .pattern import Contradiction, Pattern, directions, makes, renamed
+from .left_side import Contradiction, LeftSide, directions, names_operators, rename
+from .samples import Sample, patterns, sample
 from .scratch import Conflict, Fired, Scratch
-from .symbols import instances, with_symbols
+from .symbolic_sizes import instances, with_symbols
 from .terms import leaves
 
 _ENOUGH = 4
@@ -43,7 +43,7 @@ def seed(rule: Rule) -> int:
 
 def hits(rule: Rule, scratch: Scratch, wanted: int = WANTED) -> list[list[Hit]]:
     """For each direction of a rule `wanted` samples that made it fire."""
-    every = [facts if makes(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
+    every = [facts if names_operators(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
     return [_hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(every)]
 
 
@@ -80,7 +80,7 @@ def _instances(sample: Sample, outcome: Fired | Conflict, random: Random) -> Ite
 
 
 def _candidates(
-    ways: Sequence[tuple[Pattern, tuple[float, ...]]], random: Random, most: int, symbolic: bool
+    ways: Sequence[tuple[LeftSide, tuple[float, ...]]], random: Random, most: int, symbolic: bool
 ) -> list[Sample]:
     found: dict[object, Sample] = {}
     for attempt in range(_ATTEMPTS):
@@ -112,12 +112,12 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
     example = parse_example(rule.example)
     lefts = [_apart(left) for left in example.lefts]
     for _, facts in directions(rule):
-        if not makes(facts):
+        if not names_operators(facts):
             yield (*lefts, _apart(example.right))
             continue
         for anchored in _anchored(rule, facts, lefts):
             try:
-                Pattern().add_facts(anchored)
+                LeftSide().add_facts(anchored)
             except Contradiction:
                 continue
             yield anchored
@@ -126,7 +126,7 @@ def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
 def _apart(node: Node) -> Node:
     """The example with names of its own, for its ``x`` is not the rule's."""
     names = {v.text: f"{v.text}'" for v in variables(node)}
-    return renamed(node, names)
+    return rename(node, names)
 
 
 def _anchored(rule: Rule, facts: Sequence[Node], lefts: Sequence[Node]) -> Iterator[tuple[Node, ...]]:

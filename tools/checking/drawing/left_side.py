@@ -1,8 +1,8 @@
-"""The left side of a rule, taken apart: which operator each variable is made by, and what else has to hold."""
+"""The left side of a rule, taken apart: the operator that makes each variable, and the other conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
@@ -17,6 +17,7 @@ from ....rules.sexpr import Atom, Form, Node
 Value = int | float | str | tuple[int, ...]
 """A literal of the rule language: i64, f64, String, or Ints."""
 
+# Sorts of the arguments of constructors that are no operators, by head.
 LEAVES: dict[str, tuple[str, ...]] = {
     "Var": ("String",),
     "Weight": ("String",),
@@ -26,12 +27,12 @@ LEAVES: dict[str, tuple[str, ...]] = {
 }
 TENSOR_SORTS = ("T", "N")
 ASSERTED = frozenset({"const", "nonneg", "nonzero", "finite", "floating", "scalar", "aged"})
-"""Relations of tensors that a leaf can be given; the others are traced back to the rules that derive them."""
+"""Relations that can be asserted of a leaf; the others are traced back to the rules that derive them."""
 
 
 @cache
 def sorts_of(head: str) -> tuple[str, ...] | None:
-    """Sorts of a constructor's arguments; None for what is no constructor of tensors."""
+    """Sorts of a constructor's arguments; None where the head is no constructor of tensors."""
     if head in LEAVES:
         return LEAVES[head]
     operator = OPERATORS.get(head)
@@ -40,7 +41,7 @@ def sorts_of(head: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Application:
-    """A constructor and what it is applied to: names of variables, or literals as `sexpr.Atom` or `sexpr.Form`."""
+    """A constructor and its arguments: names of variables, or literals as `sexpr.Atom` or `sexpr.Form`."""
 
     head: str
     arguments: tuple[str | Node, ...]
@@ -51,21 +52,17 @@ class Contradiction(ValueError):
 
 
 @dataclass
-class Pattern:
-    """`applications` says what a tensor variable is made by; every other tensor variable is a leaf. In `conditions`
-    terms stand as variables. `tensors` are the tensor variables in the order they were met, `root` the first."""
+class LeftSide:
+    """`applications` has the constructor that makes a tensor variable; every other tensor variable is a leaf. In
+    `conditions` terms stand as variables. `tensors` are the tensor variables in the order of their first mention."""
 
     applications: dict[str, Application] = field(default_factory=dict)
     conditions: list[Node] = field(default_factory=list)
     tensors: dict[str, None] = field(default_factory=dict)
-    _known: dict[str, str] = field(default_factory=dict)
+    _terms: dict[str, str] = field(default_factory=dict)
+    """Variables of terms by the text of the term."""
     _alias: dict[str, str] = field(default_factory=dict)
     _fresh: int = 0
-
-    @property
-    def root(self) -> str:
-        """The variable of the first fact."""
-        return next(iter(self.roots()))
 
     def roots(self) -> list[str]:
         """Variables made by an operator that are no operand of another."""
@@ -73,13 +70,12 @@ class Pattern:
         return [v for v in self.applications if v not in used]
 
     def name(self, variable: str) -> str:
-        """The variable that stands for this one."""
+        """The variable that stands for this one and all that are united with it."""
         while variable in self._alias:
             variable = self._alias[variable]
         return variable
 
-    def fresh(self) -> str:
-        """A variable that no rule can write."""
+    def _new_variable(self) -> str:
         self._fresh += 1
         return f"?{self._fresh}"
 
@@ -93,85 +89,80 @@ class Pattern:
         ]
 
     @cached_property
-    def asked(self) -> dict[str, list[Node]]:
-        """By lookup that a condition contains, as ``(shape x)``: what equations say that it is."""
-        found: dict[str, list[Node]] = {}
+    def lookups(self) -> dict[str, list[Node]]:
+        """The lookups in conditions, as ``(shape x)``, each with the expressions that equations set it equal to."""
+        equal: dict[str, list[Node]] = {}
         for condition in self.conditions:
             for node in sexpr.walk(condition):
                 if isinstance(node, Form) and len(node.items) == 2 and isinstance(node.items[1], Atom):
-                    found.setdefault(str(node), [])
+                    equal.setdefault(str(node), [])
         for _, equation in self.equations:
             for item in equation.items[1:]:
-                if isinstance(item, Form) and str(item) in found:
-                    found[str(item)] += [other for other in equation.items[1:] if other is not item]
-        return found
+                if isinstance(item, Form) and str(item) in equal:
+                    equal[str(item)] += [other for other in equation.items[1:] if other is not item]
+        return equal
 
     @cached_property
-    def asserted(self) -> dict[str, set[str]]:
-        """By variable: the relations that hold of it alone."""
-        found: dict[str, set[str]] = {}
+    def assertions(self) -> dict[str, set[str]]:
+        """By variable the relations that hold of it alone."""
+        relations: dict[str, set[str]] = {}
         for condition in self.conditions:
             if isinstance(condition, Form) and len(condition.items) == 2:
-                found.setdefault(str(condition.items[1]), set()).add(condition.head)
-        return found
+                relations.setdefault(str(condition.items[1]), set()).add(condition.head)
+        return relations
 
     # --- building
 
     def add_facts(self, facts: Iterable[Node]) -> None:
         """Take in the facts of a rule. Raises Contradiction."""
         for fact in facts:
-            self._fact(fact)
-        self._settle()
+            if isinstance(fact, Form) and sorts_of(fact.head) is not None:
+                self._term(fact)
+            elif isinstance(fact, Form) and fact.head == "=" and any(map(_is_term, fact.items[1:])):
+                first, *others = (self._term(item) for item in fact.items[1:])
+                for other in others:
+                    self._unite(first, other)
+            else:
+                self.conditions.append(self._name_terms(fact))
+        self._resolve_aliases()
 
-    def _fact(self, fact: Node) -> None:
-        if isinstance(fact, Form) and sorts_of(fact.head) is not None:
-            self.term(fact)
-        elif isinstance(fact, Form) and fact.head == "=" and self._defines(fact):
-            first, *others = (self.term(item) for item in fact.items[1:])
-            for other in others:
-                self.unite(first, other)
-        else:
-            self.conditions.append(self._flattened(fact))
-
-    def _defines(self, fact: Form) -> bool:
-        return any(isinstance(item, Form) and sorts_of(item.head) is not None for item in fact.items[1:])
-
-    def term(self, node: Node) -> str:
+    def _term(self, node: Node) -> str:
         """The variable of a term; equal terms have one."""
         if isinstance(node, Atom):
             self.tensors.setdefault(self.name(node.text))
             return self.name(node.text)
         text = str(node)
-        if text not in self._known:
+        if text not in self._terms:
             sorts = sorts_of(node.head)
             if sorts is None or len(sorts) != len(node.items) - 1:
                 raise Contradiction(f"{text} is no term")
             arguments = tuple(
-                self.term(item) if sort in TENSOR_SORTS else self._literal(item)
+                self._term(item) if sort in TENSOR_SORTS else self._literal(item)
                 for sort, item in zip(sorts, node.items[1:], strict=True)
             )
-            variable = self.fresh()
-            self._known[text] = variable
+            variable = self._new_variable()
+            self._terms[text] = variable
             self.applications[variable] = Application(node.head, arguments)
             self.tensors.setdefault(variable)
-        return self.name(self._known[text])
+        return self.name(self._terms[text])
 
     def _literal(self, node: Node) -> str | Node:
         if isinstance(node, Form) and any(True for _ in variables(node)):
-            variable = self.fresh()
+            variable = self._new_variable()
             self.conditions.append(Form((Atom("="), Atom(variable), node)))
             return variable
         return node.text if is_variable(node) and isinstance(node, Atom) else node
 
-    def _flattened(self, node: Node) -> Node:
+    def _name_terms(self, node: Node) -> Node:
+        """A condition with variables in the place of terms."""
         if isinstance(node, Atom):
             return node
         if sorts_of(node.head) is not None:
-            return Atom(self.term(node))
-        return Form(tuple(self._flattened(item) for item in node.items))
+            return Atom(self._term(node))
+        return Form(tuple(self._name_terms(item) for item in node.items))
 
-    def unite(self, first: str, second: str) -> None:
-        """Both variables are the same tensor or literal."""
+    def _unite(self, first: str, second: str) -> None:
+        """Make two variables of tensors or literals one."""
         first, second = self.name(first), self.name(second)
         if first == second:
             return
@@ -192,22 +183,25 @@ class Pattern:
         sorts = sorts_of(one.head) or ()
         for sort, a, b in zip(sorts, one.arguments, other.arguments, strict=True):
             if sort in TENSOR_SORTS and isinstance(a, str) and isinstance(b, str):
-                self.unite(a, b)
+                self._unite(a, b)
             elif isinstance(a, str) and isinstance(b, str):
                 self.conditions.append(Form((Atom("="), Atom(a), Atom(b))))
             elif isinstance(a, str) or isinstance(b, str):
-                named, literal = (a, b) if isinstance(a, str) else (b, a)
-                self.conditions.append(Form((Atom("="), Atom(str(named)), literal)))  # type: ignore[arg-type]
+                variable, literal = (a, b) if isinstance(a, str) else (b, a)
+                self.conditions.append(Form((Atom("="), Atom(str(variable)), literal)))  # type: ignore[arg-type]
             elif not _same_literal(a, b):
                 raise Contradiction(f"{a} is not {b}")
 
-    def _settle(self) -> None:
-        """Write every variable by the name that stands for it."""
-        rename = {v: self.name(v) for v in self._alias}
+    def _resolve_aliases(self) -> None:
+        names = {v: self.name(v) for v in self._alias}
         for variable, application in list(self.applications.items()):
-            arguments = tuple(rename.get(a, a) if isinstance(a, str) else a for a in application.arguments)
+            arguments = tuple(names.get(a, a) if isinstance(a, str) else a for a in application.arguments)
             self.applications[variable] = Application(application.head, arguments)
-        self.conditions = [renamed(c, rename) for c in self.conditions]
+        self.conditions = [rename(c, names) for c in self.conditions]
+
+
+def _is_term(node: Node) -> bool:
+    return isinstance(node, Form) and sorts_of(node.head) is not None
 
 
 def _same_literal(a: Node, b: Node) -> bool:
@@ -217,11 +211,16 @@ def _same_literal(a: Node, b: Node) -> bool:
         return str(a) == str(b)
 
 
-def renamed(node: Node, names: dict[str, str]) -> Node:
-    """The expression with variables by other names."""
+def substitute(node: Node, values: Mapping[str, Node]) -> Node:
+    """Put expressions in the place of variables."""
     if isinstance(node, Atom):
-        return Atom(names[node.text]) if is_variable(node) and node.text in names else node
-    return Form((node.items[0], *(renamed(item, names) for item in node.items[1:])))
+        return values.get(node.text, node) if is_variable(node) else node
+    return Form((*node.items[:1], *(substitute(item, values) for item in node.items[1:])))
+
+
+def rename(node: Node, names: Mapping[str, str]) -> Node:
+    """Give variables other names."""
+    return substitute(node, {name: Atom(new) for name, new in names.items()})
 
 
 # --- the facts of a rule
@@ -243,77 +242,79 @@ def _items(node: Node) -> tuple[Node, ...]:
     return node.items if isinstance(node, Form) else ()
 
 
+@dataclass(frozen=True)
+class Derivation:
+    """A rule of the analyses: it derives a fact about a relation from premises."""
+
+    conclusion: Form
+    premises: tuple[Node, ...]
+
+
 @cache
-def _deriving() -> dict[str, list[tuple[Form, tuple[Node, ...]]]]:
-    """By relation: the conclusions of the analyses' rules about it, with their facts."""
-    found: dict[str, list[tuple[Form, tuple[Node, ...]]]] = {}
+def derivations() -> dict[str, list[Derivation]]:
+    """By relation the rules of the analyses that derive it."""
+    by_relation: dict[str, list[Derivation]] = {}
     for rule in (rule for file in analysis_files() for rule in file.rules):
         form = sexpr.read(rule.text).forms[0]
         if form.head != "rule":
             continue
         for action in _items(form.items[2]):
             if isinstance(action, Form) and action.head not in ("set", "union", "let", "subsume", "delete"):
-                found.setdefault(action.head, []).append((action, _items(form.items[1])))
-    return found
+                by_relation.setdefault(action.head, []).append(Derivation(action, _items(form.items[1])))
+    return by_relation
 
 
-def _traceable(fact: Node, tensors: frozenset[str]) -> bool:
+def _is_traceable(fact: Form, tensors: frozenset[str]) -> bool:
     return (
-        isinstance(fact, Form)
-        and fact.head not in ASSERTED
-        and fact.head in _deriving()
+        fact.head not in ASSERTED
+        and fact.head in derivations()
         and len(fact.items) > 1
         and all(isinstance(i, Atom) for i in fact.items)
-        and (any(isinstance(i, Atom) and i.text in tensors for i in fact.items[1:]) or _computed(fact.head))
+        and (any(isinstance(i, Atom) and i.text in tensors for i in fact.items[1:]) or _is_arithmetic(fact.head))
     )
 
 
 @cache
-def _demands(relation: str) -> bool:
-    """Whether a relation of literals only says that there is a tensor which they are about: egglog sees to it."""
-    return all(
-        {v.text for v in _tensor_atoms(facts)} - {str(i) for i in conclusion.items[1:]}
-        for conclusion, facts in _deriving()[relation]
-    ) and "T" not in _tensor_positions().get(relation, ("T",))
-
-
-def _tensor_atoms(facts: Sequence[Node]) -> list[Atom]:
-    return [Atom(name) for name in _tensor_variables(facts)]
+def _is_demand(relation: str) -> bool:
+    """Whether a relation of literals only says that some tensor has them, which is left to egglog."""
+    return "T" not in _sorts_of_relations().get(relation, ("T",)) and all(
+        set(_tensor_variables(each.premises)) - {str(i) for i in each.conclusion.items[1:]}
+        for each in derivations()[relation]
+    )
 
 
 @cache
-def _computed(relation: str) -> bool:
-    """Whether a relation of literals follows from arithmetic alone, but for the tensors that asked for it."""
-    rules = _deriving().get(relation, [])
-    mentioned = {n.head for _, facts in rules for f in facts for n in sexpr.walk(f) if isinstance(n, Form)}
-    return bool(rules) and not any(name in _deriving() and not name.endswith("-shape") for name in mentioned)
+def _is_arithmetic(relation: str) -> bool:
+    """Whether a relation of literals follows from arithmetic alone, apart from tensors that have the literals."""
+    rules = derivations().get(relation, [])
+    heads = {n.head for rule in rules for fact in rule.premises for n in sexpr.walk(fact) if isinstance(n, Form)}
+    return bool(rules) and not any(name in derivations() and not name.endswith("-shape") for name in heads)
 
 
-def makes(facts: Sequence[Node]) -> bool:
-    """Whether facts are about operators, and not only about what the analyses know."""
-    facts = traced(facts, Random(0))
-    return any(isinstance(n, Form) and sorts_of(n.head) is not None for fact in facts for n in sexpr.walk(fact))
+def names_operators(facts: Sequence[Node]) -> bool:
+    """Whether facts are about operators, and not only about facts of the analyses."""
+    return any(_is_term(node) for fact in trace_facts(facts, Random(0)) for node in sexpr.walk(fact))
 
 
-def traced(facts: Sequence[Node], random: Random, depth: int = 4) -> tuple[Node, ...]:
-    """The facts with each derived relation between tensors replaced by what one of its rules derives it from."""
-    facts = [named for fact in facts for named in _named_operands(fact, random)]
+def trace_facts(facts: Sequence[Node], random: Random, depth: int = 4) -> tuple[Node, ...]:
+    """The facts with each derived relation between tensors replaced by the premises of a rule that derives it."""
+    facts = [each for fact in facts for each in _name_operands(fact, random)]
     tensors = frozenset(_tensor_variables(facts))
     result: list[Node] = []
     for fact in facts:
-        if isinstance(fact, Form) and fact.head in _deriving() and _demands(fact.head):
+        if isinstance(fact, Form) and fact.head in derivations() and _is_demand(fact.head):
             continue
-        if depth and _traceable(fact, tensors):
-            conclusion, premises = random.choice(_deriving()[fact.head])  # type: ignore[union-attr]
-            result += traced(_instantiated(fact, conclusion, premises, random), random, depth - 1)  # type: ignore[arg-type]
+        if depth and isinstance(fact, Form) and _is_traceable(fact, tensors):
+            derivation = random.choice(derivations()[fact.head])
+            result += trace_facts(_premises_of(fact, derivation, random), random, depth - 1)
         else:
             result.append(fact)
     return tuple(result)
 
 
-def _named_operands(fact: Node, random: Random) -> list[Node]:
-    """A fact about terms and computed literals as one about variables, and what they are."""
-    if not isinstance(fact, Form) or fact.head not in _deriving() or fact.head in ASSERTED:
+def _name_operands(fact: Node, random: Random) -> list[Node]:
+    """A fact about terms and computed literals as one about variables, with their equations."""
+    if not isinstance(fact, Form) or fact.head not in derivations() or fact.head in ASSERTED:
         return [fact]
     items, equations = [], []
     for item in fact.items:
@@ -327,7 +328,7 @@ def _named_operands(fact: Node, random: Random) -> list[Node]:
 
 
 def _tensor_variables(facts: Iterable[Node]) -> Iterator[str]:
-    relations = _tensor_positions()
+    relations = _sorts_of_relations()
     for fact in facts:
         for node in sexpr.walk(fact):
             if isinstance(node, Form):
@@ -338,25 +339,26 @@ def _tensor_variables(facts: Iterable[Node]) -> Iterator[str]:
 
 
 @cache
-def _tensor_positions() -> dict[str, tuple[str, ...]]:
+def _sorts_of_relations() -> dict[str, tuple[str, ...]]:
     """Sorts of the arguments of every declared relation and function."""
-    found: dict[str, tuple[str, ...]] = {}
+    sorts: dict[str, tuple[str, ...]] = {}
     for declaration in (d for file in analysis_files() for d in file.declarations):
         form = sexpr.read(declaration.text).forms[0]
         if form.head in ("relation", "function") and isinstance(form.items[2], Form):
-            found[str(form.items[1])] = tuple(map(str, form.items[2].items))
-    return found
+            sorts[str(form.items[1])] = tuple(map(str, form.items[2].items))
+    return sorts
 
 
-def _instantiated(fact: Form, conclusion: Form, premises: tuple[Node, ...], random: Random) -> list[Node]:
-    names = {v.text: f"?{random.randrange(10**9)}" for p in premises for v in variables(p)}
-    equal: list[Node] = []
-    for wanted, given in zip(fact.items[1:], conclusion.items[1:], strict=True):
-        if isinstance(given, Atom) and is_variable(given) and given.text in names and isinstance(wanted, Atom):
-            if is_variable(wanted) and names[given.text].startswith("?"):
-                names[given.text] = wanted.text
+def _premises_of(fact: Form, derivation: Derivation, random: Random) -> list[Node]:
+    """The premises from which a derivation concludes a fact."""
+    names = {v.text: f"?{random.randrange(10**9)}" for p in derivation.premises for v in variables(p)}
+    equations: list[Node] = []
+    for item, own in zip(fact.items[1:], derivation.conclusion.items[1:], strict=True):
+        if isinstance(own, Atom) and is_variable(own) and own.text in names and isinstance(item, Atom):
+            if is_variable(item) and names[own.text].startswith("?"):
+                names[own.text] = item.text
             else:
-                equal.append(Form((Atom("="), Atom(names[given.text]), wanted)))
+                equations.append(Form((Atom("="), Atom(names[own.text]), item)))
         else:
-            equal.append(Form((Atom("="), renamed(given, names), wanted)))
-    return [renamed(p, names) for p in premises] + equal
+            equations.append(Form((Atom("="), rename(own, names), item)))
+    return [rename(p, names) for p in derivation.premises] + equations

@@ -5,33 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from math import copysign, isqrt, sqrt
 
-from .symbolic_algebra import Algebra
-from .symbolic_conditions import ALWAYS, Conditions, if_true, nonnegative, nonzero, power_domain
-from .symbolic_fractions import canonical
-from .symbolic_order import HALF
-from .symbolic_polynomial import (
-    ANY,
-    NOTHING,
-    ONE,
-    POSITIVE,
-    ZERO,
-    Polynomial,
-    atom,
-    number,
-    of,
-    power,
-    product,
-    total,
-)
+from .algebra import Algebra
+from .definedness import ALWAYS, Conditions, if_true, nonnegative, nonzero, power_domain
+from .fractions import canonical
+from .order import HALF
+from .polynomial import ANY, NOTHING, ONE, POSITIVE, ZERO, Polynomial, atom, number, of, power, product, total
 
 _PLAIN = Algebra()
 _LARGEST_FRACTION = 2**36
 """Of numerator times denominator: by chance one float in ten thousand is so near to such a fraction."""
 _LARGEST_SQUARE = 100
+"""The largest denominator of a fraction whose square root is recognised."""
 _SHORT_DIGITS = 9
+"""Significant digits of a short decimal."""
 _ROUNDING = Fraction(1, 2**50)
 """How far apart, as a share, two numbers may be that stand for the same: four roundings of a float64."""
 
@@ -55,22 +44,22 @@ class Real:
 
 def exact(value: float) -> Polynomial:
     """The simple number that a float is but for rounding: a fraction, a short decimal, or the square root of a
-    fraction; else its shortest decimal. So 0.1 is 1/10, and so is what a rule computes as 0.3 - 0.2."""
+    fraction; else its shortest decimal. So 0.1 is 1/10, and 0.3 - 0.2, computed by a rule, is 1/10 too."""
     if not value:
         return NOTHING
     fraction = Fraction(value)
     short = Fraction(f"{value:.{_SHORT_DIGITS}g}")
     denominator = isqrt(int(_LARGEST_FRACTION / abs(fraction))) + 1
     for simple in (fraction.limit_denominator(denominator), short):
-        if _rounded_alike(fraction, simple):
+        if _is_close(fraction, simple):
             return number(simple)
     square = (fraction * fraction).limit_denominator(_LARGEST_SQUARE)
-    if square and _rounded_alike(fraction, Fraction(copysign(sqrt(square), value))):
-        return _PLAIN.power(number(square), Fraction(1, 2)).scaled(1 if value > 0 else -1)
+    if square and _is_close(fraction, Fraction(copysign(sqrt(square), value))):
+        return _PLAIN.power(number(square), Fraction(1, 2)).times(1 if value > 0 else -1)
     return number(Fraction(repr(float(value))))
 
 
-def _rounded_alike(one: Fraction, other: Fraction) -> bool:
+def _is_close(one: Fraction, other: Fraction) -> bool:
     return abs(one - other) <= _ROUNDING * abs(one)
 
 
@@ -84,7 +73,7 @@ def leaf(name: str, dtype: str = "float32") -> Real:
 # --- functions of one number
 
 
-def _by(function: Callable[[Polynomial], Polynomial], name: str = "") -> Callable[[Real], Real]:
+def _total(function: Callable[[Polynomial], Polynomial], name: str = "") -> Callable[[Real], Real]:
     """A function that is defined everywhere; a name marks an increasing one."""
 
     def apply(x: Real) -> Real:
@@ -93,8 +82,9 @@ def _by(function: Callable[[Polynomial], Polynomial], name: str = "") -> Callabl
     return apply
 
 
-def _named(name: str, increasing: bool = False) -> Callable[[Real], Real]:
-    return _by(lambda x: _PLAIN.function(name, x), name if increasing else "")
+def _atomic(name: str, increasing: bool = False) -> Callable[[Real], Real]:
+    """A function that is defined everywhere and stays an atom."""
+    return _total(lambda x: _PLAIN.function(name, x), name if increasing else "")
 
 
 def _log(x: Real) -> Real:
@@ -111,25 +101,9 @@ def _reciprocal(x: Real) -> Real:
     return Real(_PLAIN.reciprocal(x.value), x.defined | nonzero(x.value, _PLAIN))
 
 
-def _sigmoid(x: Polynomial) -> Polynomial:
-    return _PLAIN.reciprocal(ONE + _PLAIN.exp(-x))
-
-
 def _tanh(x: Polynomial) -> Polynomial:
-    twice = _PLAIN.exp(x.scaled(2))
+    twice = _PLAIN.exp(x.times(2))
     return product(twice - ONE, _PLAIN.reciprocal(twice + ONE))
-
-
-def _softplus(x: Polynomial) -> Polynomial:
-    return _PLAIN.log(ONE + _PLAIN.exp(x))
-
-
-def _sinh(x: Polynomial) -> Polynomial:
-    return (_PLAIN.exp(x) - _PLAIN.exp(-x)) * HALF
-
-
-def _cosh(x: Polynomial) -> Polynomial:
-    return (_PLAIN.exp(x) + _PLAIN.exp(-x)) * HALF
 
 
 def _tan(x: Real) -> Real:
@@ -138,8 +112,8 @@ def _tan(x: Real) -> Real:
     return Real(value, x.defined | nonzero(cosine, _PLAIN))
 
 
-def _within(name: str, margin: Callable[[Polynomial], Polynomial], strictly: bool = False) -> Callable[[Real], Real]:
-    """A function that is defined where a margin is not negative."""
+def _partial(name: str, margin: Callable[[Polynomial], Polynomial], strictly: bool = False) -> Callable[[Real], Real]:
+    """A function that is defined where a margin is not negative; `strictly`: where it is positive."""
 
     def apply(x: Real) -> Real:
         value = _PLAIN.function(name, x.value)
@@ -148,27 +122,15 @@ def _within(name: str, margin: Callable[[Polynomial], Polynomial], strictly: boo
     return apply
 
 
-def _ceil(x: Polynomial) -> Polynomial:
-    return -_PLAIN.function("floor", -x)
-
-
-def _not(x: Real) -> Real:
-    return Real(ONE - x.value, x.defined, truth=True)
-
-
 # --- functions of two and three
 
 
-def _add(x: Real, y: Real) -> Real:
-    return Real(x.value + y.value, x.defined | y.defined)
+def _binary(function: Callable[[Polynomial, Polynomial], Polynomial], truth: bool = False) -> Callable[..., Real]:
+    """A function of two that is defined where both are; `truth`: it gives a truth value."""
+    return lambda x, y: Real(function(x.value, y.value), x.defined | y.defined, truth)
 
 
-def _subtract(x: Real, y: Real) -> Real:
-    return Real(x.value - y.value, x.defined | y.defined)
-
-
-def _multiply(x: Real, y: Real) -> Real:
-    return Real(product(x.value, y.value), x.defined | y.defined)
+_multiply = _binary(product)
 
 
 def _divide(x: Real, y: Real) -> Real:
@@ -186,37 +148,17 @@ def _floor_quotient(x: Real, y: Real, name: str) -> Real:
     return Real(x.value - product(y.value, whole), quotient.defined)
 
 
-def _less(x: Real, y: Real) -> Real:
-    return Real(_PLAIN.positive(y.value - x.value), x.defined | y.defined, truth=True)
-
-
-def _less_equal(x: Real, y: Real) -> Real:
-    return Real(ONE - _PLAIN.positive(x.value - y.value), x.defined | y.defined, truth=True)
-
-
 def _equal(x: Real, y: Real) -> Real:
     difference = x.value - y.value
     differ = product(difference, difference) if x.truth and y.truth else _PLAIN.nonzero(difference)
     return Real(ONE - differ, x.defined | y.defined, truth=True)
 
 
-def _and(x: Real, y: Real) -> Real:
-    return Real(product(x.value, y.value), x.defined | y.defined, truth=True)
-
-
-def _or(x: Real, y: Real) -> Real:
-    return Real(x.value + y.value - product(x.value, y.value), x.defined | y.defined, truth=True)
-
-
-def _xor(x: Real, y: Real) -> Real:
-    return Real(power(x.value - y.value, 2), x.defined | y.defined, truth=True)
-
-
 def _where(condition: Real, then: Real, otherwise: Real) -> Real:
     truth = then.truth and otherwise.truth
-    known = condition.value.constant
-    if known is not None:
-        chosen = then if known else otherwise
+    constant = condition.value.constant
+    if constant is not None:
+        chosen = then if constant else otherwise
         return replace(chosen, defined=chosen.defined | condition.defined)
     if then.defined == otherwise.defined:
         value = _PLAIN.choice(condition.value, then.value, otherwise.value)
@@ -231,29 +173,27 @@ def _where(condition: Real, then: Real, otherwise: Real) -> Real:
 # --- functions of many
 
 
-def _defined(numbers: Sequence[Real]) -> Conditions:
+def _all_defined(numbers: Sequence[Real]) -> Conditions:
     return ALWAYS.union(*(x.defined for x in numbers))
 
 
 def add_all(numbers: Sequence[Real]) -> Real:
     """The sum."""
-    return Real(total(x.value for x in numbers), _defined(numbers))
+    return Real(total(x.value for x in numbers), _all_defined(numbers))
 
 
 def multiply_all(numbers: Sequence[Real]) -> Real:
     """The product."""
-    value = ONE
-    for x in numbers:
-        value = product(value, x.value)
-    return Real(value, _defined(numbers))
+    return Real(reduce(product, (x.value for x in numbers), ONE), _all_defined(numbers))
 
 
 def maximum_all(numbers: Sequence[Real]) -> Real:
-    """The largest: that of a maximum and something is the largest of all; an increasing function is taken last."""
-    defined = _defined(numbers)
-    lifted = _image(numbers, maximum_all)
-    if lifted is not None:
-        return replace(lifted, defined=lifted.defined | defined)
+    """The largest number. Maxima among the numbers are flattened; the maximum of an increasing function is the function
+    of the maximum."""
+    defined = _all_defined(numbers)
+    image = _image(numbers, maximum_all)
+    if image is not None:
+        return replace(image, defined=image.defined | defined)
     flat: dict[Polynomial, Real] = {}
     for x in numbers:
         for part in x.origin[1] if x.origin and x.origin[0] == "maximum" else (x,):
@@ -265,16 +205,15 @@ def maximum_all(numbers: Sequence[Real]) -> Real:
 
 
 def minimum_all(numbers: Sequence[Real]) -> Real:
-    """The smallest."""
-    lifted = _image(numbers, minimum_all)
-    if lifted is not None:
-        return replace(lifted, defined=lifted.defined | _defined(numbers))
-    opposite = maximum_all([_negative(x) for x in numbers])
-    return _negative(opposite)
+    """The smallest number."""
+    image = _image(numbers, minimum_all)
+    if image is not None:
+        return replace(image, defined=image.defined | _all_defined(numbers))
+    return _negate(maximum_all([_negate(x) for x in numbers]))
 
 
-def _negative(x: Real) -> Real:
-    """The opposite of a minimum is the maximum of the opposites, and the other way round."""
+def _negate(x: Real) -> Real:
+    """The opposite: that of a minimum is the maximum of the opposites, and the other way round."""
     origin = None
     if x.origin and x.origin[0] in ("maximum", "minimum"):
         name = "minimum" if x.origin[0] == "maximum" else "maximum"
@@ -283,7 +222,7 @@ def _negative(x: Real) -> Real:
 
 
 def _image(numbers: Sequence[Real], many: Callable[[Sequence[Real]], Real]) -> Real | None:
-    """An increasing function of the largest argument, where all numbers come from that function."""
+    """An increasing function of the largest (or smallest) argument, where all numbers come from that function."""
     origins = [x.origin for x in numbers]
     names = {o[0] if o else "" for o in origins}
     if len(names) != 1 or len(numbers) < 2:
@@ -292,57 +231,56 @@ def _image(numbers: Sequence[Real], many: Callable[[Sequence[Real]], Real]) -> R
     function = functions().get(name)
     if name in ("", "maximum", "minimum") or function is None:
         return None
-    result: Real = function(many([o[1][0] for o in origins if o]))
-    return result
+    return function(many([o[1][0] for o in origins if o]))
 
 
 @cache
 def functions() -> dict[str, Callable[..., Real]]:
     """The functions of `Arithmetic.apply` by name, and those that casts need."""
     return {
-        "negative": _negative,
-        "absolute": _by(_PLAIN.absolute),
-        "exp": _by(_PLAIN.exp, "exp"),
+        "negative": _negate,
+        "absolute": _total(_PLAIN.absolute),
+        "exp": _total(_PLAIN.exp, "exp"),
         "log": _log,
         "sqrt": _sqrt,
         "reciprocal": _reciprocal,
-        "erf": _named("erf", increasing=True),
-        "tanh": _by(_tanh, "tanh"),
-        "sigmoid": _by(_sigmoid, "sigmoid"),
-        "softplus": _by(_softplus, "softplus"),
-        "sin": _named("sin"),
-        "cos": _named("cos"),
+        "erf": _atomic("erf", increasing=True),
+        "tanh": _total(_tanh, "tanh"),
+        "sigmoid": _total(lambda x: _PLAIN.reciprocal(ONE + _PLAIN.exp(-x)), "sigmoid"),
+        "softplus": _total(lambda x: _PLAIN.log(ONE + _PLAIN.exp(x)), "softplus"),
+        "sin": _atomic("sin"),
+        "cos": _atomic("cos"),
         "tan": _tan,
-        "asin": _within("asin", lambda x: ONE - product(x, x)),
-        "acos": _within("acos", lambda x: ONE - product(x, x)),
-        "atan": _named("atan", increasing=True),
-        "sinh": _by(_sinh, "sinh"),
-        "cosh": _by(_cosh),
-        "asinh": _named("asinh", increasing=True),
-        "acosh": _within("acosh", lambda x: x - ONE),
-        "atanh": _within("atanh", lambda x: ONE - product(x, x), strictly=True),
-        "floor": _named("floor", increasing=True),
-        "ceil": _by(_ceil, "ceil"),
-        "round": _named("round", increasing=True),
-        "trunc": _named("trunc", increasing=True),
-        "sign": _by(_PLAIN.sign, "sign"),
+        "asin": _partial("asin", lambda x: ONE - product(x, x)),
+        "acos": _partial("acos", lambda x: ONE - product(x, x)),
+        "atan": _atomic("atan", increasing=True),
+        "sinh": _total(lambda x: (_PLAIN.exp(x) - _PLAIN.exp(-x)) * HALF, "sinh"),
+        "cosh": _total(lambda x: (_PLAIN.exp(x) + _PLAIN.exp(-x)) * HALF),
+        "asinh": _atomic("asinh", increasing=True),
+        "acosh": _partial("acosh", lambda x: x - ONE),
+        "atanh": _partial("atanh", lambda x: ONE - product(x, x), strictly=True),
+        "floor": _atomic("floor", increasing=True),
+        "ceil": _total(lambda x: -_PLAIN.function("floor", -x), "ceil"),
+        "round": _atomic("round", increasing=True),
+        "trunc": _atomic("trunc", increasing=True),
+        "sign": _total(_PLAIN.sign, "sign"),
         "isnan": lambda x: Real(NOTHING, x.defined, truth=True),
-        "logical_not": _not,
+        "logical_not": lambda x: Real(ONE - x.value, x.defined, truth=True),
         "nonzero": lambda x: x if x.truth else Real(_PLAIN.nonzero(x.value), x.defined, truth=True),
         "number": lambda x: replace(x, truth=False),
-        "add": _add,
-        "subtract": _subtract,
+        "add": _binary(lambda x, y: x + y),
+        "subtract": _binary(lambda x, y: x - y),
         "multiply": _multiply,
         "divide": _divide,
         "power": _power,
         "minimum": lambda x, y: minimum_all((x, y)),
         "maximum": lambda x, y: maximum_all((x, y)),
         "equal": _equal,
-        "less": _less,
-        "less_equal": _less_equal,
-        "logical_and": _and,
-        "logical_or": _or,
-        "logical_xor": _xor,
+        "less": _binary(lambda x, y: _PLAIN.positive(y - x), truth=True),
+        "less_equal": _binary(lambda x, y: ONE - _PLAIN.positive(x - y), truth=True),
+        "logical_and": _binary(product, truth=True),
+        "logical_or": _binary(lambda x, y: x + y - product(x, y), truth=True),
+        "logical_xor": _binary(lambda x, y: power(x - y, 2), truth=True),
         "remainder": lambda x, y: _floor_quotient(x, y, "floor"),
         "fmod": lambda x, y: _floor_quotient(x, y, "trunc"),
         "where": _where,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .conditions import Type
-from .generate import Sample
-from .pattern import LEAVES
+from .left_side import LEAVES
+from .samples import Sample
 from .scratch import Class, Fired, Node
 from .terms import Leaf, Term, leaves
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from .conditions import Type
-from .pattern import Value
+from .left_side import Value
 
 
 class Misfit(Exception):

@@ -1,6 +1,6 @@
 """Signs, absolute values, maxima and choices of polynomials, in normal form.
 
-All of them are sums of products with signs: ``|x| = x*sign(x)``, ``max(x, y) = (x + y + |x - y|)/2``, and 1 where x > y
+All are sums of products with signs: ``|x| = x*sign(x)``, ``max(x, y) = (x + y + |x - y|)/2``, and 1 where x > y
 is ``(s*s + s)/2`` for ``s = sign(x - y)``. So a ReLU is the same polynomial, however it is written.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from math import lcm
+from operator import or_
 
-from .symbolic_fractions import canonical, cleared, content, primitive, without
-from .symbolic_polynomial import (
+from .fractions import canonical, clear_denominators, content, divide_by_monomial, split_content
+from .polynomial import (
     NEGATIVE,
     NOTHING,
     ONE,
@@ -23,14 +25,14 @@ from .symbolic_polynomial import (
     Polynomial,
     atom,
     magnitude,
+    monomial_of,
     number,
     of,
-    ordered,
     power,
     product,
     total,
 )
-from .symbolic_signs import Facts, of_atom, signs_of
+from .signs import Facts, signs_of, signs_of_atom
 
 HALF = number(Fraction(1, 2))
 ODD = frozenset({"erf", "sin", "asin", "atan", "asinh", "atanh", "round", "trunc"})
@@ -42,15 +44,15 @@ _SIGN = {NEGATIVE: -ONE, ZERO: NOTHING, POSITIVE: ONE}
 
 
 class Order:
-    """What is larger, under facts about the signs of polynomials and with values for some leaves.
+    """Comparisons under facts about the signs of polynomials, which hold wherever the results are used.
 
-    The facts are valid wherever what is computed is looked at; `replace` maps atoms to what stands for them.
+    `replace` maps atoms to the polynomials that stand for them; `atoms` remembers atoms that were computed again.
     """
 
     def __init__(self, facts: Facts | None = None, replace: Mapping[Atom, Polynomial] | None = None) -> None:
         self.facts: Facts = {} if facts is None else facts
         self.replace = dict(replace or {})
-        self.rebuilt: dict[Atom, Polynomial] = {}
+        self.atoms: dict[Atom, Polynomial] = {}
 
     def signs(self, x: Polynomial) -> int:
         """The signs that a polynomial may have."""
@@ -60,21 +62,22 @@ class Order:
 
     def sign(self, x: Polynomial) -> Polynomial:
         """-1, 0 or 1."""
-        known = self.signs(x)
-        if known in (NEGATIVE, ZERO, POSITIVE):
-            return _SIGN[known]
-        x, denominators = cleared(canonical(x))
-        rest, common, coefficient = primitive(x)
-        result = self._sign_of_sum(rest).scaled(1 if coefficient > 0 else -1)
+        signs = self.signs(x)
+        if signs in _SIGN:
+            return _SIGN[signs]
+        x, denominators = clear_denominators(canonical(x))
+        rest, common, coefficient = split_content(x)
+        result = self._sign_of_sum(rest).times(1 if coefficient > 0 else -1)
         for factor, exponent in common:
-            result = product(result, power(self._sign_of_atom(factor, negative=exponent < 0), _whole(exponent)))
+            whole = abs(int(exponent)) if exponent % 1 == 0 else 2  # fractional exponents stand on numbers >= 0
+            result = product(result, power(self._sign_of_atom(factor, negative=exponent < 0), whole))
         for factor, exponent in denominators.items():
             result = product(result, power(self._sign_of_sum(factor.arguments[0]), exponent))
         return result
 
     def _sign_of_atom(self, factor: Atom, negative: bool) -> Polynomial:
-        signs = of_atom(factor, self.facts) & ~(ZERO if negative else 0)
-        if signs in (NEGATIVE, ZERO, POSITIVE):
+        signs = signs_of_atom(factor, self.facts) & ~(ZERO if negative else 0)
+        if signs in _SIGN:
             return _SIGN[signs]
         if factor.kind in ("truth", "sign"):
             return of(factor)
@@ -85,18 +88,18 @@ class Order:
         return of(atom("sign", "", (of(factor),), signs))
 
     def _sign_of_sum(self, x: Polynomial) -> Polynomial:
-        """Of a polynomial without content."""
+        """The sign of a polynomial without content."""
         signs = self.signs(x)
-        if signs in (NEGATIVE, ZERO, POSITIVE):
+        if signs in _SIGN:
             return _SIGN[signs]
         single = x.single
         if single is not None:
             return self._sign_of_atom(single, negative=False)
-        simpler = self._compared(x)
+        simpler = self._simplify_comparison(x)
         return of(atom("sign", "", (x,), signs)) if simpler is None else self.sign(simpler)
 
-    def _compared(self, x: Polynomial) -> Polynomial | None:
-        """Something simpler of the same sign: f(u) - f(v) for an increasing f is looked at as u - v."""
+    def _simplify_comparison(self, x: Polynomial) -> Polynomial | None:
+        """Something simpler of the same sign: u - v for f(u) - f(v) where f is increasing."""
         if len(x.terms) != 2:
             return None
         (one, first), (other, second) = x.terms.items()
@@ -110,15 +113,12 @@ class Order:
         degree = lcm(*(Fraction(e).denominator for _, e in (*one, *other)))
         if 1 < degree <= _LARGEST_DEGREE and not (self.signs(left) | self.signs(right)) & NEGATIVE:
             return power(left, degree) - power(right, degree)
-        return self._arguments_compared(left, right)
-
-    def _arguments_compared(self, left: Polynomial, right: Polynomial) -> Polynomial | None:
-        one, other = left.single, right.single
-        if one is None or other is None or one.label != other.label or {one.kind, other.kind} != {"function"}:
+        f, g = left.single, right.single
+        if f is None or g is None or f.label != g.label or {f.kind, g.kind} != {"function"}:
             return None
-        if one.label == "log":
-            return self.absolute(one.arguments[0]) - self.absolute(other.arguments[0])
-        return one.arguments[0] - other.arguments[0] if one.label in INCREASING else None
+        if f.label == "log":
+            return self.absolute(f.arguments[0]) - self.absolute(g.arguments[0])
+        return f.arguments[0] - g.arguments[0] if f.label in INCREASING else None
 
     def absolute(self, x: Polynomial) -> Polynomial:
         """The absolute value."""
@@ -127,8 +127,8 @@ class Order:
             return x
         if not signs & POSITIVE:
             return -x
-        numerator, denominators = cleared(canonical(x))
-        rest, common, coefficient = primitive(numerator)
+        numerator, denominators = clear_denominators(canonical(x))
+        rest, common, coefficient = split_content(numerator)
         if common and len(rest.terms) > 1 and not denominators and not self.signs(rest) & NEGATIVE:
             return product(rest, self.absolute(Polynomial({common: coefficient})))  # a factor like (1 + b)^2
         return product(x, self.sign(x))
@@ -145,44 +145,42 @@ class Order:
 
     def maximum(self, choices: Sequence[Polynomial]) -> Polynomial:
         """The largest of some numbers."""
-        left = self._undominated([canonical(x) for x in choices])
-        if len(left) == 1:
-            return left[0]
-        shared = _shared(left)
-        rest = [x - shared for x in left]
+        candidates = self._drop_smaller([canonical(x) for x in choices])
+        if len(candidates) == 1:
+            return candidates[0]
+        first, *others = candidates
+        shared = Polynomial({m: c for m, c in first.terms.items() if all(o.terms.get(m) == c for o in others)})
+        rest = [x - shared for x in candidates]
         if len(rest) == 2:
             return shared + (rest[0] + rest[1] + self.absolute(rest[0] - rest[1])) * HALF
         factor, rest = self._common_factor(rest)
         signs = _maximum_signs([self.signs(x) for x in rest])
-        arguments = tuple(sorted(rest, key=_text))
+        arguments = tuple(sorted(rest, key=_sort_key))
         return shared + product(factor, of(atom("maximum", "", arguments, signs)))
 
-    def _undominated(self, choices: Sequence[Polynomial]) -> list[Polynomial]:
-        left: list[Polynomial] = []
+    def _drop_smaller(self, choices: Sequence[Polynomial]) -> list[Polynomial]:
+        """The choices without those that another one is never below."""
+        candidates: list[Polynomial] = []
         for x in choices:
-            differences = [self._signs_of_difference(x, y) for y in left]
-            if any(not d & POSITIVE for d in differences):
-                continue
-            left = [y for y, d in zip(left, differences, strict=True) if d & NEGATIVE]
-            left.append(x)
-        return left
-
-    def _signs_of_difference(self, x: Polynomial, y: Polynomial) -> int:
-        return ZERO if x == y else self.signs(x - y)
+            differences = [ZERO if x == y else self.signs(x - y) for y in candidates]
+            if all(d & POSITIVE for d in differences):
+                candidates = [y for y, d in zip(candidates, differences, strict=True) if d & NEGATIVE]
+                candidates.append(x)
+        return candidates
 
     def _common_factor(self, choices: list[Polynomial]) -> tuple[Polynomial, list[Polynomial]]:
-        """A factor that is not negative out of all numbers, so that the largest keeps its place."""
+        """Take out a common factor that is not negative, so that the largest number stays the largest."""
         contents = [content(x) for x in choices if x]
         exponents = [dict(c) for c, _ in contents]
         shared: dict[Atom, Number] = {}
         for factor in exponents[0]:
             least = min(e.get(factor, 0) for e in exponents)
-            if least > 0 and not of_atom(factor, self.facts) & NEGATIVE:
+            if least > 0 and not signs_of_atom(factor, self.facts) & NEGATIVE:
                 shared[factor] = least
         scales = {magnitude(c) for _, c in contents}
         scale: Number = scales.pop() if len(scales) == 1 else 1
-        taken = ordered(shared)
-        return Polynomial({taken: scale}), [without(x, taken, scale) for x in choices]
+        monomial = monomial_of(shared)
+        return Polynomial({monomial: scale}), [divide_by_monomial(x, monomial, scale) for x in choices]
 
     def choice(self, condition: Polynomial, then: Polynomial, otherwise: Polynomial) -> Polynomial:
         """One of two numbers that are defined in the same places."""
@@ -190,39 +188,24 @@ class Order:
 
     def guarded_choice(self, condition: Polynomial, then: Polynomial, otherwise: Polynomial) -> Polynomial:
         """One of two numbers of which one may be undefined where the other is chosen."""
-        known = condition.constant
-        if known is not None:
-            return then if known else otherwise
+        constant = condition.constant
+        if constant is not None:
+            return then if constant else otherwise
         if then == otherwise:
             return then
         return of(atom("choice", "", (condition, canonical(then), canonical(otherwise))))
 
 
-def _whole(exponent: Number) -> int:
-    """An exponent of a sign: fractional ones stand on what is not negative."""
-    return abs(int(exponent)) if exponent % 1 == 0 else 2
-
-
 def _exponent(monomial: Monomial) -> Polynomial:
-    return total(a.arguments[0].scaled(e) for a, e in monomial)
+    return total(a.arguments[0].times(e) for a, e in monomial)
 
 
-def _text(x: Polynomial) -> list[tuple[list[tuple[int, Number]], Number]]:
+def _sort_key(x: Polynomial) -> list[tuple[list[tuple[int, Number]], Number]]:
     return sorted(([(a.serial, e) for a, e in m], c) for m, c in x.terms.items())
 
 
-def _shared(choices: Sequence[Polynomial]) -> Polynomial:
-    """The terms that all have."""
-    first, *others = choices
-    return Polynomial({m: c for m, c in first.terms.items() if all(o.terms.get(m) == c for o in others)})
-
-
 def _maximum_signs(signs: Sequence[int]) -> int:
-    if any(s == POSITIVE for s in signs):
+    if POSITIVE in signs:
         return POSITIVE
-    result = 0
-    for one in signs:
-        result |= one
-    if any(not s & NEGATIVE for s in signs):
-        result &= ~NEGATIVE
-    return result
+    union = reduce(or_, signs)
+    return union if all(s & NEGATIVE for s in signs) else union & ~NEGATIVE

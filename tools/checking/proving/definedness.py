@@ -7,19 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from .symbolic_algebra import Algebra
-from .symbolic_fractions import canonical, cleared, content, primitive
-from .symbolic_polynomial import (
-    NEGATIVE,
-    NOTHING,
-    ONE,
-    POSITIVE,
-    ZERO,
-    Polynomial,
-    of,
-    product,
-)
-from .symbolic_signs import of_atom, of_number
+from .algebra import Algebra
+from .fractions import canonical, clear_denominators, content, split_content
+from .polynomial import NEGATIVE, NOTHING, ONE, POSITIVE, ZERO, Polynomial, of, product
+from .signs import signs_of_atom, signs_of_number
 
 Kind = Literal["signs", "power", "either"]
 
@@ -42,31 +33,28 @@ NEVER: Conditions = frozenset({Condition("signs", (NOTHING,), POSITIVE)})
 
 def nonzero(x: Polynomial, algebra: Algebra) -> Conditions:
     """That a number is not zero: none of its factors is."""
-    numerator, denominators = cleared(canonical(x))
+    numerator, denominators = clear_denominators(canonical(x))
     if not numerator:
         return NEVER
-    rest, common, _ = primitive(numerator)
-    found = _sum_nonzero(rest, algebra)
+    rest, common, _ = split_content(numerator)
+    conditions = _sum_nonzero(rest, algebra)
     for factor, _ in common:
-        inside = factor.arguments[0] if factor.kind in ("magnitude", "sign") else of(factor)
         if factor.kind in ("magnitude", "sign"):
-            found |= nonzero(inside, algebra)
-        elif of_atom(factor, algebra.facts) & ZERO:
-            found |= _on_multiple(inside, POSITIVE | NEGATIVE)
-    for factor in denominators:
-        found |= _sum_nonzero(factor.arguments[0], algebra)
-    return found
+            conditions |= nonzero(factor.arguments[0], algebra)
+        elif signs_of_atom(factor, algebra.facts) & ZERO:
+            conditions |= _on_multiple(of(factor), POSITIVE | NEGATIVE)
+    return conditions.union(*(_sum_nonzero(factor.arguments[0], algebra) for factor in denominators))
 
 
 def _sum_nonzero(x: Polynomial, algebra: Algebra) -> Conditions:
-    """Something of the same sign may be simpler: exp(x) - 1 is not zero where x is not."""
+    """A condition on something simpler of the same sign, if there is one: exp(x) - 1 is not zero where x is not."""
     if not algebra.signs(x) & ZERO:
         return ALWAYS
     return _signs_in(algebra.sign(x), POSITIVE | NEGATIVE, x)
 
 
 def nonnegative(x: Polynomial, algebra: Algebra, strictly: bool = False) -> Conditions:
-    """That a number is not below zero, or above it."""
+    """That a number is not below zero; `strictly`: that it is above zero."""
     allowed = POSITIVE if strictly else POSITIVE | ZERO
     signs = algebra.signs(canonical(x))
     if not signs & ~allowed:
@@ -77,23 +65,23 @@ def nonnegative(x: Polynomial, algebra: Algebra, strictly: bool = False) -> Cond
 
 
 def _signs_in(sign: Polynomial, allowed: int, x: Polynomial) -> Conditions:
-    """A condition on a product of signs: of the factors with an even exponent only that they are not zero."""
-    known = sign.constant
-    if known is not None:
-        return ALWAYS if of_number(known) & allowed else NEVER
+    """The condition on a product of signs: factors with an even exponent only have to be other than zero."""
+    constant = sign.constant
+    if constant is not None:
+        return ALWAYS if signs_of_number(constant) & allowed else NEVER
     only = sign.monomial
     if only is None or (allowed & ZERO and any(e % 2 == 0 for _, e in only[0])):
         return _on_multiple(x, allowed)
     monomial, coefficient = only
-    found: Conditions = ALWAYS
+    conditions: Conditions = ALWAYS
     whole = ONE if coefficient > 0 else -ONE
     for factor, exponent in monomial:
         inside = factor.arguments[0] if factor.kind == "sign" else of(factor)
         if exponent % 2 == 0 or allowed == POSITIVE | NEGATIVE:
-            found |= _on_multiple(inside, POSITIVE | NEGATIVE)
+            conditions |= _on_multiple(inside, POSITIVE | NEGATIVE)
         else:
             whole = product(whole, inside)
-    return found if whole.constant == 1 else found | _on_multiple(whole, allowed)
+    return conditions if whole.constant == 1 else conditions | _on_multiple(whole, allowed)
 
 
 def _on_multiple(x: Polynomial, allowed: int) -> Conditions:
@@ -101,45 +89,42 @@ def _on_multiple(x: Polynomial, allowed: int) -> Conditions:
     coefficient = content(x)[1]
     if coefficient < 0:
         allowed = (allowed & ZERO) | (POSITIVE if allowed & NEGATIVE else 0) | (NEGATIVE if allowed & POSITIVE else 0)
-    return frozenset({Condition("signs", (x.scaled(Fraction(1) / coefficient),), allowed)})
+    return frozenset({Condition("signs", (x.times(Fraction(1) / coefficient),), allowed)})
 
 
 def power_domain(x: Polynomial, exponent: Polynomial, algebra: Algebra) -> Conditions:
     """That x may be raised to a power: any above zero, those that are not negative at zero, whole ones below."""
-    known = exponent.constant
-    if known is None:
+    constant = exponent.constant
+    if constant is None:
         if algebra.signs(canonical(x)) == POSITIVE:
             return ALWAYS
         return frozenset({Condition("power", (canonical(x), canonical(exponent)))})
-    if known % 1 == 0:
-        return ALWAYS if known >= 0 else nonzero(x, algebra)
-    return nonnegative(x, algebra, strictly=known < 0)
+    if constant % 1 == 0:
+        return ALWAYS if constant >= 0 else nonzero(x, algebra)
+    return nonnegative(x, algebra, strictly=constant < 0)
 
 
 def if_true(truth: Polynomial, conditions: Conditions) -> Conditions:
-    """Conditions that are asked for only where a truth value is 1."""
-    known = truth.constant
-    if known is not None:
-        return conditions if known else ALWAYS
+    """Conditions that must hold only where a truth value is 1."""
+    constant = truth.constant
+    if constant is not None:
+        return conditions if constant else ALWAYS
     return frozenset(Condition("either", (truth,), 0, inner) for inner in conditions)
 
 
-def rebuilt(conditions: Iterable[Condition], algebra: Algebra) -> Conditions:
+def rebuild_conditions(conditions: Iterable[Condition], algebra: Algebra) -> Conditions:
     """The conditions that remain under the facts of an algebra."""
-    found: Conditions = ALWAYS
-    for condition in conditions:
-        found |= _rebuilt(condition, algebra)
-    return found
+    return ALWAYS.union(*(_rebuild_condition(condition, algebra) for condition in conditions))
 
 
-def _rebuilt(condition: Condition, algebra: Algebra) -> Conditions:
+def _rebuild_condition(condition: Condition, algebra: Algebra) -> Conditions:
     arguments = [algebra.rebuild(a) for a in condition.arguments]
     if condition.kind == "power":
         return power_domain(arguments[0], arguments[1], algebra)
     if condition.inner is not None:
         if arguments[0].constant == 0:
             return ALWAYS
-        return if_true(canonical(arguments[0]), _rebuilt(condition.inner, algebra))
+        return if_true(canonical(arguments[0]), _rebuild_condition(condition.inner, algebra))
     signs = algebra.signs(arguments[0])
     if not signs & ~condition.allowed:
         return ALWAYS

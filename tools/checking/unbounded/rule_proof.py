@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import z3
 
 from ....ir.operators import OPERATORS, Unsupported
 from ....rules import sexpr
-from ....rules.commute import is_variable
+from ....rules.commute import is_variable, variables
 from ....rules.records import Rule, conditions
 from ....rules.sexpr import Atom, Form, Node
-from .comparison import Comparison
-from .derived import alternatives
-from .reading import Reading, Unbound
+from ..drawing.left_side import derivations, substitute
+from .comparison import ElementComparison
+from .reading import Reading, UnknownVariable
+from .relations import RELATIONS
 from .tensors import NoMeaning, Tensor
 from .world import GaveUp, Undecided, Unproved, World
 
 EVERY_SHAPE = "every rank and size"
 """The scope of a rule that is proved here."""
 _FLAGS = ("keepdims", "transA", "transB", "fmod")
-"""Attributes that are 0 or 1: a rule about all of them is proved for each."""
-
+"""Attributes that are 0 or 1: a rule that leaves them open is proved for both."""
 _MOST_DECISIONS = 3
-"""How often a proof may go on differently in two cases."""
+"""How often a proof may split into two cases."""
+_DEPTH = 3
+"""How many derivations deep facts are replaced by those that they are derived from."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Whether a rule is proved, or `reason`: why it is not, which says nothing about whether it is right.
+class RuleProof:
+    """Whether a rule is proved, or the `reason` why not, which does not mean that it is wrong.
 
-    `ignored`: facts of the rule that the proof did not need and does not know.
+    `ignored`: facts of the rule that have no meaning here; the proof did without them.
     """
 
     proved: bool
@@ -43,41 +45,41 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Claim:
-    """Under some facts, the tensors of each pair are equal."""
+    """That under some facts each left term is equal to its right term."""
 
     facts: tuple[Node, ...]
     pairs: tuple[tuple[Node, Node], ...]
 
 
-def prove_rule(rule: Rule) -> Outcome:
+def prove_rule(rule: Rule) -> RuleProof:
     """Prove a rule for every rank and all sizes, if that is in reach."""
     ignored: dict[str, None] = {}
     try:
         for claim in claims(rule):
-            ways = [
+            proofs = [
                 _prove(Claim(facts, claim.pairs), flags)
-                for facts in alternatives(claim.facts)
+                for facts in _alternatives(claim.facts, _DEPTH)
                 for flags in _flags((*facts, *(n for pair in claim.pairs for n in pair)))
             ]
-            possible = [way for way in ways if way is not None]
+            possible = [proof for proof in proofs if proof is not None]
             if not possible:
                 raise Unproved("its conditions contradict each other, as far as they are understood")
-            ignored |= dict.fromkeys(fact for way in possible for fact in way)
+            ignored |= dict.fromkeys(fact for proof in possible for fact in proof)
     except (Unproved, NoMeaning) as error:
-        return Outcome(False, str(error))
-    except Unbound as error:
-        return Outcome(False, f"nothing says what {error} is")
+        return RuleProof(False, str(error))
+    except UnknownVariable as error:
+        return RuleProof(False, f"nothing says what {error} is")
     except Unsupported as error:
-        return Outcome(False, str(error))
+        return RuleProof(False, str(error))
     except z3.Z3Exception as error:
-        return Outcome(False, f"z3 does not take the question: {error}")
+        return RuleProof(False, f"z3 does not take the question: {error}")
     except GaveUp:
-        return Outcome(False, "the proof takes too many questions")
-    return Outcome(True, ignored=tuple(ignored))
+        return RuleProof(False, "the proof takes too many questions")
+    return RuleProof(True, ignored=tuple(ignored))
 
 
 def claims(rule: Rule) -> list[Claim]:
-    """What a rule says: one claim for each direction."""
+    """The claims of a rule: one for each direction."""
     form = sexpr.read(rule.text).forms[0]
     if form.head == "rule":
         return [_claim_of_actions(form)]
@@ -91,29 +93,26 @@ def _claim_of_actions(form: Form) -> Claim:
     facts, actions = form.items[1:3]
     assert isinstance(facts, Form)
     assert isinstance(actions, Form)
-    definitions = []
     pairs = []
-    known = {str(node) for node in sexpr.walk(facts)}
-    for action in actions.items:
-        if not isinstance(action, Form):
-            continue
-        if action.head == "let":
-            definitions.append(Form((Atom("="), *action.items[1:])))
-        elif action.head == "union":
-            left, right = sorted(action.items[1:3], key=lambda side: str(side) not in known)  # what is made is right
-            if str(left) not in known:
+    matched = {str(node) for node in sexpr.walk(facts)}
+    actions_of_rule = [action for action in actions.items if isinstance(action, Form)]
+    for action in actions_of_rule:
+        if action.head == "union":
+            left, right = sorted(action.items[1:3], key=lambda side: str(side) not in matched)
+            if str(left) not in matched:
                 raise NoMeaning("the rule makes both sides")
             pairs.append((left, right))
-        elif action.head != "subsume" and not action.head.endswith("-demand"):
+        elif action.head not in ("let", "subsume") and not action.head.endswith("-demand"):
             raise NoMeaning(f"the rule claims more than what it makes equal: {action.head}")
     if not pairs:
         raise NoMeaning("the rule makes nothing equal")
-    if definitions:
+    if any(action.head == "let" for action in actions_of_rule):
         raise NoMeaning("the rule names parts of its right side")
     return Claim(facts.items, tuple(pairs))
 
 
 def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
+    """Every choice of 0 or 1 for the variables that stand for flags."""
     names: dict[str, None] = {}
     for node in (n for whole in nodes for n in sexpr.walk(whole)):
         if isinstance(node, Form) and node.head in OPERATORS:
@@ -125,7 +124,8 @@ def _flags(nodes: Sequence[Node]) -> Iterator[dict[str, int]]:
 
 
 def _prove(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...] = ()) -> dict[str, str] | None:
-    """The facts that were left out; None where none of the cases can be. Raises Unproved, NoMeaning or Unbound."""
+    """Prove a claim, in two cases where that is needed, and return the ignored facts with the reasons; None where the
+    facts contradict each other in all cases. Raises Unproved, NoMeaning or UnknownVariable."""
     try:
         return _prove_case(claim, flags, decisions)
     except Undecided:
@@ -144,7 +144,7 @@ def _prove_case(claim: Claim, flags: dict[str, int], decisions: tuple[bool, ...]
     if not world.possible():
         return None
     reading.fix_types()
-    reading.site.given = False
+    reading.side.given = False
     for left, (_, right) in zip(lefts, claim.pairs, strict=True):
         _prove_equal(reading, left, reading.value(right, "T"))
     return reading.ignored
@@ -167,5 +167,38 @@ def _prove_equal(reading: Reading, left: Any, right: Any) -> None:
         world.assume_all(
             lambda at: z3.Implies(z3.And(at >= 0, at < inside), z3.And(index(at) >= 0, index(at) < left.size(at))),
         )
-        if not Comparison(reading).equal(left.element(index), right.element(index)):
+        if not ElementComparison(reading).equal(left.element(index), right.element(index)):
             raise Unproved("the elements may differ")
+
+
+# --- relations that the analyses derive, replaced by the facts that they are derived from
+
+_suffixes = count()
+
+
+def _alternatives(facts: Sequence[Node], depth: int) -> Iterator[tuple[Node, ...]]:
+    """The facts with each derived one replaced by its premises: once for every combination of derivations."""
+    for choice in product(*[list(_derivations_of(fact, depth)) for fact in facts]):
+        yield tuple(fact for part in choice for fact in part)
+
+
+def _derivations_of(fact: Node, depth: int) -> Iterator[tuple[Node, ...]]:
+    if (
+        not isinstance(fact, Form)
+        or fact.head in RELATIONS
+        or fact.head not in derivations()
+        or fact.head.endswith("-demand")
+        or not depth
+    ):
+        yield (fact,)
+        return
+    for derivation in derivations()[fact.head]:
+        suffix = next(_suffixes)
+        nodes = (*derivation.premises, derivation.conclusion)
+        names: dict[str, Node] = {v.text: Atom(f"{v.text}.{suffix}") for node in nodes for v in variables(node)}
+        equations = [
+            Form((Atom("="), substitute(own, names), item))
+            for own, item in zip(derivation.conclusion.items[1:], fact.items[1:], strict=True)
+        ]
+        premises = [substitute(premise, names) for premise in derivation.premises]
+        yield from _alternatives((*equations, *premises), depth - 1)

@@ -5,42 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from math import ceil
+from operator import mul
 from typing import Any, Literal
 
 import z3
 
-from .symbolic_conditions import Condition
-from .symbolic_fractions import cleared, is_multiple
-from .symbolic_polynomial import (
-    NEGATIVE,
-    POSITIVE,
-    ZERO,
-    Atom,
-    Monomial,
-    Number,
-    Polynomial,
-    magnitude,
-    of,
-    product,
-    total,
-)
+from .definedness import Condition
+from .fractions import clear_denominators, is_multiple
+from .polynomial import NEGATIVE, POSITIVE, ZERO, Atom, Monomial, Number, Polynomial, of, product, total
 
 Answer = Literal["never", "sometimes", "unknown"]
 _LARGEST_EXPONENT = 24
+"""Powers are written out as products, and roots stated as such, up to this exponent."""
 _MOST_SIGNS = 6
+"""Signs and truth values that share terms are told apart case by case, 2 or 3 cases each, up to this number."""
 _MONOTONE = 4
-_STEPS_PER_MS = 2000
-_PATIENCE = 10
+"""Each exponential is stated to be larger than an earlier one exactly where its argument is, for this many."""
+_STEPS = 600_000
+"""Of z3, for one question: about 0.3 s. Counting steps rather than seconds keeps answers independent of load."""
+_PATIENCE_MS = 3_000
+"""By the clock, for one question: only a machine that stands still needs it."""
 
 
 class Untranslatable(Exception):
-    """An expression is too complicated to be asked about."""
+    """An expression is too complicated for z3."""
 
 
 @dataclass
 class Translation:
-    """Polynomials as z3 terms. Functions are numbers of which `axioms` say what is known; nothing is quantified."""
+    """Translates polynomials into z3 terms.
+
+    Functions become fresh numbers, constrained by the `axioms`; nothing is quantified.
+    """
 
     axioms: list[Any] = field(default_factory=list)
     atoms: dict[Atom, Any] = field(default_factory=dict)
@@ -50,30 +48,27 @@ class Translation:
 
     def sum(self, x: Polynomial) -> Any:
         """A polynomial."""
-        found = self.sums.get(x)
-        if found is None:
-            numerator, denominators = cleared(x)
-            found = z3.Sum([self._component(c) for c in _components(numerator)] or [z3.RealVal(0)])
+        if x not in self.sums:
+            numerator, denominators = clear_denominators(x)
+            term = z3.Sum([self._component(c) for c in _components(numerator)] or [z3.RealVal(0)])
             for factor, exponent in denominators.items():
                 for _ in range(exponent):
-                    found = found / self.sum(factor.arguments[0])
-            self.sums[x] = found
-        return found
+                    term = term / self.sum(factor.arguments[0])
+            self.sums[x] = term
+        return self.sums[x]
 
     def _component(self, x: Polynomial) -> Any:
         switches = {a for a in x.atoms() if a.kind in ("sign", "truth")}
         if not switches:
-            return z3.Sum([self._monomial(m, c) for m, c in x.terms.items()])
+            return z3.Sum([self._monomial(m, Fraction(c)) for m, c in x.terms.items()])
         if len(switches) > _MOST_SIGNS:
             raise Untranslatable
         last = max(switches, key=lambda a: a.serial)
         if last.kind == "truth":
-            return z3.If(self.truth(last), self.sum(_at(x, last, 1)), self.sum(_at(x, last, 0)))
-        return self._by_sign(x, last)
-
-    def _by_sign(self, x: Polynomial, sign: Atom) -> Any:
-        inside = sign.arguments[0]
-        above, zero, below = (_at(x, sign, v) for v in (1, 0, -1))
+            truth = self.atoms.setdefault(last, z3.Bool(last.label))
+            return z3.If(truth, self.sum(_substitute(x, last, 1)), self.sum(_substitute(x, last, 0)))
+        inside = last.arguments[0]
+        above, zero, below = (_substitute(x, last, v) for v in (1, 0, -1))
         compared = self.sum(inside)
         if is_multiple(above - zero, inside):
             return z3.If(compared >= 0, self.sum(above), self.sum(below))
@@ -81,43 +76,37 @@ class Translation:
             return z3.If(compared > 0, self.sum(above), self.sum(below))
         return z3.If(compared > 0, self.sum(above), z3.If(compared < 0, self.sum(below), self.sum(zero)))
 
-    def truth(self, factor: Atom) -> Any:
-        """A truth value."""
-        return self.atoms.setdefault(factor, z3.Bool(factor.label))
-
-    def _monomial(self, monomial: Monomial, coefficient: Number) -> Any:
-        fraction = Fraction(coefficient)
-        result = z3.RealVal(f"{fraction.numerator}/{fraction.denominator}")
+    def _monomial(self, monomial: Monomial, coefficient: Fraction) -> Any:
+        result = z3.RealVal(f"{coefficient.numerator}/{coefficient.denominator}")
         for factor, exponent in monomial:
-            one = self._power(factor, magnitude(exponent))
-            result = result * one if exponent > 0 else result / one
+            power = self._power(factor, abs(Fraction(exponent)))
+            result = result * power if exponent > 0 else result / power
         return result
 
-    def _power(self, factor: Atom, exponent: Number) -> Any:
-        fraction = Fraction(exponent)
-        if fraction.numerator > _LARGEST_EXPONENT:
+    def _power(self, factor: Atom, exponent: Fraction) -> Any:
+        if exponent.numerator > _LARGEST_EXPONENT:
             raise Untranslatable
-        base = self.atom(factor) if fraction.denominator == 1 else self._root(factor, fraction.denominator)
-        return _product([base] * fraction.numerator)
+        base = self.atom(factor) if exponent.denominator == 1 else self._root(factor, exponent.denominator)
+        return reduce(mul, [base] * exponent.numerator)
 
     def _root(self, factor: Atom, degree: int) -> Any:
         if degree > _LARGEST_EXPONENT:
             raise Untranslatable
         if (factor, degree) not in self.roots:
             root = self.roots[factor, degree] = z3.FreshReal("root")
-            self.axioms += [root >= 0, _product([root] * degree) == self.atom(factor)]
+            self.axioms += [root >= 0, reduce(mul, [root] * degree) == self.atom(factor)]
         return self.roots[factor, degree]
 
     # --- atoms
 
     def atom(self, factor: Atom) -> Any:
-        """An atom, with what is known of it."""
+        """An atom; its signs become axioms."""
         if factor not in self.atoms:
-            made = self.atoms[factor] = self._made(factor)
-            self.axioms += _signs(made, factor.signs)
+            term = self.atoms[factor] = self._translate_atom(factor)
+            self.axioms += _constrain_signs(term, factor.signs)
         return self.atoms[factor]
 
-    def _made(self, factor: Atom) -> Any:
+    def _translate_atom(self, factor: Atom) -> Any:
         if factor.kind == "leaf":
             return z3.Real(factor.label)
         if factor.kind in ("truth", "sign"):
@@ -128,18 +117,18 @@ class Translation:
         if factor.kind == "magnitude":
             return z3.If(arguments[0] >= 0, arguments[0], -arguments[0])
         if factor.kind == "maximum":
-            return _largest(arguments)
+            return reduce(lambda largest, x: z3.If(largest >= x, largest, x), arguments)
         if factor.kind == "choice":
             return z3.If(arguments[0] == 1, arguments[1], arguments[2])
         return self._exponential(arguments[0]) if factor.kind == "exp" else self._function(factor.label, arguments)
 
     def _exponential(self, x: Any) -> Any:
-        made = z3.FreshReal("exp")
-        self.axioms += [made > 0, made >= 1 + x, (x > 0) == (made > 1), (x < 0) == (made < 1)]
+        result = z3.FreshReal("exp")
+        self.axioms += [result > 0, result >= 1 + x, (x > 0) == (result > 1), (x < 0) == (result < 1)]
         for other, value in self.exponentials[:_MONOTONE]:
-            self.axioms.append((x > other) == (made > value))
-        self.exponentials.append((x, made))
-        return made
+            self.axioms.append((x > other) == (result > value))
+        self.exponentials.append((x, result))
+        return result
 
     def _function(self, name: str, arguments: Sequence[Any]) -> Any:
         x = arguments[0]
@@ -147,17 +136,17 @@ class Translation:
             return z3.ToReal(z3.ToInt(x))
         if name == "trunc":
             return z3.If(x >= 0, z3.ToReal(z3.ToInt(x)), -z3.ToReal(z3.ToInt(-x)))
-        made = z3.FreshReal(name)
+        result = z3.FreshReal(name)
         if name == "round":
-            self.axioms += [z3.IsInt(made), made - x <= z3.Q(1, 2), x - made <= z3.Q(1, 2)]
+            self.axioms += [z3.IsInt(result), result - x <= z3.Q(1, 2), x - result <= z3.Q(1, 2)]
         elif name == "log":
             magnitude = z3.If(x >= 0, x, -x)
-            self.axioms += [z3.Implies(x != 0, z3.And(made <= magnitude - 1, (made > 0) == (magnitude > 1)))]
+            self.axioms += [z3.Implies(x != 0, z3.And(result <= magnitude - 1, (result > 0) == (magnitude > 1)))]
         elif name in ("erf", "sin", "cos"):
-            self.axioms += [made <= 1, made >= -1]
+            self.axioms += [result <= 1, result >= -1]
         if name in ("erf", "asin", "atan", "asinh", "atanh"):
-            self.axioms += [(made > 0) == (x > 0), (made < 0) == (x < 0)]
-        return made
+            self.axioms += [(result > 0) == (x > 0), (result < 0) == (x < 0)]
+        return result
 
     # --- conditions
 
@@ -169,25 +158,11 @@ class Translation:
         if condition.kind == "power":
             exponent = self.sum(condition.arguments[1])
             return z3.Or(first > 0, z3.And(first == 0, exponent >= 0), z3.And(first < 0, z3.IsInt(exponent)))
-        return z3.And(_signs(first, condition.allowed))
+        return z3.And(_constrain_signs(first, condition.allowed))
 
 
-def _product(factors: Sequence[Any]) -> Any:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
-def _largest(numbers: Sequence[Any]) -> Any:
-    result = numbers[0]
-    for one in numbers[1:]:
-        result = z3.If(result >= one, result, one)
-    return result
-
-
-def _signs(term: Any, signs: int) -> list[Any]:
-    """Constraints that leave only some signs."""
+def _constrain_signs(term: Any, signs: int) -> list[Any]:
+    """Constraints that leave a number only some signs."""
     return {
         NEGATIVE: [term < 0],
         ZERO: [term == 0],
@@ -198,20 +173,20 @@ def _signs(term: Any, signs: int) -> list[Any]:
     }.get(signs, [])
 
 
-def _at(x: Polynomial, switch: Atom, value: int) -> Polynomial:
-    """A polynomial with a number for one of its signs or truth values."""
+def _substitute(x: Polynomial, switch: Atom, value: int) -> Polynomial:
+    """Put a number in the place of a sign or truth value."""
     summands = []
     for monomial, coefficient in x.terms.items():
         exponents = dict(monomial)
         exponent = exponents.pop(switch, 0)
-        scaled = coefficient * value ** int(exponent) if exponent else coefficient
-        if scaled:
-            summands.append(Polynomial({tuple(exponents.items()): scaled}))
+        own = coefficient * value ** int(exponent) if exponent else coefficient
+        if own:
+            summands.append(Polynomial({tuple(exponents.items()): own}))
     return total(summands)
 
 
 def _components(x: Polynomial) -> list[Polynomial]:
-    """Parts that have no sign in common: they can be told case by case, each for itself."""
+    """Summands that have no sign in common, so that each is told apart into cases by itself."""
     parts: list[tuple[set[Atom], dict[Monomial, Number]]] = []
     for monomial, coefficient in x.terms.items():
         switches = {a for a, _ in monomial if a.kind in ("sign", "truth")}
@@ -230,18 +205,18 @@ def _components(x: Polynomial) -> list[Polynomial]:
 # --- questions
 
 
-def limited_solver(timeout_ms: int) -> Any:
-    """A solver that gives up after about this time: by counting its steps, so that load does not change answers."""
+def limited_solver(patience_ms: int = _PATIENCE_MS) -> Any:
+    """A solver that gives up a question after a fixed number of steps, or after a time by the clock."""
     solver = z3.Solver()
-    solver.set("rlimit", _STEPS_PER_MS * timeout_ms)
-    solver.set("timeout", _PATIENCE * timeout_ms)
+    solver.set("rlimit", _STEPS)
+    solver.set("timeout", patience_ms)
     solver.set("ctrl_c", False)
     return solver
 
 
-def _whole(x: Polynomial) -> Polynomial:
-    """A polynomial that is zero where a quotient is, given that no denominator is."""
-    numerator, _ = cleared(x)
+def _multiply_out(x: Polynomial) -> Polynomial:
+    """A polynomial without quotients that is zero where a quotient is, given that no denominator is zero."""
+    numerator, _ = clear_denominators(x)
     for factor in numerator.atoms():
         least = min(dict(m).get(factor, 0) for m in numerator.terms)
         if least < 0:
@@ -250,20 +225,20 @@ def _whole(x: Polynomial) -> Polynomial:
 
 
 def ask(
-    conditions: Iterable[Condition], nonzero: Polynomial | None, broken: Sequence[Condition], timeout_ms: int
+    conditions: Iterable[Condition], nonzero: Polynomial | None, broken: Sequence[Condition]
 ) -> tuple[Answer, Mapping[str, Fraction | bool]]:
     """Whether `conditions` can hold while a polynomial is not zero, or while one of the `broken` does not hold.
 
-    With ``sometimes`` come values of the leaves; where functions are involved these need not be a true example.
+    With ``sometimes`` come values of the leaves; where functions are involved these may not be an example.
     """
     translation = Translation()
     try:
         asked = [translation.condition(c) for c in sorted(conditions, key=repr)]  # a set has no order of its own
-        goals = [] if nonzero is None else [translation.sum(_whole(nonzero)) != 0]
+        goals = [] if nonzero is None else [translation.sum(_multiply_out(nonzero)) != 0]
         goals += [z3.Not(translation.condition(c)) for c in broken]
     except Untranslatable:
         return "unknown", {}
-    solver = limited_solver(timeout_ms)
+    solver = limited_solver()
     solver.add(*asked, *translation.axioms, z3.Or(goals))
     status = solver.check()
     if status == z3.unsat:
