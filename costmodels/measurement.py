@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from statistics import median, quantiles
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import EqfuseError
+from ..support.json_types import parse_json, shorten
 
 
 class ProfileError(EqfuseError):
@@ -80,10 +81,10 @@ def record_of(measurement: Measurement) -> dict[str, Any]:
 def measurement_of(record: object) -> Measurement:
     """The measurement that `record_of` made plain data of. Raises FieldError; "" is the name of the whole record."""
     if not isinstance(record, dict):
-        raise FieldError("", f"must be an object with the fields {', '.join(FIELDS)}, not {_short(record)}")
+        raise FieldError("", f"must be an object with the fields {', '.join(FIELDS)}, not {shorten(record)}")
     for name in record:
         if name not in FIELDS:
-            raise FieldError(_short(name)[1:-1], f"unknown; the fields are {', '.join(FIELDS)}")
+            raise FieldError(shorten(name)[1:-1], f"unknown; the fields are {', '.join(FIELDS)}")
     for name in FIELDS:
         if name not in record:
             raise FieldError(name, "missing")
@@ -105,49 +106,32 @@ def readable_json(content: object) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def parse_json(text: str) -> Any:
-    """What a JSON text says. Raises ValueError, also for NaN and for what is nested too deeply."""
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
 # --- the rules of the fields: each takes the field's name and content, and returns the content in its one form
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise FieldError(name, f"must be a text, not {_short(value)}")
+        raise FieldError(name, f"must be a text, not {shorten(value)}")
     try:
         is_storable = b"\0" not in value.encode()
     except UnicodeEncodeError:
         is_storable = False
     if not is_storable:
-        raise FieldError(name, f"must be a text without NUL and lone surrogates, not {_short(value)}")
+        raise FieldError(name, f"must be a text without NUL and lone surrogates, not {shorten(value)}")
     return value
 
 
 def _key(name: str, value: object) -> str:
     text = _text(name, value)
     if not re.fullmatch("[0-9a-f]{64}", text):
-        raise FieldError(name, f"must be 64 hexadecimal digits in lower case, not {_short(value)}")
+        raise FieldError(name, f"must be 64 hexadecimal digits in lower case, not {shorten(value)}")
     return text
 
 
 def _device(name: str, value: object) -> str:
     text = _text(name, value)
     if not text.strip() or not text.isprintable():
-        raise FieldError(name, f"must be the name of a device, not {_short(value)}")
+        raise FieldError(name, f"must be the name of a device, not {shorten(value)}")
     return text
 
 
@@ -156,40 +140,40 @@ def _schedule(name: str, value: object) -> str:
     try:
         return _text(name, canonical_json(parse_json(text)) if text else "")
     except ValueError as error:
-        raise FieldError(name, f'must be "" or JSON, not {_short(value)} ({error})') from None
+        raise FieldError(name, f'must be "" or JSON, not {shorten(value)} ({error})') from None
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(name, f"must be a number of seconds, not {_short(value)}")
+        raise FieldError(name, f"must be a number of seconds, not {shorten(value)}")
     if not abs(value) <= 1e9 or math.isnan(value):
-        raise FieldError(name, f"must be a finite number of seconds, not {_short(value)}")
+        raise FieldError(name, f"must be a finite number of seconds, not {shorten(value)}")
     return float(value)
 
 
 def _latency(name: str, value: object) -> float:
     seconds = _number(name, value)
     if seconds <= 0:
-        raise FieldError(name, f"must be above 0, not {_short(value)}")
+        raise FieldError(name, f"must be above 0, not {shorten(value)}")
     return seconds
 
 
 def _spread(name: str, value: object) -> float:
     seconds = _number(name, value)
     if seconds < 0:
-        raise FieldError(name, f"must be at least 0, not {_short(value)}")
+        raise FieldError(name, f"must be at least 0, not {shorten(value)}")
     return seconds
 
 
 def _runs(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
-        raise FieldError(name, f"must be a whole number of runs, at least 1, not {_short(value)}")
+        raise FieldError(name, f"must be a whole number of runs, at least 1, not {shorten(value)}")
     return value
 
 
 def _versions(name: str, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise FieldError(name, f"must map names of software to versions, not {_short(value)}")
+        raise FieldError(name, f"must map names of software to versions, not {shorten(value)}")
     return {_text(name, software): _text(f"{name}.{software}", value[software]) for software in sorted(value, key=str)}
 
 
@@ -200,7 +184,7 @@ def _measured_at(name: str, value: object) -> datetime:
             return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise FieldError(name, f"must be a date and time with its zone, such as 2026-01-31T12:00:00Z, not {_short(value)}")
+    raise FieldError(name, f"must be a date and time with its zone, such as 2026-01-31T12:00:00Z, not {shorten(value)}")
 
 
 _RULES = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..support.files import cache_folder
+from ..support.json_types import parse_json
 from ..support.scratch import staging_folder
 from .database_file import DamagedError, DatabaseFile
 from .measurement import (
@@ -23,7 +24,6 @@ from .measurement import (
     ProfileError,
     canonical_json,
     measurement_of,
-    parse_json,
     readable_json,
     record_of,
 )

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
+import msgspec
+
 from ...errors import EqfuseError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -121,20 +123,9 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """The plan that `to_json` wrote. Raises PlanError where the text is something else."""
         try:
-            table = json.loads(text)
-            return cls(
-                tuple(Buffer(b["name"], b["dtype"], tuple(b["shape"])) for b in table["buffers"]),
-                tuple(
-                    Call(c["kernel"], tuple(c["inputs"]), tuple(c["outputs"]), tuple(c["operators"]))
-                    for c in table["calls"]
-                ),
-                inputs=tuple(table["inputs"]),
-                outputs=tuple(table["outputs"]),
-                weights=tuple(table["weights"]),
-                views=tuple(View(v["buffer"], v["of"]) for v in table["views"]),
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise PlanError(f"plan: is of another version ({error!r}); compile the model again") from None
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise PlanError(f"plan: is of another version ({error}); compile the model again") from None
 
 
 def _check_buffers(plan: Plan) -> None:

@@ -20,7 +20,7 @@ from ...support.files import replace_folder
 from ...support.processor import processor_features
 from ...support.scratch import staging_folder
 from ..errors import BundleError
-from .manifest import PLAN, PROGRAM, Manifest, parse
+from .manifest import PLAN, PROGRAM, Manifest, parse_manifest
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
@@ -104,7 +104,7 @@ def read_manifest(folder: Path) -> Manifest:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise BundleError(f"{path}: is no JSON: it is no text") from None
-    return parse(text, str(path))
+    return parse_manifest(text, str(path))
 
 
 def whole(folder: Path) -> Manifest:

@@ -1,18 +1,20 @@
-"""manifest.json: what a bundle says of itself, read back field by field."""
+"""manifest.json: the types of its fields, and how it is written and checked."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from math import prod
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
+from ...support.json_types import JsonFieldError, convert_json, parse_json, shorten
 from ..errors import BundleError
 from ..interface import Port
 from ..tvm_runtime import MOST_THREADS
@@ -30,7 +32,7 @@ PROGRAM = "program.json"
 """What runs: a library that this machine loads, of a C project for another one the plan of its calls, or a program for
 an accelerator, which a simulator executes."""
 
-Item = TypeVar("Item")
+Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ class Provenance:
     model: str
     sha256: str
     input_shapes: Mapping[str, tuple[int | str, ...]]
-    rules: int
+    rules: Count
     partition: str
-    operators: int
-    kernels: int
-    distinct_kernels: int
+    operators: Count
+    kernels: Count
+    distinct_kernels: Count
     verification: str
     replaced: tuple[str, ...]
     budget_hit: bool
@@ -89,7 +91,7 @@ class Manifest:
     outputs: tuple[Port, ...]
     platform: Platform
     precision: str
-    threads: int
+    threads: Annotated[int, Meta(ge=1, le=MOST_THREADS)]
     provenance: Provenance
     fallbacks: tuple[FallbackEntry, ...]
     versions: Mapping[str, str]
@@ -105,21 +107,24 @@ class Manifest:
         return json.dumps({**content, "digest": _digest(content)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def parse(text: str, label: str) -> Manifest:
-    """What a manifest says; `label` is what messages call it. Raises BundleError, one line that names the field."""
+def parse_manifest(text: str, label: str) -> Manifest:
+    """The manifest in a text; `label` is what messages call it. Raises BundleError, one line that names the field."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         raise BundleError(f"{label}: is no JSON: {error}") from None
-    reader = _Reader(label, "", content if isinstance(content, dict) else {})
-    if reader.integer("format") != FORMAT:
-        raise reader.fail("format", f"is {content['format']}, and this version of eqfuse reads {FORMAT}")
-    found = _manifest(reader)
-    reader.only((*Manifest.__dataclass_fields__, "digest"))
-    digest = content.pop("digest", None)
+    try:
+        written_format = content.get("format", "missing") if isinstance(content, dict) else "missing"
+        if written_format != FORMAT:
+            raise JsonFieldError("format", f"is {written_format}, and this version of eqfuse reads {FORMAT}")
+        digest = content.pop("digest", None)
+        manifest = convert_json(content, Manifest)
+        _check_fields(manifest)
+    except JsonFieldError as error:
+        raise BundleError(f"{label}: {error}") from None
     if digest != _digest(content):
         raise BundleError(f"{label}: was changed after it was written (its digest differs); compile the model again")
-    return found
+    return manifest
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -127,162 +132,42 @@ def _digest(content: Mapping[str, Any]) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """A JSON object that knows where it stands, for the messages."""
-
-    label: str
-    where: str
-    table: Mapping[str, Any]
-
-    def fail(self, name: str, problem: str) -> BundleError:
-        return BundleError(f"{self.label}: field {self.where}{name}: {problem}")
-
-    def get(self, name: str, kind: type[Item], wanted: str) -> Item:
-        if name not in self.table:
-            raise self.fail(name, "missing")
-        value = self.table[name]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.fail(name, f"must be {wanted}, not {_short(value)}")
-        return value
-
-    def text(self, name: str) -> str:
-        return self.get(name, str, "a text")
-
-    def integer(self, name: str, least: int = 0, most: int | None = None) -> int:
-        value = self.get(name, int, "a whole number")
-        if value < least:
-            raise self.fail(name, f"must be at least {least}, not {value}")
-        if most is not None and value > most:
-            raise self.fail(name, f"must be at most {most}, not {_short(value)}")
-        return value
-
-    def digest(self, name: str) -> str:
-        value = self.text(name)
-        if not _DIGEST.fullmatch(value):
-            raise self.fail(name, f"must be 64 hexadecimal digits, not {_short(value)}")
-        return value
-
-    def table_of(self, name: str) -> _Reader:
-        return _Reader(self.label, f"{self.where}{name}.", self.get(name, dict, "an object"))
-
-    def tables(self, name: str, read: Callable[[_Reader], Item]) -> tuple[Item, ...]:
-        items = self.get(name, list, "a list")
-        for position, item in enumerate(items):
-            if not isinstance(item, dict):
-                raise self.fail(f"{name}[{position}]", f"must be an object, not {_short(item)}")
-        return tuple(read(_Reader(self.label, f"{self.where}{name}[{n}].", item)) for n, item in enumerate(items))
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        items = self.get(name, list, "a list")
-        if not all(isinstance(item, str) for item in items):
-            raise self.fail(name, f"must be a list of texts, not {_short(items)}")
-        return tuple(items)
-
-    def only(self, fields: tuple[str, ...]) -> None:
-        for name in self.table:
-            if name not in fields:
-                raise self.fail(name, "unknown")
+def _check_fields(manifest: Manifest) -> None:
+    """Raise JsonFieldError where a field has the right type and a value that it cannot have."""
+    for kind, ports in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
+        for number, port in enumerate(ports):
+            _check_port(f"{kind}[{number}]", port)
+    names = [port.name for port in manifest.inputs]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise JsonFieldError(f"inputs[{number}].name", f"{name!r} is there twice")
+    for name, digest in manifest.files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise JsonFieldError(f"files.{name}", "is no file in the bundle")
+        _check_digest(f"files.{name}", digest)
+    _check_digest("provenance.sha256", manifest.provenance.sha256)
+    listed = {"library": manifest.library}
+    listed |= {f"fallbacks[{number}].file": entry.file for number, entry in enumerate(manifest.fallbacks)}
+    for field_path, file in listed.items():
+        if file not in manifest.files:
+            raise JsonFieldError(field_path, f"{shorten(file)} is not among the files")
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _check_digest(path: str, digest: str) -> None:
+    if not _DIGEST.fullmatch(digest):
+        raise JsonFieldError(path, f"must be 64 hexadecimal digits, not {shorten(digest)}")
 
 
-def _manifest(reader: _Reader) -> Manifest:
-    inputs, outputs = reader.tables("inputs", _port), reader.tables("outputs", _port)
-    _require_different(reader, inputs)
-    files = reader.table_of("files")
-    library = reader.text("library")
-    if library not in files.table:
-        raise reader.fail("library", f"{_short(library)} is not among the files")
-    fallbacks = reader.tables("fallbacks", _fallback)
-    for position, entry in enumerate(fallbacks):
-        if entry.file not in files.table:
-            raise reader.fail(f"fallbacks[{position}].file", f"{_short(entry.file)} is not among the files")
-    versions = reader.table_of("versions")
-    return Manifest(
-        inputs,
-        outputs,
-        _platform(reader.table_of("platform")),
-        reader.text("precision"),
-        reader.integer("threads", 1, MOST_THREADS),
-        _provenance(reader.table_of("provenance")),
-        fallbacks,
-        {name: versions.text(name) for name in versions.table},
-        {_file_name(files, name): files.digest(name) for name in files.table},
-        library,
-        _optional(reader, "dsa"),
-        _optional(reader, "tuning"),
-    )
-
-
-def _optional(reader: _Reader, name: str) -> dict[str, Any] | None:
-    return reader.get(name, dict, "an object") if name in reader.table else None
-
-
-def _file_name(reader: _Reader, name: str) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise reader.fail(name, "is no file in the bundle")
-    return name
-
-
-def _require_different(reader: _Reader, ports: tuple[Port, ...]) -> None:
-    names = [port.name for port in ports]
-    for position, name in enumerate(names):
-        if name in names[:position]:
-            raise reader.fail(f"inputs[{position}].name", f"{name!r} is there twice")
-
-
-def _port(reader: _Reader) -> Port:
-    reader.only(("name", "dtype", "shape"))
-    dtype = reader.text("dtype")
+def _check_port(path: str, port: Port) -> None:
     try:
-        known = np.dtype(dtype).name == dtype and np.dtype(dtype).kind not in "OSUMm"  # objects, texts, dates
+        is_numpys = np.dtype(port.dtype).name == port.dtype and np.dtype(port.dtype).kind not in "OSUMm"
     except (TypeError, ValueError):
-        known = False
-    if not known:
-        raise reader.fail("dtype", f"{_short(dtype)} is no element type")
-    shape = reader.get("shape", list, "a list")
-    if not all(isinstance(d, int) and not isinstance(d, bool) and d >= 0 for d in shape):
-        raise reader.fail("shape", f"must be a list of sizes, not {_short(shape)}")
+        is_numpys = False
+    if not is_numpys:  # nor are objects, texts and dates elements of tensors
+        raise JsonFieldError(f"{path}.dtype", f"{shorten(port.dtype)} is no element type")
+    shape = list(port.shape)
+    if any(extent < 0 for extent in shape):
+        raise JsonFieldError(f"{path}.shape", f"must be a list of sizes, not {shorten(shape)}")
     if len(shape) > _MOST_DIMENSIONS or prod(shape) > _MOST_ELEMENTS:
-        raise reader.fail("shape", f"is no tensor's that fits into memory: {_short(shape)}")
-    return Port(reader.text("name"), dtype, tuple(shape))
-
-
-def _platform(reader: _Reader) -> Platform:
-    reader.only(tuple(Platform.__dataclass_fields__))
-    return Platform(
-        reader.text("name"),
-        reader.text("architecture"),
-        reader.text("triple"),
-        reader.text("cpu"),
-        reader.texts("features"),
-    )
-
-
-def _fallback(reader: _Reader) -> FallbackEntry:
-    reader.only(tuple(FallbackEntry.__dataclass_fields__))
-    return FallbackEntry(reader.text("file"), reader.texts("operators"), reader.text("reason"))
-
-
-def _provenance(reader: _Reader) -> Provenance:
-    reader.only(tuple(Provenance.__dataclass_fields__))
-    shapes = reader.table_of("input_shapes")
-    return Provenance(
-        reader.text("model"),
-        reader.digest("sha256"),
-        {name: tuple(shapes.get(name, list, "a list")) for name in shapes.table},
-        reader.integer("rules"),
-        reader.text("partition"),
-        reader.integer("operators"),
-        reader.integer("kernels"),
-        reader.integer("distinct_kernels"),
-        reader.text("verification"),
-        reader.texts("replaced"),
-        reader.get("budget_hit", bool, "true or false"),
-        reader.texts("trusted_rules"),
-    )
+        raise JsonFieldError(f"{path}.shape", f"is no tensor's that fits into memory: {shorten(shape)}")

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.database_file import DamagedError, DatabaseFile
-from ...costmodels.measurement import canonical_json, parse_json, timestamp
+from ...costmodels.measurement import canonical_json, timestamp
 from ...support.files import cache_folder
+from ...support.json_types import parse_json
 
 __all__ = ["Record", "RecordDatabase", "default_path"]
 

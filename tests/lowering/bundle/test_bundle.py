@@ -15,7 +15,7 @@ import pytest
 import eqfuse
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, staged
-from eqfuse.lowering.bundle.manifest import parse
+from eqfuse.lowering.bundle.manifest import parse_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.running import runner
 
@@ -137,7 +137,7 @@ def test_inputs_that_do_not_fit(
 
 def test_the_manifest_comes_back_as_it_was_written(mixed_bundle: Path) -> None:
     manifest = read_manifest(mixed_bundle)
-    assert parse(manifest.text(), "again") == manifest
+    assert parse_manifest(manifest.text(), "again") == manifest
 
 
 def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
