@@ -127,10 +127,8 @@ def _own(job: Job, variant: Variant) -> Search:
 
 def _search_of(made: Compiled, seconds: float) -> Search:
     """The note says by how much, where it is not the clock of this machine that decided."""
-    from eqfuse.lowering.tuning.settings import summary_of
-
-    assert made.manifest.tuning is not None
-    summary = summary_of(made.manifest.tuning)
+    summary = made.manifest.tuning
+    assert summary is not None
     curve = tuple(Point(point.trials, point.seconds, point.latency) for point in made.curve)
     note = f"the {summary.kept} bundle is kept, the tuned one is {summary.ratio:.2f}x as fast, runner {summary.runner}"
     if summary.kept == "tuned" and summary.runner == "local":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compilation import Compiled
-    from ..lowering.bundle.manifest import Manifest
+    from ..lowering.bundle.manifest import Manifest, TuningSummary
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
@@ -136,11 +135,10 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
     write(f"written: {compiled.path}")
 
 
-def tuning_line(content: Mapping[str, Any]) -> str:
+def tuning_line(summary: TuningSummary) -> str:
     """``tuning: 200 trials (3 failed) of 34 kernels, 21 changed; 1.12x as fast as untuned``."""
-    from ..lowering.tuning.settings import summary_of, trials_for
+    from ..lowering.tuning.settings import trials_for
 
-    summary = summary_of(content)
     failed = f" ({summary.failed} failed)" if summary.failed else ""
     outcome = summary.problem or f"{summary.ratio:.2f}x as fast as untuned"
     if summary.kept == "untuned":

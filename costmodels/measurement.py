@@ -11,15 +11,11 @@ from datetime import UTC, datetime
 from statistics import median, quantiles
 from typing import Any
 
-from ..errors import EqfuseError
+from ..support.database import DatabaseError
 from ..support.json_types import parse_json, shorten
 
 
-class ProfileError(EqfuseError):
-    """A profile database, or a file to import into one, that cannot be used."""
-
-
-class FieldError(ProfileError):
+class FieldError(DatabaseError):
     """A field of a measurement that holds something else than it should."""
 
     def __init__(self, name: str, problem: str) -> None:

@@ -13,22 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..support.database import DamagedError, DatabaseError, DatabaseFile
 from ..support.files import cache_folder
 from ..support.json_types import parse_json
 from ..support.scratch import staging_folder
-from .database_file import DamagedError, DatabaseFile
 from .measurement import (
     FIELDS,
     FieldError,
     Measurement,
-    ProfileError,
     canonical_json,
     measurement_of,
     readable_json,
     record_of,
 )
 
-__all__ = ["FieldError", "Measurement", "ProfileDatabase", "ProfileError", "default_path"]
+__all__ = ["FieldError", "Measurement", "ProfileDatabase", "default_path"]
 
 SCHEMA_VERSION = 1
 WAIT = 10.0
@@ -78,7 +77,7 @@ class ProfileDatabase:
     """Measurements kept in a file. Many processes may use it at once; reading never makes the file.
 
     A damaged file is moved aside, with a warning on standard error, and a new one takes its place. Every method raises
-    ProfileError where the file is locked for too long or may not be used. Make one by `open`.
+    DatabaseError where the file is locked for too long or may not be used. Make one by `open`.
     """
 
     file: DatabaseFile
@@ -136,7 +135,7 @@ class ProfileDatabase:
     def load(self, file: Path | str) -> tuple[int, int]:
         """Add what `export` wrote, all or none: how many were read, and how many of these were kept.
 
-        Raises FieldError and ProfileError with the file's name and the place in it.
+        Raises FieldError and DatabaseError with the file's name and the place in it.
         """
         measurements = _read(Path(file))
         return len(measurements), self.add(*measurements)
@@ -154,7 +153,7 @@ def _measurement(row: tuple[Any, ...]) -> Measurement:
     record = dict(zip(FIELDS, row, strict=False))
     try:
         return measurement_of({**record, "versions": parse_json(record["versions"])})
-    except (ProfileError, ValueError) as error:
+    except (DatabaseError, ValueError) as error:
         raise DamagedError(f"row of key {record['key']}: {error}") from None
 
 
@@ -168,7 +167,7 @@ def _fastest(connection: sqlite3.Connection, device: str, versions: str | None) 
 
 def _write(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():
-        raise ProfileError(f"{path}: is not a file; name a file to write")
+        raise DatabaseError(f"{path}: is not a file; name a file to write")
     target = path.resolve()
     try:
         with staging_folder(target) as folder:
@@ -176,27 +175,27 @@ def _write(path: Path, text: str) -> None:
             staged.write_text(text, encoding="utf-8")
             os.replace(staged, target)
     except OSError as error:
-        raise ProfileError(f"{path}: cannot be written: {error.strerror or error}; name another file") from None
+        raise DatabaseError(f"{path}: cannot be written: {error.strerror or error}; name another file") from None
 
 
 def _read(path: Path) -> list[Measurement]:
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ProfileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise DatabaseError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise ProfileError(f"{path}: not a JSON file: {error}") from None
+        raise DatabaseError(f"{path}: not a JSON file: {error}") from None
     return [_imported(path, number, record) for number, record in enumerate(_records(path, content))]
 
 
 def _records(path: Path, content: object) -> Iterable[object]:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ProfileError(f'{path}: field format: must be "{_FORMAT}"; import what `eqfuse profile export` wrote')
+        raise DatabaseError(f'{path}: field format: must be "{_FORMAT}"; import what `eqfuse profile export` wrote')
     if content.get("version") != _FORMAT_VERSION:
-        raise ProfileError(f"{path}: field version: must be {_FORMAT_VERSION}, not {content.get('version')!r}")
+        raise DatabaseError(f"{path}: field version: must be {_FORMAT_VERSION}, not {content.get('version')!r}")
     records = content.get("measurements")
     if not isinstance(records, list):
-        raise ProfileError(f"{path}: field measurements: must be a list")
+        raise DatabaseError(f"{path}: field measurements: must be a list")
     return records
 
 
@@ -205,4 +204,4 @@ def _imported(path: Path, number: int, record: object) -> Measurement:
         return measurement_of(record)
     except FieldError as error:
         field_name = f"measurements[{number}]{'.' if error.name else ''}{error.name}"
-        raise ProfileError(f"{path}: field {field_name}: {error.problem}") from None
+        raise DatabaseError(f"{path}: field {field_name}: {error.problem}") from None

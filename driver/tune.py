@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..costmodels.measurement import ProfileError
 from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError, VerificationError
 from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import opened
+from ..lowering.bundle.manifest import TuningSummary
 from ..lowering.interface import Port, random_inputs
 from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
 from ..lowering.running.isolated_model import IsolatedModel, times
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
-from ..lowering.tuning.settings import Settings, Summary
+from ..lowering.tuning.settings import Settings
 from ..lowering.weights import Weights
+from ..support.database import DatabaseError
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Built, Compilation, kernels_of
@@ -55,14 +56,14 @@ def tune_bundle(
         if other.is_faster:
             shutil.rmtree(folder)
             shutil.copytree(candidate, folder)
-    summary = Summary(
+    summary = TuningSummary(
         trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
         seconds=time.monotonic() - started, ratio=other.ratio,
         runner=settings.runner_for(is_library=processor.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
     kept = other.built if other.is_faster and other.built is not None else built
-    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary.as_dict()), curve=found.curve)
+    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary), curve=found.curve)
     bundle.write_manifest(folder, kept.manifest)
     return kept
 
@@ -110,7 +111,7 @@ class _Search:
         """For `--cost profile`. What was searched for is worth more than these."""
         try:
             ProfileDatabase.open().add(*found)
-        except ProfileError as error:
+        except DatabaseError as error:
             self.compilation.clock.tell("tune", f"latencies are not kept: {error}")
 
     def compare(self, found: Tuned, untuned: Path, candidate: Path) -> Contender:

@@ -82,7 +82,7 @@ def _check_known(content: object, converted: object, path: str) -> None:
             if name not in converted:
                 raise JsonFieldError(place, "unknown")
             _check_known(value, converted[name], place)
-    elif isinstance(content, list) and isinstance(converted, list):
+    elif isinstance(content, list) and isinstance(converted, list | tuple):
         for number, (value, known) in enumerate(zip(content, converted, strict=True)):
             _check_known(value, known, f"{path}[{number}]")
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from math import prod
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -80,11 +80,34 @@ class FallbackEntry:
 
 
 @dataclass(frozen=True)
+class TuningSummary:
+    """What the search for a bundle's schedules did.
+
+    `trials` candidates were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct
+    kernels; `joined` of these are several kernels of one anchor op that run as one. `ratio` is the run time of the
+    untuned model over the tuned one's, end to end, 0 where `problem` says why there is none; `kept` says which of the
+    two the bundle is. `learned` is false where candidates were chosen by estimates alone, for lack of xgboost.
+    """
+
+    trials: int
+    failed: int
+    tasks: int
+    changed: int
+    joined: int
+    seconds: float
+    runner: str
+    ratio: float
+    kept: Literal["tuned", "untuned"]
+    learned: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
-    `dsa` is about a program for an accelerator (lowering/dsa/section.py reads it), and `tuning` about the search for
-    its schedules (lowering/tuning/settings.py reads it); None for other bundles.
+    `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), and `tuning` about the search
+    for its schedules; None for other bundles.
     """
 
     inputs: tuple[Port, ...]
@@ -98,7 +121,7 @@ class Manifest:
     files: Mapping[str, str]
     library: str = LIBRARY
     dsa: Mapping[str, Any] | None = None
-    tuning: Mapping[str, Any] | None = None
+    tuning: TuningSummary | None = None
     format: int = field(default=FORMAT)
 
     def text(self) -> str:

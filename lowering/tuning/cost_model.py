@@ -146,12 +146,12 @@ def train(vocabulary: Mapping[str, int], matrix: Matrix, scores: Matrix, weights
 # --- files
 
 
-def packed(model: LearnedModel) -> bytes:
+def pack_trees(model: LearnedModel) -> bytes:
     """The model's trees, for `unpacked`."""
     return bytes(model.booster.save_raw("ubj"))
 
 
-def unpacked(vocabulary: Mapping[str, int], content: bytes) -> LearnedModel:
+def unpack_trees(vocabulary: Mapping[str, int], content: bytes) -> LearnedModel:
     """The model of those trees. Raises what xgboost raises; do not give it what was damaged on the way."""
     import xgboost
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from ...support.scratch import staging_folder
-from .cost_model import AnalyticModel, CostModel, LearnedModel, Matrix, can_learn, packed, train, unpacked
+from ...support.store import Store
+from .cost_model import AnalyticModel, CostModel, LearnedModel, Matrix, can_learn, pack_trees, train, unpack_trees
 from .records import Record, RecordDatabase
 
 FEWEST_ROWS = 8
@@ -38,7 +37,8 @@ class Learner:
     candidate teach nothing. The good ones have more weight: it matters less how bad a bad one is.
     """
 
-    path: Path | None = None
+    store: Store | None = None
+    key: str = ""
     model: CostModel = field(default_factory=AnalyticModel)
     _vocabulary: dict[str, int] = field(default_factory=dict)
     _rows: dict[tuple[_Group, str], _Row] = field(default_factory=dict)
@@ -47,13 +47,14 @@ class Learner:
     def open(cls, database: RecordDatabase, device: str, runner: str) -> Learner:
         """With the database's records of a device and a runner, and the model that was learned from them.
 
-        That is kept beside the database; where it cannot be read, it is learned anew. Raises ProfileError where the
+        That is kept beside the database; where it cannot be read, it is learned anew. Raises DatabaseError where the
         database cannot be read.
         """
         name = sha256(f"{device}\n{runner}".encode()).hexdigest()[:16]
-        learner = cls(database.path.with_suffix(".models") / f"{name}.model")
+        store, key = Store(database.path.with_suffix(".models")), f"{name}.model"
+        learner = cls(store, key)
         learner._take(reversed(database.all(device, runner, MOST_ROWS)))
-        kept = _loaded(learner.path) if learner.path and learner._rows and can_learn() else None
+        kept = _load(store.path(key)) if learner._rows and can_learn() else None
         if kept is None:
             learner._learn()
         else:
@@ -86,8 +87,8 @@ class Learner:
             line[row.columns] = row.values
         scores, weights = _targets(rows)
         self.model = train(self._vocabulary, matrix, scores, weights)
-        if self.path is not None:
-            _keep(self.path, self.model)
+        if self.store is not None:
+            _keep(self.store, self.key, self.model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,27 +133,26 @@ def _targets(rows: Sequence[_Row]) -> tuple[Matrix, Matrix]:
 # --- the file: a line of JSON, and the trees that it has the digest of
 
 
-def _keep(path: Path, model: LearnedModel) -> None:
-    """Write all of it or nothing. A cache folder that cannot be written to costs nothing but the cache."""
-    trees = packed(model)
+class _Head(msgspec.Struct):
+    format: str
+    digest: str
+    vocabulary: list[str]
+
+
+def _keep(store: Store, key: str, model: LearnedModel) -> None:
+    trees = pack_trees(model)
     names = sorted(model.vocabulary, key=lambda name: model.vocabulary[name])
-    head = {"format": _FORMAT, "digest": sha256(trees).hexdigest(), "vocabulary": names}
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staging_folder(path) as folder:
-            staged = folder / path.name
-            staged.write_bytes(json.dumps(head).encode() + b"\n" + trees)
-            os.replace(staged, path)
+    head = msgspec.json.encode(_Head(_FORMAT, sha256(trees).hexdigest(), names))
+    store.keep(key, lambda place: place.write_bytes(head + b"\n" + trees))
 
 
-def _loaded(path: Path) -> LearnedModel | None:
+def _load(path: Path) -> LearnedModel | None:
     """The model in the file; None where there is none, or where it is not as it was written."""
     try:
         line, _, trees = path.read_bytes().partition(b"\n")
-        head: Mapping[str, object] = json.loads(line)
-        names = head["vocabulary"]
-        if head["format"] != _FORMAT or head["digest"] != sha256(trees).hexdigest() or not isinstance(names, list):
+        head = msgspec.json.decode(line, type=_Head)
+        if head.format != _FORMAT or head.digest != sha256(trees).hexdigest():
             return None
-        return unpacked({str(name): index for index, name in enumerate(names)}, trees)
-    except (OSError, ValueError, KeyError, TypeError):  # xgboost's own error is a ValueError
+        return unpack_trees({name: index for index, name in enumerate(head.vocabulary)}, trees)
+    except (OSError, ValueError):  # msgspec's and xgboost's own errors are ValueErrors
         return None

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...costmodels.database_file import DamagedError, DatabaseFile
 from ...costmodels.measurement import canonical_json, timestamp
+from ...support.database import DamagedError, DatabaseFile, FullDiskError
 from ...support.files import cache_folder
 from ...support.json_types import parse_json
+from ...support.text import printable
 
 __all__ = ["Record", "RecordDatabase", "default_path"]
 
@@ -105,7 +107,7 @@ class RecordDatabase:
     """Records kept in a file. Many processes may use it at once; reading never makes the file.
 
     A damaged file is moved aside, with a warning on standard error, and a new one takes its place. Every method raises
-    ProfileError where the file is locked for too long or may not be used. Make one by `open`.
+    DatabaseError where the file is locked for too long or may not be used. Make one by `open`.
     """
 
     file: DatabaseFile
@@ -123,12 +125,19 @@ class RecordDatabase:
         return self.file.path
 
     def add(self, *records: Record) -> int:
-        """Keep these, all or none; how many are in the database now (those with a newer one there are not)."""
+        """Keep these, all or none; how many are in the database now (those with a newer one there are not).
+
+        A full disk is worth a warning only: the search goes on with what it has measured.
+        """
         rows = [_row(record) for record in records]
-        return self.file.write(lambda c: sum(c.execute(_ADD, row).rowcount for row in rows)) if rows else 0
+        try:
+            return self.file.write(lambda c: sum(c.execute(_ADD, row).rowcount for row in rows)) if rows else 0
+        except FullDiskError as error:
+            print(printable(f"eqfuse: warning: {error}"), file=sys.stderr)
+            return 0
 
     def check(self) -> None:
-        """Raise ProfileError where nothing can be kept."""
+        """Raise DatabaseError where nothing can be kept."""
         self.file.write(lambda _: None)
 
     def of(self, task: str, device: str, runner: str, versions: str) -> tuple[Record, ...]:

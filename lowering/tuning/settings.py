@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 from ...errors import UsageError
 from ...support.options import NotNegativeInteger, Positive, PositiveInteger, check_options
@@ -62,36 +61,3 @@ class Settings:
             meant = "this machine" if is_library else "a board"
             raise UsageError(f"--runner {self.runner}: does not run kernels for {meant}; use --runner {own}, or rpc")
         return "rpc" if self.tracker is not None else own
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a search did, as the manifest of a bundle says it.
-
-    `trials` were measured in all, `failed` of them could not be built or did not run, on `tasks` distinct kernels;
-    `joined` of them are several kernels of one anchor op that run as one. `ratio` is the run time of the
-    untuned model over the tuned one's, end to end, 0 where `problem` says why there is none; `kept` says which of the
-    two the bundle is.
-    `learned` is false where candidates were chosen by estimates alone, for lack of xgboost.
-    """
-
-    trials: int
-    failed: int
-    tasks: int
-    changed: int
-    joined: int
-    seconds: float
-    runner: str
-    ratio: float
-    kept: Literal["tuned", "untuned"]
-    learned: bool
-    problem: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return dict(self.__dict__)
-
-
-def summary_of(content: Mapping[str, Any]) -> Summary:
-    """What `as_dict` gave."""
-    return Summary(**content)

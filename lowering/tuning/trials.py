@@ -12,8 +12,8 @@ from statistics import median
 
 from ...costmodels.measurement import canonical_json
 from ...ir.types import TensorType
+from ...support.store import source_digest
 from ..bundle.bundle import versions
-from ..bundle.cache import own_digest
 from ..kernels.kernel_messages import Answer, Request
 from ..running.turns import Middle
 from ..schedules.decisions import Decisions, Site
@@ -88,7 +88,7 @@ class Laboratory:
     def software(self) -> dict[str, str]:
         """What decides which code decisions give, and what runs it."""
         device = sha256(repr((self.target.device, self.target.cpu)).encode()).hexdigest()
-        return {**versions(), "schedules": own_digest(*_SCHEDULES)[:12], "device": device[:12]}
+        return {**versions(), "schedules": source_digest(*_SCHEDULES)[:12], "device": device[:12]}
 
     @property
     def versions(self) -> str:

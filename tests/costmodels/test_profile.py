@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.measurement import Measurement, record_of
-from eqfuse.costmodels.profile import ProfileDatabase, ProfileError, default_path
+from eqfuse.costmodels.profile import ProfileDatabase, default_path
+from eqfuse.support.database import DatabaseError
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOBODY = 65534
@@ -176,7 +177,7 @@ def test_export_leaves_nothing_beside_the_file(database: ProfileDatabase, tmp_pa
 
 @pytest.mark.parametrize("target", [".", "missing/out.json", "/dev/null"])
 def test_export_to_what_is_no_file(database: ProfileDatabase, tmp_path: Path, target: str) -> None:
-    with pytest.raises(ProfileError, match="name a"):
+    with pytest.raises(DatabaseError, match="name a"):
         database.export(tmp_path / target)
 
 
@@ -184,7 +185,7 @@ def test_load_names_the_bad_row_and_keeps_none(database: ProfileDatabase, tmp_pa
     file = tmp_path / "in.json"
     records = [record_of(measured(1)), {**record_of(measured(2)), "runs": "many"}]
     file.write_text(json.dumps({"format": "eqfuse profile", "version": 1, "measurements": records}))
-    with pytest.raises(ProfileError, match=r"in\.json: field measurements\[1\]\.runs: must be a whole number"):
+    with pytest.raises(DatabaseError, match=r"in\.json: field measurements\[1\]\.runs: must be a whole number"):
         database.load(file)
     assert database.all() == ()
 
@@ -207,12 +208,12 @@ def test_load_names_the_bad_row_and_keeps_none(database: ProfileDatabase, tmp_pa
 )
 def test_load_of_another_file(database: ProfileDatabase, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "in.json").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(ProfileError, match=message):
+    with pytest.raises(DatabaseError, match=message):
         database.load(tmp_path / "in.json")
 
 
 def test_load_of_no_file(database: ProfileDatabase, tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="cannot be read"):
+    with pytest.raises(DatabaseError, match="cannot be read"):
         database.load(tmp_path / "none.json")
 
 
@@ -294,20 +295,20 @@ def test_an_empty_file_is_an_empty_database(database: ProfileDatabase, path: Pat
 def test_a_file_of_another_kind_is_left_alone(tmp_path: Path, use: Callable[[ProfileDatabase], object]) -> None:
     model = tmp_path / "model.onnx"
     model.write_bytes(b"weights" * 1000)
-    with pytest.raises(ProfileError, match=r"model\.onnx: not a database"):
+    with pytest.raises(DatabaseError, match=r"model\.onnx: not a database"):
         use(ProfileDatabase.open(model))
     assert model.read_bytes() == b"weights" * 1000
 
 
 def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     execute(tmp_path / "other.db", "CREATE TABLE t (x)")
-    with pytest.raises(ProfileError, match="of another program"):
+    with pytest.raises(DatabaseError, match="of another program"):
         ProfileDatabase.open(tmp_path / "other.db").add(measured())
     assert [p.name for p in tmp_path.iterdir()] == ["other.db"]
 
 
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="is not a file"):
+    with pytest.raises(DatabaseError, match="is not a file"):
         ProfileDatabase.open(tmp_path).all()
 
 
@@ -318,7 +319,7 @@ def test_a_locked_database(database: ProfileDatabase, path: Path) -> None:
     database.add(measured())
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ProfileError, match="locked by another process for"):
+        with pytest.raises(DatabaseError, match="locked by another process for"):
             ProfileDatabase.open(path, timeout=0.05).add(measured(2))
     assert len(database.all()) == 1
 
@@ -351,10 +352,10 @@ def test_what_may_not_be_written_can_be_read(read_only: ProfileDatabase) -> None
 
 
 def test_writing_where_one_may_not(read_only: ProfileDatabase) -> None:
-    with pytest.raises(ProfileError, match=r"cannot be opened or written .*; set XDG_CACHE_HOME"):
+    with pytest.raises(DatabaseError, match=r"cannot be opened or written .*; set XDG_CACHE_HOME"):
         read_only.add(measured(2))
 
 
 def test_making_a_database_where_one_may_not(read_only: ProfileDatabase) -> None:
-    with pytest.raises(ProfileError, match="Permission denied"):
+    with pytest.raises(DatabaseError, match="Permission denied"):
         ProfileDatabase.open(read_only.path.parent / "sub" / "profile.db").add(measured())

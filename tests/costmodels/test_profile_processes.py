@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.database_file import DatabaseFile
 from eqfuse.costmodels.profile import Measurement, ProfileDatabase
+from eqfuse.support.database import DatabaseFile
 
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from eqfuse.costmodels.database_file import DatabaseFile
+from eqfuse.support.database import DatabaseFile
 from eqfuse.costmodels.profile import Measurement, ProfileDatabase
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 database = ProfileDatabase.open(path, timeout=60)

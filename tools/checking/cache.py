@@ -5,29 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 
-from ...errors import EqfuseError
+import msgspec
+
 from ...rules import sexpr
 from ...rules.loader import prelude
-from ...rules.places import DIRECTORY
 from ...rules.records import Rule, RuleFile
 from ...rules.sexpr import Atom, Form, Node, walk
 from ...rules.vocabulary import DECLARATIONS
-from ...support.files import cache_folder, write_text
+from ...support.store import Store, source_digest
 from .verdict import WANTED, Verdict
 
-_SOURCES = ("*.py", "*.toml", "semantics/**/*.py")
 _PACKAGES = ("egglog", "numpy", "onnx", "onnxruntime", "z3-solver")
-
-
-def folder() -> Path:
-    """Where verdicts are kept: ``$XDG_CACHE_HOME/eqfuse/rules``, by default under ``~/.cache``."""
-    return cache_folder() / "rules"
 
 
 @cache
@@ -35,9 +27,7 @@ def _checker() -> bytes:
     """What else a verdict depends on: the code of the checker and of what it builds on, the meaning of the operators,
     the analyses, and the solvers."""
     digest = hashlib.sha256(prelude().encode())
-    own = Path(__file__).parent.rglob("*.py")
-    for path in sorted((*own, *(path for pattern in _SOURCES for path in DIRECTORY.glob(pattern)))):
-        digest.update(path.read_bytes())
+    digest.update(source_digest("ir", "rules", "tools/checking", suffixes=(".py", ".toml")).encode())
     for package in _PACKAGES:
         digest.update(version(package).encode() + b"\0")
     return digest.digest()
@@ -91,18 +81,17 @@ def _symbols(node: Node) -> set[str]:
 def load(name: str) -> Verdict | None:
     """A verdict kept before; None where there is none that can be read."""
     try:
-        found = json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
-        return Verdict(**found | {"uncovered": tuple(found["uncovered"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        return msgspec.json.decode(_store().path(f"{name}.json").read_bytes(), type=Verdict)
+    except (OSError, msgspec.MsgspecError):
         return None
 
 
 def store(name: str, verdict: Verdict) -> None:
-    """Keep the verdict on a rule that may be used: what is wrong is looked at again. A folder that cannot be written
-    is no error."""
-    if not verdict.accepted:
-        return
-    with suppress(OSError, EqfuseError):
-        folder().mkdir(parents=True, exist_ok=True)
+    """Keep the verdict on a rule that may be used: what is wrong is looked at again."""
+    if verdict.accepted:
         kept = {k: v for k, v in asdict(verdict).items() if k != "counterexample"}
-        write_text(folder() / f"{name}.json", json.dumps(kept))
+        _store().keep(f"{name}.json", lambda place: place.write_text(json.dumps(kept), encoding="utf-8"))
+
+
+def _store() -> Store:
+    return Store.named("rules")

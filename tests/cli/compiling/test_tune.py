@@ -19,9 +19,9 @@ from eqfuse.driver.compilation import Compilation
 from eqfuse.driver.tune import NOTICEABLE
 from eqfuse.lowering.arm.toolchain import ToolError
 from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.bundle.manifest import TuningSummary
 from eqfuse.lowering.tuning.records import RecordDatabase, default_path
 from eqfuse.lowering.tuning.runners import builders
-from eqfuse.lowering.tuning.settings import Summary
 
 from ..command_line import CommandLine
 
@@ -67,8 +67,8 @@ def test_a_search_from_the_first_trial_to_a_bundle(eqfuse: CommandLine, pair: Pa
 
     found = read_manifest(eqfuse.folder / "build").tuning
     assert found is not None
-    assert found["trials"] == 8
-    assert found["kept"] == ("tuned" if found["ratio"] > NOTICEABLE else "untuned")
+    assert found.trials == 8
+    assert found.kept == ("tuned" if found.ratio > NOTICEABLE else "untuned")
     assert "Conv" in eqfuse.run("profile", "list").out
 
 
@@ -170,20 +170,20 @@ def test_what_a_search_lacks_is_said_before_the_work(
 
 @pytest.mark.parametrize(("learned", "lines"), [(True, 1), (False, 2)])
 def test_a_search_without_a_learned_model_says_so(learned: bool, lines: int) -> None:
-    summary = Summary(
+    summary = TuningSummary(
         trials=4, failed=0, tasks=1, changed=0, joined=0, seconds=1.0, runner="local", ratio=1.0, kept="untuned",
         learned=learned,
     )  # fmt: skip
-    assert len(tuning_line(summary.as_dict()).splitlines()) == lines
+    assert len(tuning_line(summary).splitlines()) == lines
 
 
 @pytest.mark.parametrize(("trials", "says"), [(151, True), (152, False)])
 def test_too_few_trials_are_said(trials: int, says: bool) -> None:
-    summary = Summary(
+    summary = TuningSummary(
         trials=trials, failed=0, tasks=76, changed=0, joined=0, seconds=1.0, runner="local", ratio=1.0, kept="untuned",
         learned=True,
     )  # fmt: skip
-    assert ("--trials 152 reaches all" in tuning_line(summary.as_dict())) == says
+    assert ("--trials 152 reaches all" in tuning_line(summary)) == says
 
 
 def test_a_model_that_needs_no_kernel_is_tuned_too(eqfuse: CommandLine) -> None:

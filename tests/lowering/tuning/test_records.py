@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.costmodels.measurement import ProfileError
 from eqfuse.costmodels.profile import Measurement, ProfileDatabase
 from eqfuse.lowering.tuning.records import Record, RecordDatabase, default_path
+from eqfuse.support.database import DatabaseError, DatabaseFile, FullDiskError
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ def test_the_users_database_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPat
 
 def test_where_nothing_can_be_kept_is_said_before(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ProfileError, match="file: File exists; set XDG_CACHE_HOME"):
+    with pytest.raises(DatabaseError, match="file: File exists; set XDG_CACHE_HOME"):
         RecordDatabase.open(tmp_path / "file" / "tuning.db").check()
 
 
@@ -98,9 +98,20 @@ def test_all_gives_the_newest_of_a_device(database: RecordDatabase) -> None:
 def test_a_batch_is_kept_whole_or_not_at_all(database: RecordDatabase) -> None:
     broken = made("2")
     object.__setattr__(broken, "latency", -1.0)
-    with pytest.raises(ProfileError):
+    with pytest.raises(DatabaseError):
         database.add(made(), broken)
     assert database.all() == ()
+
+
+def test_a_full_disk_is_a_warning_not_the_end_of_a_search(
+    database: RecordDatabase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill(file: DatabaseFile, work: object) -> int:
+        raise FullDiskError(f"{file.path}: database or disk is full")
+
+    monkeypatch.setattr(DatabaseFile, "write", fill)
+    assert database.add(made()) == 0
+    assert capsys.readouterr().err == f"eqfuse: warning: {database.path}: database or disk is full\n"
 
 
 def test_a_damaged_file_is_moved_aside(database: RecordDatabase, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +133,7 @@ def test_a_damaged_row_is_damage(database: RecordDatabase, text: str, capsys: py
 
 def test_a_database_of_latencies_is_another_kind(tmp_path: Path) -> None:
     ProfileDatabase.open(tmp_path / "profile.db").add(Measurement("0" * 64, "host", 1.0, 0.0, 1, {}))
-    with pytest.raises(ProfileError, match="another program"):
+    with pytest.raises(DatabaseError, match="another program"):
         RecordDatabase.open(tmp_path / "profile.db").add(made())
 
 

@@ -58,7 +58,7 @@ def test_the_servers_of_a_kind_are_counted(serve: Serve) -> None:
         (lambda c: c.sendall(MAGIC + struct.pack("<i", -5)), "something else listens there"),
         (lambda c: c.sendall(MAGIC + struct.pack("<i", 2**31 - 1)), "something else listens there"),
         (answer(b"[0, {}]"), "something else listens there"),
-        (answer(b"{}"), "not enough values"),
+        (answer(b"{}"), "something else listens there"),
         (answer(b'[0, {"server_info": 3}]'), "something else listens there"),
         (answer(b"\xff\xfe\x00"), ""),
         (answer(b"[" * 100_000), "something else listens there"),

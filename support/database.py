@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from ..support.scratch import staging_folder
-from ..support.text import printable
-from .measurement import ProfileError
+from ..errors import EqfuseError
+from .scratch import staging_folder
+from .text import printable
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -39,11 +39,19 @@ _COMPANIONS = ("-wal", "-shm", "-journal", "")
 _TRIES = 5
 
 
+class DatabaseError(EqfuseError):
+    """A database, or a file to import into one, that cannot be used."""
+
+
+class FullDiskError(DatabaseError):
+    """Nothing more can be written."""
+
+
 class DamagedError(Exception):
     """The file cannot be used and is to be moved aside; the message is the reason."""
 
 
-class _NoAccessError(ProfileError):
+class _NoAccessError(DatabaseError):
     """The file, or one that SQLite needs beside it, may not be opened or written."""
 
 
@@ -52,7 +60,7 @@ class DatabaseFile:
     """The file at `path`, of a program's own kind (`application`) and `version`, its tables made by `schema`.
 
     Messages call it a `kind` database, and say how to have it `elsewhere`.
-    `timeout`: seconds to wait for other processes. Everything raises ProfileError where the file cannot be used.
+    `timeout`: seconds to wait for other processes. Everything raises DatabaseError where the file cannot be used.
     """
 
     path: Path
@@ -73,7 +81,7 @@ class DatabaseFile:
 
     def _exists(self) -> bool:
         if self.path.exists() and not self.path.is_file():
-            raise ProfileError(f"{self.path}: is not a file; name the file of a {self.kind} database")
+            raise DatabaseError(f"{self.path}: is not a file; name the file of a {self.kind} database")
         return self.path.exists() and self.path.stat().st_size > 0
 
     def _read(self, work: Work[Result], nothing: Result) -> Result:
@@ -162,7 +170,7 @@ class DatabaseFile:
                 if self._identity() == seen:
                     raise
                 reason = str(error)  # another process moved it aside, or made it, between our look and our opening
-        raise ProfileError(f"{self.path}: {reason}; remove the file")
+        raise DatabaseError(f"{self.path}: {reason}; remove the file")
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -188,7 +196,7 @@ class DatabaseFile:
         print(printable(warning), file=sys.stderr)
 
     def _check_ours(self, reason: str) -> None:
-        """Raise ProfileError where the file may never have been a database of this kind: it stays where it is."""
+        """Raise DatabaseError where the file may never have been a database of this kind: it stays where it is."""
         if not self._exists():
             return
         with self.path.open("rb") as file:
@@ -197,10 +205,10 @@ class DatabaseFile:
         if is_database and header[_APPLICATION_ID] != self.application.to_bytes(4):
             raise self._foreign()
         if not is_database and self.path.suffix != ".db":
-            raise ProfileError(f"{self.path}: not a database ({reason}); name the file of a {self.kind} database")
+            raise DatabaseError(f"{self.path}: not a database ({reason}); name the file of a {self.kind} database")
 
-    def _foreign(self) -> ProfileError:
-        return ProfileError(
+    def _foreign(self) -> DatabaseError:
+        return DatabaseError(
             f"{self.path}: is a database of another program, or its header is damaged; remove it, or {self.elsewhere}"
         )
 
@@ -221,7 +229,7 @@ class DatabaseFile:
         except sqlite3.Error as error:
             raise self._meaning(error) from None
         except OSError as error:
-            raise ProfileError(f"{error.filename or self.path}: {error.strerror or error}; {self.elsewhere}") from None
+            raise DatabaseError(f"{error.filename or self.path}: {error.strerror or error}; {self.elsewhere}") from None
 
     def _meaning(self, error: sqlite3.Error) -> Exception:
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
@@ -233,10 +241,11 @@ class DatabaseFile:
             return _NoAccessError(
                 f"{self.path}: the {self.kind} database cannot be opened or written ({error}); {self.elsewhere}"
             )
-        return ProfileError(f"{self.path}: the {self.kind} database cannot be used ({error}); {self.elsewhere}")
+        kind = FullDiskError if code == sqlite3.SQLITE_FULL else DatabaseError
+        return kind(f"{self.path}: the {self.kind} database cannot be used ({error}); {self.elsewhere}")
 
-    def _busy(self) -> ProfileError:
-        return ProfileError(
+    def _busy(self) -> DatabaseError:
+        return DatabaseError(
             f"{self.path}: the {self.kind} database has been locked by another process for {self.timeout:g} s; "
             "wait until that process is done, or end it"
         )

@@ -1,0 +1,83 @@
+"""What is kept between runs in the user's cache folder, so that it need not be computed again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from .files import cache_folder
+from .scratch import staging_folder
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Files or folders in a folder, each under a key that says all that decides about its content.
+
+    An entry appears whole or not at all, whoever else writes it. Where nothing can be written nothing is kept; a disk
+    that is full is worth a warning. With `most`, the entries that were not used for the longest time go.
+    """
+
+    folder: Path
+    most: int | None = None
+
+    @staticmethod
+    def named(name: str, most: int | None = None) -> Store:
+        """A store in the cache folder: ``$XDG_CACHE_HOME/eqfuse/NAME``, by default under ``~/.cache``."""
+        return Store(cache_folder() / name, most)
+
+    def path(self, key: str) -> Path:
+        """Where the entry is, if it is there."""
+        return self.folder / key
+
+    def keep(self, key: str, write: Callable[[Path], object]) -> None:
+        """Have `write` make the entry at a path of its own, and move it to its place, where none is yet or a file."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with staging_folder(self.path(key)) as staging:
+                write(staging / key)
+                os.utime(staging / key)
+                os.replace(staging / key, self.path(key))
+            self._drop_oldest()
+        except OSError as error:
+            if error.errno in _FULL:
+                print(f"eqfuse: warning: {self.folder}: nothing more is kept: {error.strerror}", file=sys.stderr)
+
+    def use(self, key: str) -> None:
+        """Note that the entry was used just now."""
+        with suppress(OSError):
+            os.utime(self.path(key))
+
+    def drop(self, key: str) -> None:
+        """Remove the entry, a folder."""
+        shutil.rmtree(self.path(key), ignore_errors=True)
+
+    def _drop_oldest(self) -> None:
+        if self.most is not None:
+            entries = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
+            entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in entries[self.most :]:
+                self.drop(path.name)
+
+
+@cache
+def source_digest(*packages: str, suffixes: tuple[str, ...] = (".py", ".toml", ".egg")) -> str:
+    """SHA-256 of the source, rule and device files in packages of this project.
+
+    It is part of the keys, so that a version under development does not get the results of yesterday's.
+    """
+    root = Path(__file__).parent.parent
+    digest = sha256()
+    for package in packages:
+        for file in sorted(path for path in (root / package).rglob("*") if path.suffix in suffixes):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
