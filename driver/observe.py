@@ -22,11 +22,10 @@ from ..errors import UsageError
 from ..extract.extraction.problem import ExtractionError
 from ..extract.extraction.select import Pricing, select
 from ..rules.loader import Rule, RuleSet, load_rules
-from ..tools.explain.explain import Explanation, Unexplained, explain
-from ..tools.explain.probe import Result
-from ..tools.explain.search import Search, is_unchanged
-from ..tools.explain.session.session import OutOfTime
-from ..tools.explain.why_not import Diagnosis, diagnose
+from ..tools.explain.cone import Rewriting
+from ..tools.explain.explanation import Explanation, Unexplained, explain
+from ..tools.explain.session import OutOfTime
+from ..tools.explain.why_not import Diagnosis, Result, diagnose
 from .clock import Clock, Observer
 from .extract import cost_model_for, extract_model
 from .options import Options
@@ -46,23 +45,23 @@ class Observation:
 
     model: Model
     options: Options
-    search: Search
+    rewriting: Rewriting
     pricing: Pricing
 
     @property
     def encoding(self) -> Encoding:
         """The graph as terms."""
-        return self.search.encoding
+        return self.rewriting.encoding
 
     @property
     def egraph(self) -> EGraph:
         """All terms that the rules prove equal."""
-        return self.search.egraph
+        return self.rewriting.egraph
 
     @property
     def selection(self) -> Selection:
         """The chosen terms."""
-        return self.search.selection
+        return self.rewriting.selection
 
     @cached_property
     def fixed(self) -> frozenset[int]:
@@ -86,7 +85,7 @@ class Observation:
 
     def is_rewritten(self, term: int) -> bool:
         """Whether the result computes the value of a term in another form."""
-        return self.is_computed(term) and term not in self.fixed and not is_unchanged(term, self.search)
+        return self.is_computed(term) and term not in self.fixed and not self.rewriting.keeps(term)
 
     def original_operator(self, term: int) -> str:
         """The operator that makes a value in the original."""
@@ -111,8 +110,8 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
         saturated = saturate_model(path, None, options, worker, clock)
     pricing = Pricing.of(cost_model_for(options, saturated))
     selection = extract_model(saturated, pricing, options, clock).selection
-    search = Search(saturated.encoding, saturated.egraph, selection, _load_rules(options))
-    return Observation(saturated.model, options, search, pricing)
+    rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
+    return Observation(saturated.model, options, rewriting, pricing)
 
 
 def _load_rules(options: Options) -> RuleSet:
@@ -176,11 +175,11 @@ def explain_value(run: Observation, value: str) -> ValueReport:
                 users.setdefault(child, []).append(user)
         later = ", ".join(_nearest_names(run, term, lambda t: users.get(t, ()), run.is_computed))
         raise UsageError(f"--output {value}: the result does not compute it any more; it does compute {later}")
-    if is_unchanged(term, run.search):
+    if run.rewriting.keeps(term):
         earlier = _nearest_names(run, term, lambda t: run.encoding.terms[t].children, run.is_rewritten)
         return ValueReport(value, None, "is unchanged: the same operator over the same operands", earlier)
     try:
-        return ValueReport(value, explain(term, run.search, run.options.time_limit))
+        return ValueReport(value, explain(term, run.rewriting, run.options.time_limit))
     except (OutOfTime, Unexplained) as error:
         raise Unexplained(f"{value} cannot be explained: {error}") from error
 
@@ -248,7 +247,7 @@ def diagnose_rule(run: Observation, candidates: Sequence[Rule], node: str) -> Ve
     Raises UsageError where there is no such node.
     """
     terms = _node_terms(run, node)
-    diagnosis = diagnose(candidates, terms, run.search, run.options.time_limit)
+    diagnosis = diagnose(candidates, terms, run.rewriting, run.options.time_limit)
     results = [result for result in diagnosis.results if result.complete]
     if not results:
         return Verdict(diagnosis, "")
@@ -287,7 +286,7 @@ def _terms_of(run: Observation, node: ir.Node, name: str, outputs: Sequence[str]
 def _is_chosen(run: Observation, result: Result) -> bool:
     """Whether the result has all nodes that a match makes."""
     if not result.nodes:  # an operand takes the place of the node
-        return not is_unchanged(result.term, run.search)
+        return not run.rewriting.keeps(result.term)
     return all(run.selection.choice.get(owner) in (node, FOLD) for owner, node in result.nodes)
 
 

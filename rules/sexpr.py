@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -135,6 +135,13 @@ def read(text: str) -> Document:
     """Read a whole text. Raises SexprError at what has no partner, or is nested too deep."""
     comments: dict[int, str] = {}
     return Document(text, tuple(_forms(text, comments)), comments)
+
+
+def substitute(node: Node, values: Mapping[str, Node]) -> Node:
+    """The expression with other expressions in place of some variables; heads of forms stay."""
+    if isinstance(node, Atom):
+        return values.get(node.text, node)
+    return Form((*node.items[:1], *(substitute(item, values) for item in node.items[1:])), node.start, node.end)
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
-def minimal_failure(fails: Callable[[Sequence[str]], bool], suspects: Sequence[str]) -> tuple[str, ...]:
+def minimal_failure(fails: Callable[[Sequence[Item]], bool], suspects: Sequence[Item]) -> tuple[Item, ...]:
     """Suspects that fail together and none of which can be left out, where all of them together fail.
 
     The last one of the shortest prefix that fails is needed; with it always added, the next one is found among those
     before it, until those found fail by themselves. Where more suspects never turn a failure into a pass, leaving out
     any one of the result makes it pass. Takes about log2(suspects) calls for each suspect found.
     """
-    found: tuple[str, ...] = ()
+    found: tuple[Item, ...] = ()
     while not found or not fails(found):
         passing, failing = 0, len(suspects)
         while failing - passing > 1:

@@ -22,9 +22,9 @@ from ...driver.observe import (
 from ...driver.options import Options
 from ...errors import BUDGET_HIT
 from ...rules.loader import Rule
-from ...tools.explain.explain import Explanation, Instance
-from ...tools.explain.probe import Attempt
+from ...tools.explain.explanation import Explanation, Instance
 from ...tools.explain.readable import Line, type_text
+from ...tools.explain.why_not import Attempt
 from .. import render
 from ..options import options_of
 from ..progress import Progress

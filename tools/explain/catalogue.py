@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...rules.loader import Rule, RuleSet
-from .patterns import Recorder, Unclear, patterns, recorder
-from .signatures import Signatures, signatures
+from .patterns import Recorder, Unclear, make_recorder, read_patterns
+from .signatures import Signatures, read_signatures
 
 RECORDING = "record."
 """Begin of the names of the rulesets that record the matches of a ruleset."""
@@ -23,21 +23,22 @@ class Catalogue:
     tables: Signatures
 
 
-def catalogue(rules: RuleSet, reported: Iterable[str]) -> Catalogue:
+def collect_rules(rules: RuleSet, reported: Iterable[str]) -> Catalogue:
     """Those of the rules that egglog reported, by the names that it uses; the analyses in any case."""
-    tables = signatures(rules.files)
+    tables = read_signatures(rules.files)
     wanted = dict.fromkeys(rules.by_name[name] for name in reported if name in rules.by_name)
-    kept, recorders = [], []
+    recorded, recorders = [], []
     for rule in wanted:
         if rule.derives:
             continue
         try:
-            made = [recorder(p, f"record.{p.name}", f"{RECORDING}{rule.ruleset}", tables) for p in patterns(rule)]
+            recorders += [
+                make_recorder(p, f"record.{p.name}", f"{RECORDING}{rule.ruleset}", tables) for p in read_patterns(rule)
+            ]
         except Unclear:
-            continue  # what it did cannot be put down; other rules may lead to the same
-        kept.append(rule)
-        recorders += made
-    return Catalogue(tuple(kept), tuple(recorders), analyses(rules), tables)
+            continue  # its matches cannot be recorded; other rules may lead to the same
+        recorded.append(rule)
+    return Catalogue(tuple(recorded), tuple(recorders), analyses(rules), tables)
 
 
 def analyses(rules: RuleSet) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ...support.minimal_failure import minimal_failure
 from .congruence import Congruence, Use
-from .minimise import minimal
+from .ground import reachable
 from .patterns import Pattern, Template
-from .session.trial import Proof
+from .proof import Proof
 
 _MINIMISED = 300
 """Equations up to which leaving out single ones is worth the time."""
@@ -30,12 +31,12 @@ class Step:
     joined: bool = False
 
 
-def chain(proof: Proof) -> tuple[Step, ...]:
+def build_chain(proof: Proof) -> tuple[Step, ...]:
     """The steps from the original to the chosen term; none of them can be left out."""
     used = sorted({use.equation for use in proof.terms.explain(proof.original, proof.chosen)})
     needed = _parts(proof, used)
-    if len(used) <= _MINIMISED:
-        used = list(minimal(used, lambda some: _closure(proof, needed, some).proves(proof)))
+    if 0 < len(used) <= _MINIMISED:
+        used = list(minimal_failure(lambda some: _closure(proof, needed, some).proves(proof), used))
     return tuple(_step(proof, use) for use in _closure(proof, needed, used).explain(proof))
 
 
@@ -49,15 +50,8 @@ def _step(proof: Proof, use: Use) -> Step:
 
 def _parts(proof: Proof, equations: Iterable[int]) -> list[int]:
     """The terms that the equations and both ends consist of, operands first."""
-    found: set[int] = set()
-    ends = ((proof.equations[e].left, proof.equations[e].right) for e in equations)
-    pending = [proof.original, proof.chosen, *(term for pair in ends for term in pair)]
-    while pending:
-        term = pending.pop()
-        if term not in found:
-            found.add(term)
-            pending += proof.terms.terms[term].children
-    return sorted(found)
+    ends = (term for e in equations for term in (proof.equations[e].left, proof.equations[e].right))
+    return reachable((proof.original, proof.chosen, *ends), lambda term: proof.terms.terms[term].children)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from ...ir.operators import OPERATORS
 from ...rules.commute import is_variable
 from ...rules.sexpr import Atom, Form, Node
-from .patterns import Pattern, constructs, free_variables, variable_sorts
+from .patterns import Pattern, constructs, equated_variables, free_variables, variable_sorts
 from .signatures import Signatures
 
 Kind = Literal["operator", "argument", "lookup", "fact"]
@@ -62,38 +62,32 @@ class Anchored:
         return {name: self.sorts[name] for name in names if name in self.sorts}
 
 
-def anchored(pattern: Pattern, tables: Signatures) -> list[Anchored]:
+def anchor(pattern: Pattern, tables: Signatures) -> list[Anchored]:
     """The pattern, once for each of the terms that a match rewrites."""
-    made = []
-    for root in _roots(pattern):
+    anchors = []
+    sides = (next((side.text for side in union if isinstance(side, Atom)), "") for union in pattern.unions)
+    for root in dict.fromkeys(filter(None, sides)):
         taker = _Taker(tables, {root})
         taker.take(pattern.facts, root)
-        conditions = _ordered(taker.conditions, root)
-        made.append(Anchored(pattern, root, conditions, _sorts([c.fact for c in conditions], tables)))
-    return made
-
-
-def _roots(pattern: Pattern) -> list[str]:
-    sides = (next((side for side in union if isinstance(side, Atom)), None) for union in pattern.unions)
-    return list(dict.fromkeys(side.text for side in sides if side is not None))
+        conditions = _order(taker.conditions, root)
+        anchors.append(Anchored(pattern, root, conditions, _sorts([c.fact for c in conditions], tables)))
+    return anchors
 
 
 def _sorts(facts: list[Form], tables: Signatures) -> dict[str, str]:
-    found = variable_sorts(facts, tables)
-    for fact in facts:
-        if fact.head == "=" and len(fact.items) == 3:
-            for one, other in (fact.items[1:], fact.items[:0:-1]):
-                if isinstance(one, Atom) and is_variable(one) and (sort := _sort(other, found)):
-                    found.setdefault(one.text, sort)
-    return found
+    sorts = variable_sorts(facts, tables)
+    for name, other in equated_variables(facts):
+        if sort := _sort(other, sorts):
+            sorts.setdefault(name, sort)
+    return sorts
 
 
-def _sort(node: Node, known: Mapping[str, str]) -> str:
+def _sort(node: Node, sorts: Mapping[str, str]) -> str:
     """The sort of a variable or of what a primitive gives; "" where it cannot be told."""
     if isinstance(node, Atom):
-        return known.get(node.text, "")
+        return sorts.get(node.text, "")
     if node.head in _ARITHMETIC:
-        return next((s for s in (_sort(item, known) for item in node.items[1:]) if s), "")
+        return next((s for s in (_sort(item, sorts) for item in node.items[1:]) if s), "")
     return _SORTS.get(node.head, "")
 
 
@@ -109,22 +103,12 @@ class _Taker:
     def take(self, facts: Iterable[Node], root: str) -> None:
         """All facts, those about the root first."""
         forms = [fact for fact in facts if isinstance(fact, Form)]
-        for fact in sorted(forms, key=lambda f: not self._defines(f, root)):
+        for fact in sorted(forms, key=lambda f: (self._definition(f) or ("",))[0] != root):
             self._fact(fact)
-
-    def _defines(self, fact: Form, variable: str) -> bool:
-        pair = self._definition(fact)
-        return pair is not None and pair[0] == variable
 
     def _definition(self, fact: Form) -> tuple[str, Form] | None:
         """The variable and the constructor that it is said to be."""
-        if fact.head != "=" or len(fact.items) != 3:
-            return None
-        for one, other in (fact.items[1:], fact.items[:0:-1]):
-            if isinstance(one, Atom) and is_variable(one) and constructs(other, self.tables):
-                assert isinstance(other, Form)
-                return one.text, other
-        return None
+        return next(((v, node) for v, node in equated_variables([fact]) if constructs(node, self.tables)), None)
 
     def _fact(self, fact: Form) -> None:
         definition = self._definition(fact)
@@ -166,7 +150,6 @@ class _Taker:
                 name = self._argument(argument)
                 names.append(Atom(name))
                 if constructs(argument, self.tables):
-                    assert isinstance(argument, Form)
                     pending.append((name, argument, position))
                 elif str(argument) != name:
                     inner.append(self._literal(name, argument, position))
@@ -199,7 +182,7 @@ def _positions(form: Form) -> list[str]:
 # --- the order
 
 
-def _ordered(conditions: list[Condition], root: str) -> tuple[Condition, ...]:
+def _order(conditions: list[Condition], root: str) -> tuple[Condition, ...]:
     """Each condition as early as what it needs is bound, in the rule's order otherwise."""
     bound, pending, ordered = {root}, list(conditions), []
     while pending:
@@ -211,18 +194,15 @@ def _ordered(conditions: list[Condition], root: str) -> tuple[Condition, ...]:
 
 
 def _is_ready(condition: Condition, bound: set[str]) -> bool:
+    """Whether enough is bound to check the condition: it then binds the rest of its variables."""
     if condition.kind == "operator" and condition.variable in bound:
         return True
     if condition.kind in ("operator", "lookup") or condition.fact.head not in COMPUTED:
         return bool(condition.variables & bound) or not condition.variables
     unbound = condition.variables - bound
-    return not unbound or (condition.fact.head == "=" and any(_is_alone(s, unbound) for s in condition.fact.items[1:]))
+    sides = (str(side) for side in condition.fact.items[1:])
+    return not unbound or (condition.fact.head == "=" and any(unbound == {side} for side in sides))
 
 
 COMPUTED = frozenset(["=", "!=", "<", ">", "<=", ">=", "bool-=", "bool-!=", "bool-<", "bool->", "bool-<=", "bool->="])
 """Facts that compute; all others are looked up in a table."""
-
-
-def _is_alone(side: Node, unbound: set[str]) -> bool:
-    """Whether the side of an equation is the only variable that is not bound yet."""
-    return isinstance(side, Atom) and unbound == {side.text}

@@ -12,12 +12,32 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.egraph.encode import Encoding, multiple_outputs
 from ...engine.egraph.graph import EGraph, ENode, Selection
+from ...rules.loader import RuleSet
+from .ground import reachable
 
 _LEAVES = frozenset({"Var", "Weight", "Full", "Absent"})
 
 
 @dataclass(frozen=True)
-class Form:
+class Rewriting:
+    """A model's graph as terms, its e-graph under the rules of the run, and what was chosen from it."""
+
+    encoding: Encoding
+    egraph: EGraph
+    selection: Selection
+    rules: RuleSet
+
+    def keeps(self, term: int) -> bool:
+        """Whether the optimised graph makes a value by the operator that the original has, from the same operands."""
+        node, owners = self.encoding.terms[term], self.egraph.terms
+        same = ENode(node.op, node.attributes, tuple(owners[c] for c in node.children))
+        if self.selection.choice.get(owners[term]) != same:
+            return False
+        return node.op != "Out" or self.keeps(node.children[0])
+
+
+@dataclass(frozen=True)
+class TwoForms:
     """A value in both forms: `original` is its term, `owner` its class, `boundary` are the classes where both meet.
 
     `chosen`: the e-node of each class between the value and the boundary in the optimised form.
@@ -43,11 +63,12 @@ class Cone:
     root: int
 
 
-def form(term: int, encoding: Encoding, egraph: EGraph, selection: Selection) -> Form:
+def follow_forms(term: int, rewriting: Rewriting) -> TwoForms:
     """Find where the two forms of a term meet. Requires that the selection has its class."""
-    owner = egraph.terms[term]
+    encoding, classes, choice = rewriting.encoding, rewriting.egraph.terms, rewriting.selection.choice
+    owner = classes[term]
     # a value that turned out to be constant shares nothing with the original; what else the result has will do then
-    below = _reachable(owner, selection) or selection.choice.keys() - {owner}
+    below = set(reachable(choice[owner].children, lambda c: choice[c].children)) or choice.keys() - {owner}
     boundary: set[int] = set()
     pending, seen = list(encoding.terms[term].children), {term}
     while pending:
@@ -55,48 +76,22 @@ def form(term: int, encoding: Encoding, egraph: EGraph, selection: Selection) ->
         if child in seen:
             continue
         seen.add(child)
-        if _may_be_boundary(child, encoding, egraph) and egraph.terms[child] in below:
-            boundary.add(egraph.terms[child])
+        op = encoding.terms[child].op
+        if not multiple_outputs(op) and op != "Absent" and classes[child] in below:
+            boundary.add(classes[child])
         else:
             pending += encoding.terms[child].children
-    return Form(term, owner, frozenset(boundary), _chosen(owner, boundary, selection))
+    above = reachable({owner} - boundary, lambda c: [child for child in choice[c].children if child not in boundary])
+    return TwoForms(term, owner, frozenset(boundary), {c: choice[c] for c in above})
 
 
-def _reachable(owner: int, selection: Selection) -> set[int]:
-    """The classes below a class in the optimised form."""
-    found: set[int] = set()
-    pending = list(selection.choice[owner].children)
-    while pending:
-        child = pending.pop()
-        if child not in found:
-            found.add(child)
-            pending += selection.choice[child].children
-    return found
-
-
-def _may_be_boundary(term: int, encoding: Encoding, egraph: EGraph) -> bool:
-    op = encoding.terms[term].op
-    return not multiple_outputs(op) and op != "Absent"
-
-
-def _chosen(owner: int, boundary: set[int], selection: Selection) -> dict[int, ENode]:
-    found: dict[int, ENode] = {}
-    pending = [owner]
-    while pending:
-        current = pending.pop()
-        if current not in found and current not in boundary:
-            found[current] = selection.choice[current]
-            pending += found[current].children
-    return found
-
-
-def cone(form: Form, encoding: Encoding, egraph: EGraph, depth: int | None, *, neighbours: bool = False) -> Cone:
+def build_cone(forms: TwoForms, rewriting: Rewriting, depth: int | None, *, neighbours: bool = False) -> Cone:
     """The original form down to `depth` operators below the boundary (None: down to the inputs).
 
     With `neighbours` the other users of what it holds belong to it as well: some rules look at siblings.
     """
-    builder = _Builder(form, encoding, egraph, depth)
-    builder.collect([form.original], level=0)
+    builder = _Builder(forms, rewriting.encoding, rewriting.egraph, depth)
+    builder.collect([forms.original], level=0)
     if neighbours:
         builder.collect(list(builder.neighbours()), level=1)
     return builder.build()
@@ -104,7 +99,7 @@ def cone(form: Form, encoding: Encoding, egraph: EGraph, depth: int | None, *, n
 
 @dataclass
 class _Builder:
-    form: Form
+    forms: TwoForms
     encoding: Encoding
     egraph: EGraph
     depth: int | None
@@ -135,13 +130,13 @@ class _Builder:
                 pending += ((c, self._level(c, level)) for c in self._operands(term, level))
 
     def _level(self, child: int, level: int) -> int:
-        return level + 1 if level or self.egraph.terms[child] in self.form.boundary else 0
+        return level + 1 if level or self.egraph.terms[child] in self.forms.boundary else 0
 
     def _operands(self, term: int, level: int) -> list[int]:
         return [self._operand(c, level) for c in self.encoding.terms[term].children]
 
     def _operand(self, child: int, level: int) -> int:
-        below = level > 0 or self.egraph.terms[child] in self.form.boundary
+        below = level > 0 or self.egraph.terms[child] in self.forms.boundary
         apart = self._has_parts(child) or self.levels.get(child) == 0
         return self.representative(child) if below and not apart else child
 
@@ -169,7 +164,7 @@ class _Builder:
             back.setdefault(number, term)
         originals = tuple(back[i] for i in range(len(back)))
         owners = tuple(self.egraph.terms[t] for t in originals)
-        return Cone(self._encoding(originals, owners), owners, originals, self.numbers[self.form.original])
+        return Cone(self._encoding(originals, owners), owners, originals, self.numbers[self.forms.original])
 
     def _node(self, term: int) -> ENode:
         level, node = self.levels[term], self.encoding.terms[term]
@@ -203,6 +198,6 @@ class _Builder:
             finite=frozenset(i for i, t in enumerate(originals) if t in self.encoding.finite),
             values={},
             nodes={},
-            roots=(self.numbers[self.form.original],),
+            roots=(self.numbers[self.forms.original],),
             symbols=self.encoding.symbols,
         )

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.egraph.graph import ENode, Literal
-
-_Signature = tuple[str, tuple[Literal, ...], tuple[int, ...]]
+from ...engine.egraph.graph import ENode
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,13 @@ class Congruence:
     _members: dict[int, list[int]] = field(default_factory=dict)
     _oldest: dict[int, int] = field(default_factory=dict)
     _users: dict[int, list[int]] = field(default_factory=dict)
-    _lookup: dict[_Signature, int] = field(default_factory=dict)
+    _lookup: dict[ENode, int] = field(default_factory=dict)
     _edges: list[_Edge | None] = field(default_factory=list)
 
     def add(self, node: ENode) -> int:
         """The term; the same one for the same node."""
-        known = self._index.get(node)
-        if known is not None:
-            return known
+        if node in self._index:
+            return self._index[node]
         term = len(self.terms)
         self.terms.append(node)
         self._index[node] = term
@@ -73,8 +70,8 @@ class Congruence:
 
     def equal_node(self, node: ENode) -> int | None:
         """The oldest term that equals the node, if there is any; the node is not added."""
-        known = self._lookup.get(self._signature(node))
-        return None if known is None else self.find(known)
+        twin = self._lookup.get(self._signature(node))
+        return None if twin is None else self.find(twin)
 
     def equate(self, left: int, right: int, equation: int) -> None:
         """State that two terms are equal."""
@@ -85,17 +82,17 @@ class Congruence:
 
         Requires that the two are equal.
         """
-        found: dict[Use, None] = {}
+        uses: dict[Use, None] = {}
         seen: set[tuple[int, int]] = set()
         pending: list[Use | tuple[int, int]] = [(left, right)]
         while pending:
             item = pending.pop()
             if isinstance(item, Use):
-                found.setdefault(item)
+                uses.setdefault(item)
             elif item not in seen:
                 seen.add(item)
                 pending += reversed(list(self._along(*item)))
-        return list(found)
+        return list(uses)
 
     # --- union-find
 
@@ -105,8 +102,9 @@ class Congruence:
             term = self._parents[term]
         return term
 
-    def _signature(self, node: ENode) -> _Signature:
-        return node.op, node.attributes, tuple(map(self._root, node.children))
+    def _signature(self, node: ENode) -> ENode:
+        """Equal for nodes whose operands are equal."""
+        return ENode(node.op, node.attributes, tuple(map(self._root, node.children)))
 
     def _unite(self, pending: list[tuple[int, int, int | None]]) -> None:
         while pending:
@@ -156,7 +154,8 @@ class Congruence:
         above = set(self._ancestors(left))
         meeting = next(term for term in self._ancestors(right) if term in above)
         yield from self._climb(left, meeting, down=False)
-        yield from reversed([self._turned(step) for step in self._climb(right, meeting, down=True)])
+        for step in reversed([*self._climb(right, meeting, down=True)]):
+            yield Use(step.equation, not step.forward) if isinstance(step, Use) else (step[1], step[0])
 
     def _climb(self, term: int, top: int, *, down: bool) -> Iterator[Use | tuple[int, int]]:
         while term != top:
@@ -169,7 +168,3 @@ class Congruence:
                 differing = [pair for pair in pairs if pair[0] != pair[1]]
                 yield from reversed(differing) if down else differing
             term = edge.target
-
-    @staticmethod
-    def _turned(step: Use | tuple[int, int]) -> Use | tuple[int, int]:
-        return Use(step.equation, not step.forward) if isinstance(step, Use) else (step[1], step[0])

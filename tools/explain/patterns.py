@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from ...rules.commute import is_variable, variables
-from ...rules.loader import Rule
-from ...rules.sexpr import Atom, Form, Node, read
+from ...rules.records import Rule, conditions
+from ...rules.sexpr import Atom, Form, Node, read, substitute
 from .signatures import TERM_SORTS, Signatures
 
 ROOT = "root.of.rewrite"
@@ -54,29 +55,25 @@ class Literal:
 Template = Hole | Call | Literal
 
 
-def patterns(rule: Rule) -> tuple[Pattern, ...]:
+def read_patterns(rule: Rule) -> tuple[Pattern, ...]:
     """The patterns of a rule."""
     form = read(rule.text).forms[0]
     if form.head == "rule":
         facts, unions = _distinct(_items(form.items[1])), tuple(_unions(_items(form.items[2])))
         return (Pattern(rule.name, rule, facts, unions, tuple(f for f in _FLAGS if f in map(str, form.items))),)
     left, right = form.items[1:3]
-    conditions = tuple(fact for value in _options(form, ":when") for fact in _items(value))
+    asked = conditions(form)
     if form.head == "rewrite":
-        return (_rewrite(rule.name, rule, left, right, conditions),)
+        return (_rewrite(rule.name, rule, left, right, asked),)
     return (
-        _rewrite(f"{rule.name}=>", rule, left, right, conditions),
-        _rewrite(f"{rule.name}<=", rule, right, left, conditions),
+        _rewrite(f"{rule.name}=>", rule, left, right, asked),
+        _rewrite(f"{rule.name}<=", rule, right, left, asked),
     )
 
 
-def _rewrite(name: str, rule: Rule, left: Node, right: Node, conditions: tuple[Node, ...]) -> Pattern:
-    facts = (Form((Atom("="), Atom(ROOT), left)), *conditions)
+def _rewrite(name: str, rule: Rule, left: Node, right: Node, asked: tuple[Node, ...]) -> Pattern:
+    facts = (Form((Atom("="), Atom(ROOT), left)), *asked)
     return Pattern(name, rule, _distinct(facts), ((Atom(ROOT), right),))
-
-
-def _options(form: Form, key: str) -> Iterator[Node]:
-    return (value for written, value in zip(form.items, form.items[1:], strict=False) if str(written) == key)
 
 
 def _items(node: Node) -> tuple[Node, ...]:
@@ -87,16 +84,16 @@ def _distinct(facts: Sequence[Node]) -> tuple[Node, ...]:
     """The facts with a name of its own for every `_`."""
     count = 0
 
-    def named(node: Node) -> Node:
+    def rename(node: Node) -> Node:
         nonlocal count
         if isinstance(node, Form):
-            return Form(tuple(map(named, node.items)), node.start, node.end)
+            return Form(tuple(map(rename, node.items)), node.start, node.end)
         if node.text != "_":
             return node
         count += 1
         return Atom(f"any.{count}", node.start)
 
-    return tuple(map(named, facts))
+    return tuple(map(rename, facts))
 
 
 def _unions(actions: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
@@ -104,53 +101,48 @@ def _unions(actions: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
     defined: dict[str, Node] = {}
     for action in actions:
         if isinstance(action, Form) and action.head == "let":
-            defined[str(action.items[1])] = replaced(action.items[2], defined)
+            defined[str(action.items[1])] = substitute(action.items[2], defined)
         elif isinstance(action, Form) and action.head == "union":
-            yield replaced(action.items[1], defined), replaced(action.items[2], defined)
+            yield substitute(action.items[1], defined), substitute(action.items[2], defined)
 
 
-def replaced(node: Node, values: Mapping[str, Node]) -> Node:
-    """The expression with variables replaced."""
-    if isinstance(node, Atom):
-        return values.get(node.text, node)
-    return Form((*node.items[:1], *(replaced(item, values) for item in node.items[1:])), node.start, node.end)
+def equated_variables(facts: Iterable[Node]) -> Iterator[tuple[str, Node]]:
+    """The variables that stand alone on a side of an equation among the facts, each with the other side."""
+    for fact in facts:
+        if isinstance(fact, Form) and fact.head == "=" and len(fact.items) == 3:
+            for one, other in (fact.items[1:], fact.items[:0:-1]):
+                if isinstance(one, Atom) and is_variable(one):
+                    yield one.text, other
 
 
 def variable_sorts(facts: Sequence[Node], tables: Signatures) -> dict[str, str]:
     """The sorts of the variables that occur in constructors, functions and relations, or equal one of those."""
-    found: dict[str, str] = {}
+    sorts: dict[str, str] = {}
     for fact in facts:
-        _argument_sorts(fact, tables, found)
-        if isinstance(fact, Form) and fact.head == "=" and len(fact.items) == 3:
-            for one, other in (fact.items[1:], fact.items[:0:-1]):
-                if isinstance(one, Atom) and isinstance(other, Form) and other.head in tables:
-                    found.setdefault(one.text, tables[other.head].output)
-    return found
+        _argument_sorts(fact, tables, sorts)
+        for name, other in equated_variables([fact]):
+            if isinstance(other, Form) and other.head in tables:
+                sorts.setdefault(name, tables[other.head].output)
+    return sorts
 
 
-def _argument_sorts(node: Node, tables: Signatures, found: dict[str, str]) -> None:
+def _argument_sorts(node: Node, tables: Signatures, sorts: dict[str, str]) -> None:
     if isinstance(node, Atom):
         return
     inputs = tables[node.head].inputs if node.head in tables else ()
     for index, item in enumerate(node.items[1:]):
         if isinstance(item, Atom) and is_variable(item) and index < len(inputs):
-            found.setdefault(item.text, inputs[index])
-        _argument_sorts(item, tables, found)
+            sorts.setdefault(item.text, inputs[index])
+        _argument_sorts(item, tables, sorts)
 
 
-def definitions(facts: Sequence[Node], tables: Signatures) -> dict[str, Form]:
-    """The variables that a fact says are a constructor over something."""
-    found: dict[str, Form] = {}
-    for fact in facts:
-        if isinstance(fact, Form) and fact.head == "=" and len(fact.items) == 3:
-            for one, other in (fact.items[1:], fact.items[:0:-1]):
-                if isinstance(one, Atom) and is_variable(one) and constructs(other, tables):
-                    assert isinstance(other, Form)
-                    found.setdefault(one.text, other)
-    return found
+def find_definitions(facts: Sequence[Node], tables: Signatures) -> dict[str, Form]:
+    """The variables that a fact says are a constructor over something; the first such fact counts."""
+    equations = reversed([*equated_variables(facts)])
+    return {name: other for name, other in equations if constructs(other, tables)}
 
 
-def constructs(node: Node, tables: Signatures) -> bool:
+def constructs(node: Node, tables: Signatures) -> TypeGuard[Form]:
     """Whether an expression is a constructor applied to something."""
     return isinstance(node, Form) and node.head in tables and tables[node.head].constructs
 
@@ -174,9 +166,9 @@ class Recorder:
     program: str
 
 
-def recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures, anchor: str = "") -> Recorder:
+def make_recorder(pattern: Pattern, table: str, ruleset: str, tables: Signatures, anchor: str = "") -> Recorder:
     """Make the recorder of a pattern; `anchor` is a further fact. Raises Unclear."""
-    builder = _Builder(tables, definitions(pattern.facts, tables), variable_sorts(pattern.facts, tables))
+    builder = _Builder(tables, find_definitions(pattern.facts, tables), variable_sorts(pattern.facts, tables))
     equations = tuple(builder.equation(*union) for union in pattern.unions)
     columns = builder.columns
     sorts = " ".join(columns.values())
@@ -209,24 +201,20 @@ class _Builder:
         return self.sorts.get(node.text, "")
 
     def template(self, node: Node, sort: str, inside: frozenset[str] = frozenset()) -> Template:
-        """The expression as a template; a variable that the facts define becomes what it is defined as."""
+        """The expression as a template; a variable that the facts define becomes what it is defined as.
+
+        What a primitive or function gives becomes a hole.
+        """
         if isinstance(node, Atom):
-            return self._atom(node, sort, inside)
-        if not constructs(node, self.tables):
-            return self._computed(node, sort)
-        arguments = zip(node.items[1:], self.tables[node.head].inputs, strict=True)
-        return Call(node.head, tuple(self.template(a, s, inside) for a, s in arguments))
-
-    def _atom(self, node: Atom, sort: str, inside: frozenset[str]) -> Template:
-        if not is_variable(node):
-            return Literal(literal(node.text, sort))
-        if node.text in self.defined and node.text not in inside:
-            return self.template(self.defined[node.text], sort, inside | {node.text})
-        self.columns[node.text] = sort
-        return Hole(node.text)
-
-    def _computed(self, node: Form, sort: str) -> Template:
-        """A hole for what a primitive or function gives."""
+            if not is_variable(node):
+                return Literal(literal(node.text, sort))
+            if node.text in self.defined and node.text not in inside:
+                return self.template(self.defined[node.text], sort, inside | {node.text})
+            self.columns[node.text] = sort
+            return Hole(node.text)
+        if constructs(node, self.tables):
+            arguments = zip(node.items[1:], self.tables[node.head].inputs, strict=True)
+            return Call(node.head, tuple(self.template(a, s, inside) for a, s in arguments))
         text = str(node)
         if text not in self.computed:
             self.computed[text] = f"computed.{len(self.computed)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...engine.egraph.encode import opaque_type
@@ -10,8 +12,8 @@ from ...engine.egraph.graph import ENode, Literal
 from ...ir.operators import OPERATORS, Operand
 from ...ir.types import TensorType
 from .congruence import Congruence
+from .ground import Constants, flatten, reachable
 from .patterns import Call, Template
-from .session.ground import Constants, flattened
 
 
 @dataclass(frozen=True)
@@ -43,38 +45,32 @@ class Writer:
 
     def value(self, term: int) -> str:
         """A term by its name or number, or spelled out where it is short."""
-        for part in self._unnamed(term):
+        for part in self._parts_without_name(term):
             if self._is_long(part):
-                self._define(part)
-        return self._written(term)
+                name, spelled = f"%{len(self.defined) + 1}", self.spell(part)
+                self.defined[part] = Line(name, spelled, self.types.get(part), self.is_constant(part))
+        return self._name_or_spell(term)
 
-    def _written(self, term: int) -> str:
+    def _name_or_spell(self, term: int) -> str:
         if term in self.names:
             self.mentioned.setdefault(term)
             return self.names[term]
         if term in self.defined:
             return self.defined[term].name
-        return self.spelled(term)
+        return self.spell(term)
 
-    def _define(self, term: int) -> None:
-        line = Line(f"%{len(self.defined) + 1}", self.spelled(term), self.types.get(term), self.is_constant(term))
-        self.defined[term] = line
+    def _parts_without_name(self, term: int) -> list[int]:
+        """The term and its parts, without what has a name or number; operands first."""
 
-    def _unnamed(self, term: int) -> list[int]:
-        """The term and what it consists of, without what has a name or number; operands first."""
-        found: set[int] = set()
-        pending = [term]
-        while pending:
-            part = pending.pop()
-            if part not in found and part not in self.names and part not in self.defined:
-                found.add(part)
-                pending += flattened(self.terms, part).children
-        return sorted(found)
+        def nameless(terms: Iterable[int]) -> list[int]:
+            return [t for t in terms if t not in self.names and t not in self.defined]
 
-    def spelled(self, term: int) -> str:
+        return reachable(nameless([term]), lambda part: nameless(flatten(self.terms, part).children))
+
+    def spell(self, term: int) -> str:
         """A term with its outermost operator, even where it has a name."""
-        node = flattened(self.terms, term)
-        return self._call(node, [self._written(c) for c in node.children])
+        node = flatten(self.terms, term)
+        return self._call(node, [self._name_or_spell(c) for c in node.children])
 
     def instance(self, template: Template, term: int) -> str:
         """A term as far as a rule spells it out; what the rule's variables stand for is written as a value."""
@@ -82,7 +78,7 @@ class Writer:
             return self.value(term)
         node = self.terms.terms[term]
         if template.op == "Op":
-            return self.spelled(term)
+            return self.spell(term)
         inner = (a for a, is_term in zip(template.arguments, _is_term(node), strict=True) if is_term)
         operands = [self.instance(a, c) for a, c in zip(inner, node.children, strict=True)]
         return self._call(node, operands)
@@ -93,7 +89,7 @@ class Writer:
 
     def _is_long(self, term: int) -> bool:
         """Whether an operand is itself an operator over something, without a name."""
-        node = flattened(self.terms, term)
+        node = flatten(self.terms, term)
         inner = [c for c in node.children if c not in self.names and c not in self.defined]
         return node.op != "Out" and any(self.terms.terms[c].op not in _LEAVES for c in inner)
 
@@ -119,10 +115,10 @@ class Writer:
         return f"{kind}{number:g}{size}"
 
     def _attributes(self, node: ENode) -> Iterator[str]:
-        known = OPERATORS[node.op].attributes if node.op in OPERATORS else ()
-        if not known:
+        declared = OPERATORS[node.op].attributes if node.op in OPERATORS else ()
+        if not declared:
             yield from map(self.literal, node.attributes)
-        for attribute, value in zip(known, node.attributes, strict=False):
+        for attribute, value in zip(declared, node.attributes, strict=False):
             if value != attribute.default:
                 yield f"{attribute.name}={self.literal(value)}"
 
@@ -155,3 +151,18 @@ def type_text(type_: TensorType | None) -> str:
     if type_ is None:
         return ""
     return type_.dtype + ("" if type_.shape is None else f"[{', '.join(map(str, type_.shape))}]")
+
+
+def shorten(names: Iterable[str]) -> dict[str, str]:
+    """For each name the shortest end of it, from a slash or dot on, that begins with a letter and is no other's."""
+    ends = {name: list(_ends(name)) for name in dict.fromkeys(names)}
+    count = Counter(end for some in ends.values() for end in some)
+    return {name: next((end for end in some if count[end] == 1), name) for name, some in ends.items()}
+
+
+def _ends(name: str) -> Iterator[str]:
+    """The ends of a name that begin with a letter, the shortest first, then all of it."""
+    starts = [m.end() for m in re.finditer(r"[/.]+", name)]
+    yield from (name[start:] for start in reversed(starts) if name[start : start + 1].isalpha())
+    if 0 not in starts:
+        yield name

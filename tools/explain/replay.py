@@ -10,12 +10,12 @@ from ...engine.egraph.facts import Labels, vector, write_facts
 from ...engine.egraph.graph import Literal
 from ...rules.loader import Rule
 from ...rules.sexpr import Atom, Form, read
+from ...support.minimal_failure import minimal_failure
 from .catalogue import Catalogue
 from .chain import Step
 from .cone import Cone
-from .minimise import minimal
-from .session.session import Session
-from .session.trial import Proof
+from .proof import Proof
+from .session import Session
 from .signatures import TERM_SORTS
 
 _SUPPORT = "replay.support"
@@ -23,7 +23,7 @@ _ROUNDS = 8
 """How often the supporting rules run before each step."""
 
 
-def support(
+def replay(
     steps: Sequence[Step], proof: Proof, cone: Cone, catalogue: Catalogue, seconds: float
 ) -> tuple[Rule, ...] | None:
     """Replay the steps. Returns the fewest rules besides their own that conditions rest on; None where that fails.
@@ -41,7 +41,7 @@ def support(
     used = {step.pattern.rule for step in steps}
     acting = dict.fromkeys(equation.pattern.rule for equation in proof.equations)
     others = [rule for rule in acting if rule not in used]
-    return minimal(others, passes) if passes(others) else None
+    return minimal_failure(passes, others) if passes(others) else None
 
 
 @dataclass
@@ -71,7 +71,7 @@ class _Replay:
     def _load(self, rulesets: Mapping[Rule, str]) -> None:
         facts, self.labels = write_facts(self.cone.encoding, self.session.folder)
         declared = "".join(f"(ruleset {name})\n" for name in dict.fromkeys((*rulesets.values(), _SUPPORT)))
-        moved = "\n".join(_moved(rule, ruleset) for rule, ruleset in rulesets.items())
+        moved = "\n".join(_in_ruleset(rule, ruleset) for rule, ruleset in rulesets.items())
         self.session.load(self.catalogue.declarations + declared + moved)
         self.session.load(facts)
 
@@ -112,15 +112,15 @@ class _Replay:
         if isinstance(value, tuple):
             return vector(value)
         if isinstance(value, str):
-            return f'"{_escaped(self.labels.of(value))}"'
+            return f'"{_escape(self.labels.of(value))}"'
         return repr(value)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _moved(rule: Rule, ruleset: str) -> str:
+def _in_ruleset(rule: Rule, ruleset: str) -> str:
     """The text of a rule in another ruleset."""
     form = read(rule.text).forms[0]
     place = next(i for i, item in enumerate(form.items) if isinstance(item, Atom) and item.text == ":ruleset")

@@ -30,32 +30,22 @@ class Table:
 Signatures = Mapping[str, Table]
 
 
-def signatures(files: Iterable[RuleFile]) -> dict[str, Table]:
+def read_signatures(files: Iterable[RuleFile]) -> dict[str, Table]:
     """All tables by name: the operators, the analyses, and what the rule files declare."""
-    found = dict(_shared())
-    for file in files:
-        found |= _declared_in(file)
-    return found
+    return {**_shared_tables(), **{name: table for file in files for name, table in _file_tables(file)}}
 
 
 @cache
-def _shared() -> Mapping[str, Table]:
-    found = _declared(sorts())
-    for file in analysis_files():
-        found |= _declared_in(file)
-    return found
+def _shared_tables() -> Mapping[str, Table]:
+    operators = {name: table for form in read(sorts()).forms for name, table in _tables(form)}
+    return {**operators, **{name: table for file in analysis_files() for name, table in _file_tables(file)}}
 
 
-def _declared_in(file: RuleFile) -> dict[str, Table]:
-    found: dict[str, Table] = {}
+def _file_tables(file: RuleFile) -> Iterator[tuple[str, Table]]:
     for command in file.declarations:
         place = "" if file.path.stem == "declarations" else f"{file.path}:{command.line}"
-        found |= {name: replace(table, place=place) for name, table in _declared(command.text).items()}
-    return found
-
-
-def _declared(text: str) -> dict[str, Table]:
-    return {name: table for form in read(text).forms for name, table in _tables(form)}
+        for name, table in _tables(read(command.text).forms[0]):
+            yield name, replace(table, place=place)
 
 
 def _tables(form: Form) -> Iterator[tuple[str, Table]]:

@@ -7,12 +7,12 @@ from functools import cached_property
 
 from ...engine.egraph.encode import Encoding, opaque_type
 from ...engine.egraph.graph import ENode
-from ...rules.commute import is_variable
-from ...rules.sexpr import Atom, Form, Node, read, walk
+from ...rules.commute import variables
+from ...rules.sexpr import Atom, Form, read, walk
 from .conditions import COMPUTED, Anchored, Condition
 from .messages import Cell, class_number
 from .patterns import ROOT
-from .session.placing import Classes, Row
+from .placing import Classes
 from .signatures import TERM_SORTS, Signatures
 
 _KINDS = {"Var": "an input of the graph", "Weight": "a constant", "Full": "a constant", "Absent": "absent"}
@@ -22,21 +22,21 @@ _SHOWN = 5
 
 
 class Words:
-    """Describes one attempt: `cells` are what its variables are bound to, classes by their numbers in `found`."""
+    """Describes one attempt: `cells` are what its variables are bound to, classes by their numbers in `classes`."""
 
     def __init__(
-        self, attempt: Anchored, cells: Mapping[str, Cell], found: Classes, encoding: Encoding, tables: Signatures
+        self, attempt: Anchored, cells: Mapping[str, Cell], classes: Classes, encoding: Encoding, tables: Signatures
     ) -> None:
-        self.attempt, self.cells, self.found, self.encoding, self.tables = attempt, cells, found, encoding, tables
+        self.attempt, self.cells, self.classes, self.encoding, self.tables = attempt, cells, classes, encoding, tables
         self.symbols = {number: name for name, number in encoding.symbols.items()}
 
     @cached_property
     def names(self) -> dict[int, str]:
         """The name of each class that a value of the model is in."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         for name, term in self.encoding.values.items():
-            found.setdefault(self.found.of[term], name)
-        return found
+            names.setdefault(self.classes.of[term], name)
+        return names
 
     def values(self) -> dict[str, str]:
         """What each variable of the rule is bound to."""
@@ -48,13 +48,13 @@ class Words:
         if condition.kind == "operator":
             return self._operator(condition)
         if condition.kind == "argument":
-            value, wanted = self._value(condition.variable), self._wanted(condition)
+            value, wanted = self._value(condition.variable), self._expectation(condition)
             return f"{condition.place} is {value}, the pattern wants {wanted}"
         if condition.kind == "fact" and condition.fact.head in COMPUTED:
             return "; ".join((f"{condition.shown}: false", *self._bindings(condition)))
-        return "; ".join((f"{condition.shown}: not known{self._declared(condition)}", *self._bindings(condition)))
+        return "; ".join((f"{condition.shown}: not known{self._declaration(condition)}", *self._bindings(condition)))
 
-    def _declared(self, condition: Condition) -> str:
+    def _declaration(self, condition: Condition) -> str:
         """Where to read what a function or relation means."""
         called = next((n.head for n in (*condition.fact.items, condition.fact) if isinstance(n, Form)), "")
         place = self.tables[called].place if called in self.tables else ""
@@ -70,29 +70,29 @@ class Words:
         wanted = "it absent" if condition.wanted == "Absent" else condition.wanted
         if condition.wanted in there:
             return f"{subject} is {wanted}, but hidden from rules: it is made of constants, or replaced for good"
-        return f"{subject} is {self._described(owner, there)}, the pattern wants {wanted}"
+        return f"{subject} is {self._describe(owner, there)}, the pattern wants {wanted}"
 
     def _operators(self, owner: int) -> list[str]:
         """The operators in a class, opaque ones by their ONNX type."""
-        return list(dict.fromkeys(map(self._operator_name, self.found.rows.get(owner, []))))
+        return list(dict.fromkeys(map(self._operator_name, self.classes.rows.get(owner, []))))
 
-    def _operator_name(self, row: Row) -> str:
-        if row[0] == "Out":
-            return f"output {row[1][0]} of {', '.join(self._operators(row[2][0]))}"
-        return opaque_type(ENode(row[0], row[1], ())) if row[0] == "Op" else row[0]
+    def _operator_name(self, row: ENode) -> str:
+        if row.op == "Out":
+            return f"output {row.attributes[0]} of {', '.join(self._operators(row.children[0]))}"
+        return opaque_type(row) if row.op == "Op" else row.op
 
-    def _described(self, owner: int, operators: list[str]) -> str:
+    def _describe(self, owner: int, operators: list[str]) -> str:
         """A class by its operators and its name."""
         kinds = list(dict.fromkeys(_KINDS.get(op, op) for op in operators))
         more = [f"{len(kinds) - _SHOWN} more"] if len(kinds) > _SHOWN else []
         kind = " or ".join(", ".join((*kinds[:_SHOWN], *more)).rsplit(", ", 1))
         return f"{kind} (`{self.names[owner]}`)" if owner in self.names else kind
 
-    def _wanted(self, condition: Condition) -> str:
+    def _expectation(self, condition: Condition) -> str:
         node = read(f"({condition.wanted})").forms[0].items[0]
         if isinstance(node, Atom):
             return f"{self._value(node.text)}, as {node.text}" if node.text in self.cells else node.text
-        if node.head in ("vec-of", "vec-empty") and not any(_is_variable(item) for item in node.items[1:]):
+        if node.head in ("vec-of", "vec-empty") and not any(variables(node)):
             return f"[{', '.join(map(str, node.items[1:]))}]"
         return "; ".join((str(node), *self._bindings(condition)))
 
@@ -129,18 +129,13 @@ class Words:
         """A class by its name; by its first e-node where the model has no name for it."""
         if owner in self.names:
             return f"`{self.names[owner]}`"
-        rows = self.found.rows.get(owner, [])
+        rows = self.classes.rows.get(owner, [])
         return self._row(rows[0]) if rows else "a new value"
 
-    def _row(self, row: Row) -> str:
-        op, literals, children = row
-        if op == "Full":
-            return f"{literals[1]:g}"
-        if op == "Absent":
+    def _row(self, row: ENode) -> str:
+        if row.op == "Full":
+            return f"{row.attributes[1]:g}"
+        if row.op == "Absent":
             return "absent"
-        operands = (f"`{self.names[c]}`" if c in self.names else "..." for c in children)
+        operands = (f"`{self.names[c]}`" if c in self.names else "..." for c in row.children)
         return f"{self._operator_name(row)}({', '.join(operands)})"
-
-
-def _is_variable(node: Node) -> bool:
-    return isinstance(node, Atom) and is_variable(node)

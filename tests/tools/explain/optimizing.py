@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.driver.observe import Observation, explain_value, observe_model
 from eqfuse.driver.options import Options
-from eqfuse.tools.explain.explain import Explanation
+from eqfuse.tools.explain.explanation import Explanation
 
 RECORD = """
 ; made for a test

@@ -11,7 +11,7 @@ from onnx import helper
 
 from eqfuse.driver.observe import Observation, explain_value, list_rewritten_values
 from eqfuse.errors import UsageError
-from eqfuse.tools.explain.explain import Unexplained
+from eqfuse.tools.explain.explanation import Unexplained
 
 from .optimizing import explained, lines, model, node, rule, run, steps
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.tools.explain.naming import shortened
+from eqfuse.tools.explain.readable import shorten
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from eqfuse.tools.explain.naming import shortened
     ],
 )
 def test_the_shortest_end_of_its_own(names: list[str], short: list[str]) -> None:
-    assert list(shortened(names).values()) == short
+    assert list(shorten(names).values()) == short
 
 
 @given(st.lists(st.text(alphabet="ab/.0", max_size=8)))
 def test_no_two_names_become_one(names: list[str]) -> None:
-    found = shortened(names)
+    found = shorten(names)
     assert len(set(found.values())) == len(set(names))
     assert all(name.endswith(short) for name, short in found.items())

@@ -10,17 +10,15 @@ from ...errors import EqfuseError
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...rules.loader import Rule
-from .catalogue import Catalogue, catalogue
-from .chain import Step, chain
-from .cone import Cone, Form, cone, form
-from .naming import shortened
+from .catalogue import Catalogue, collect_rules
+from .chain import Step, build_chain
+from .cone import Cone, Rewriting, TwoForms, build_cone, follow_forms
+from .ground import Owners, flatten, reachable
 from .patterns import Hole, Template
-from .readable import Line, Writer
-from .replay import support
-from .search import Search
-from .session.ground import Owners, flattened
-from .session.session import OutOfTime, Session
-from .session.trial import Proof, prove
+from .proof import Proof, prove
+from .readable import Line, Writer, shorten
+from .replay import replay
+from .session import OutOfTime, Session
 
 _ATTEMPTS: tuple[tuple[int | None, bool], ...] = ((1, False), (3, True), (None, True))
 """How far below the boundary to look, and whether at siblings: what is found with little is found fast."""
@@ -73,32 +71,32 @@ class Explanation:
     names: tuple[Name, ...]
 
 
-def explain(term: int, search: Search, seconds: float) -> Explanation:
+def explain(term: int, rewriting: Rewriting, seconds: float) -> Explanation:
     """Explain a term that the optimised graph has, in another form.
 
     Raises Unexplained where the rules do not lead there within `seconds`, OutOfTime where the limit ends the search.
     """
     deadline = time.monotonic() + seconds
-    fired = [r.name for r in search.egraph.saturation.rules if r.matches]
-    rules = catalogue(search.rules, fired)
-    shape = form(term, search.encoding, search.egraph, search.selection)
-    cut, proof = _prove(shape, search, rules, deadline)
-    steps = chain(proof)
-    rests_on = support(steps, proof, cut, rules, deadline - time.monotonic())
+    fired = [r.name for r in rewriting.egraph.saturation.rules if r.matches]
+    rules = collect_rules(rewriting.rules, fired)
+    forms = follow_forms(term, rewriting)
+    cut, proof = _prove(forms, rewriting, rules, deadline)
+    steps = build_chain(proof)
+    rests_on = replay(steps, proof, cut, rules, deadline - time.monotonic())
     if rests_on is None:
         raise Unexplained(f"a chain of {len(steps)} steps was found, but its replay fails")
-    return _Narrator(search, shape, cut, proof).explanation(steps, rests_on)
+    return _Narrator(rewriting, forms, cut, proof).explanation(steps, rests_on)
 
 
-def _prove(shape: Form, search: Search, rules: Catalogue, deadline: float) -> tuple[Cone, Proof]:
+def _prove(forms: TwoForms, rewriting: Rewriting, rules: Catalogue, deadline: float) -> tuple[Cone, Proof]:
     """The first proof, with the part of the model that it was found in."""
     for depth, neighbours in _ATTEMPTS:
-        cut = cone(shape, search.encoding, search.egraph, depth, neighbours=neighbours)
+        cut = build_cone(forms, rewriting, depth, neighbours=neighbours)
         last = (depth, neighbours) == _ATTEMPTS[-1]
         left = deadline - time.monotonic()
         try:
             with Session(left if last else left / 2) as session:
-                proof = prove(shape, cut, search.egraph, rules, session)
+                proof = prove(forms, cut, rewriting.egraph, rules, session)
         except OutOfTime:
             if last:
                 raise
@@ -111,17 +109,17 @@ def _prove(shape: Form, search: Search, rules: Catalogue, deadline: float) -> tu
 class _Narrator:
     """Puts terms into words."""
 
-    def __init__(self, search: Search, shape: Form, cut: Cone, proof: Proof) -> None:
-        self.search, self.shape, self.cut, self.proof = search, shape, cut, proof
+    def __init__(self, rewriting: Rewriting, forms: TwoForms, cut: Cone, proof: Proof) -> None:
+        self.rewriting, self.forms, self.cut, self.proof = rewriting, forms, cut, proof
         self.full = self._full_names()
-        short = shortened(self.full.values())
+        short = shorten(self.full.values())
         names = {term: short[name] for term, name in self.full.items()}
-        symbols = {number: name for name, number in search.encoding.symbols.items()}
+        symbols = {number: name for name, number in rewriting.encoding.symbols.items()}
         self.writer = Writer(proof.terms, names, self._types(), symbols)
 
     def explanation(self, steps: Sequence[Step], rests_on: tuple[Rule, ...]) -> Explanation:
         before = tuple(self._before())
-        instances = tuple(self._instance(step) for step in self._joined(steps))
+        instances = tuple(self._instance(step) for step in self._join_steps(steps))
         after = tuple(self._after())
         return Explanation(before, after, instances, rests_on, tuple(self._names()))
 
@@ -131,21 +129,20 @@ class _Narrator:
         """Names of the ground terms that the model has: their own, or another one of the same value."""
         own: dict[int, str] = {}
         by_owner: dict[int, str] = {}
-        for name, term in self.search.encoding.values.items():
+        for name, term in self.rewriting.encoding.values.items():
             own.setdefault(term, name)
-            by_owner.setdefault(self.search.egraph.terms[term], name)
-        found: dict[int, str] = {}
-        for index, ground in enumerate(self.proof.encoded):
-            term, owner = self.cut.originals[index], self.cut.owners[index]
-            named = own.get(term) or by_owner.get(owner)
-            if named and self.proof.terms.terms[ground].op not in ("Full", "Absent"):
-                found.setdefault(ground, named)
-        return found
+            by_owner.setdefault(self.rewriting.egraph.terms[term], name)
+        names: dict[int, str] = {}
+        for ground, term, owner in zip(self.proof.encoded, self.cut.originals, self.cut.owners, strict=True):
+            given = own.get(term) or by_owner.get(owner)
+            if given and self.proof.terms.terms[ground].op not in ("Full", "Absent"):
+                names.setdefault(ground, given)
+        return names
 
     def _types(self) -> Mapping[int, TensorType]:
         given = zip(self.proof.encoded, self.cut.owners, strict=True)
-        owners = Owners(self.search.egraph, self.proof.terms, given)
-        types = {term: self.search.egraph.classes[owner].type for term, owner in owners.update()}
+        owners = Owners(self.rewriting.egraph, self.proof.terms, given)
+        types = {term: self.rewriting.egraph.classes[owner].type for term, owner in owners.update()}
         return {term: type_ for term, type_ in types.items() if type_ is not None}
 
     def _names(self) -> Iterator[Name]:
@@ -155,7 +152,7 @@ class _Narrator:
     # --- the two forms
 
     def _before(self) -> Iterator[Line]:
-        boundary = {self.proof.encoded[i] for i, o in enumerate(self.cut.owners) if o in self.shape.boundary}
+        boundary = {self.proof.encoded[i] for i, o in enumerate(self.cut.owners) if o in self.forms.boundary}
         for term in self._between(self.proof.original, boundary):
             if term in self.writer.names and self.proof.terms.terms[term].children:
                 yield self._line(self.writer.names[term], term)
@@ -169,22 +166,16 @@ class _Narrator:
         yield self._line(self.writer.names[self.proof.original], self.proof.chosen)
 
     def _line(self, name: str, term: int) -> Line:
-        return Line(name, self.writer.spelled(term), self.writer.types.get(term), self.writer.is_constant(term))
+        return Line(name, self.writer.spell(term), self.writer.types.get(term), self.writer.is_constant(term))
 
     def _between(self, term: int, ends: set[int]) -> list[int]:
         """The terms from one down to the given ends, operands first."""
-        found: set[int] = set()
-        pending = [term]
-        while pending:
-            part = pending.pop()
-            if part not in found and (part not in ends or part == term):
-                found.add(part)
-                pending += flattened(self.proof.terms, part).children
-        return sorted(found)
+        ground = self.proof.terms
+        return reachable([term], lambda part: [c for c in flatten(ground, part).children if c not in ends])
 
     # --- steps
 
-    def _joined(self, steps: Sequence[Step]) -> Iterator[Step]:
+    def _join_steps(self, steps: Sequence[Step]) -> Iterator[Step]:
         """The steps, where two that meet in a term of the rule's own making count as one."""
         pending: Step | None = None
         for step in steps:
@@ -195,25 +186,22 @@ class _Narrator:
                 continue
             if pending:
                 yield pending
-            pending = step if self._is_made_up(step.after) else None
+            op = self.proof.terms.terms[step.after].op
+            pending = step if op not in OPERATORS and op not in _OTHERS else None  # the rule made the term up
             if not pending:
                 yield step
         if pending:
             yield pending
 
-    def _is_made_up(self, term: int) -> bool:
-        op = self.proof.terms.terms[term].op
-        return op not in OPERATORS and op not in _OTHERS
-
     def _instance(self, step: Step) -> Instance:
-        known = len(self.writer.defined)
+        count = len(self.writer.defined)
         before = self._side(step.templates[0], step.before, matched=step.forward)
         after = self._side(step.templates[1], step.after, matched=step.joined or not step.forward)
-        where = tuple(self.writer.defined.values())[known:]
+        where = tuple(self.writer.defined.values())[count:]
         return Instance(step.pattern.rule, step.forward, before, after, where)
 
     def _side(self, template: Template, term: int, *, matched: bool) -> str:
         """One side of a step; what a rule matches without naming its operator gets that operator all the same."""
         if matched and isinstance(template, Hole):
-            return self.writer.spelled(term)
+            return self.writer.spell(term)
         return self.writer.instance(template, term)

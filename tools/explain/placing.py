@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ....engine.egraph.graph import EGraph, ENode, Literal
-from ..messages import Cell, Contents, class_number
-from ..signatures import TERM_SORTS, Signatures
-
-Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
-"""Constructor, literals, and operands as classes of the session."""
+from ...engine.egraph.graph import EGraph, ENode, Literal
+from .messages import Cell, Contents, class_number
+from .signatures import TERM_SORTS, Signatures
 
 _LISTS = frozenset({"Nil", "Cons"})
 
 
 @dataclass
 class Classes:
-    """The e-nodes of each class of a session; the class of each term of the encoding, and the first term in a class."""
+    """The e-nodes of each class of a session, over such classes; the class of each term of the encoding, and the first
+    term in a class."""
 
-    rows: dict[int, list[Row]] = field(default_factory=dict)
+    rows: dict[int, list[ENode]] = field(default_factory=dict)
     of: dict[int, int] = field(default_factory=dict)
     terms: dict[int, int] = field(default_factory=dict)
 
 
-def classes(contents: Contents, tables: Signatures, originals: Mapping[str, str]) -> Classes:
+def group_by_class(contents: Contents, tables: Signatures, originals: Mapping[str, str]) -> Classes:
     """Sort the rows of a session by class; `originals` are what the labels in its tables stand for."""
-    found = Classes()
+    by_class = Classes()
     for name in ("term", "node"):
         rows = contents.constructors[name]
-        found.of |= {class_number(index): class_number(owner) for index, owner in rows}
-    for index in sorted(found.of):
-        found.terms.setdefault(found.of[index], index)
+        by_class.of |= {class_number(index): class_number(owner) for index, owner in rows}
+    for index in sorted(by_class.of):
+        by_class.terms.setdefault(by_class.of[index], index)
     for op, rows in contents.constructors.items():
         if op in ("term", "node"):
             continue
@@ -40,20 +38,20 @@ def classes(contents: Contents, tables: Signatures, originals: Mapping[str, str]
             cells = list(zip(sorts, row, strict=False))
             literals = tuple(_original(c, originals) for s, c in cells if s not in TERM_SORTS)
             children = tuple(class_number(c) for s, c in cells if s in TERM_SORTS)
-            found.rows.setdefault(class_number(row[-1]), []).append((op, literals, children))
-    return found
+            by_class.rows.setdefault(class_number(row[-1]), []).append(ENode(op, literals, children))
+    return by_class
 
 
 def _original(cell: Cell, originals: Mapping[str, str]) -> Literal:
     return originals.get(cell, cell) if isinstance(cell, str) else cell
 
 
-def placed(found: Classes, egraph: EGraph) -> dict[int, int]:
+def place_classes(by_class: Classes, egraph: EGraph) -> dict[int, int]:
     """The class of the e-graph that each class of the session is, where there is one."""
     index = {node: owner for owner, c in enumerate(egraph.classes) for node in c.nodes}
-    places = {owner: egraph.terms[term] for owner, term in found.terms.items() if term in egraph.terms}
+    places = {owner: egraph.terms[term] for owner, term in by_class.terms.items() if term in egraph.terms}
     lists: dict[int, tuple[int, ...]] = {}
-    pending = [(owner, row) for owner, rows in found.rows.items() for row in rows]
+    pending = [(owner, row) for owner, rows in by_class.rows.items() for row in rows]
     while True:
         later = []
         for owner, row in pending:
@@ -65,18 +63,17 @@ def placed(found: Classes, egraph: EGraph) -> dict[int, int]:
 
 
 def _place(
-    owner: int, row: Row, places: dict[int, int], lists: dict[int, tuple[int, ...]], index: Mapping[ENode, int]
+    owner: int, row: ENode, places: dict[int, int], lists: dict[int, tuple[int, ...]], index: Mapping[ENode, int]
 ) -> bool:
     """Place one class by one of its e-nodes, if its operands are placed."""
-    op, literals, children = row
-    operands = tuple(_operands(children, places, lists))
-    if len(operands) < len(children):
+    operands = tuple(_operands(row.children, places, lists))
+    if len(operands) < len(row.children):
         return False
     flat = tuple(o for operand in operands for o in operand)
-    if op in _LISTS:
+    if row.op in _LISTS:
         lists[owner] = flat
         return True
-    if (place := index.get(ENode(op, literals, flat))) is not None:
+    if (place := index.get(ENode(row.op, row.attributes, flat))) is not None:
         places[owner] = place
     return place is not None
 

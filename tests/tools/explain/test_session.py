@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.errors import EqfuseError
 from eqfuse.tools.explain.messages import Refused
-from eqfuse.tools.explain.session.session import OutOfTime, Session
+from eqfuse.tools.explain.session import OutOfTime, Session
 
 FACTS = '(Add (Var "x") (Var "y"))\n'
 

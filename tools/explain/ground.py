@@ -5,12 +5,24 @@ Operands of an opaque node are a list in egglog and in ground terms; an encoding
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from ....engine.egraph.graph import EGraph, ENode
-from ..congruence import Congruence
+from ...engine.egraph.graph import EGraph, ENode
+from .congruence import Congruence
 
 NIL = ENode("Nil", (), ())
+
+
+def reachable(starts: Iterable[int], following: Callable[[int], Iterable[int]]) -> list[int]:
+    """The `starts` and all that lies behind them, in the order of their numbers: operands come before their users."""
+    reached: set[int] = set()
+    pending = list(starts)
+    while pending:
+        current = pending.pop()
+        if current not in reached:
+            reached.add(current)
+            pending += following(current)
+    return sorted(reached)
 
 
 def add_node(terms: Congruence, node: ENode) -> int:
@@ -35,7 +47,7 @@ def equal_to(terms: Congruence, node: ENode) -> int | None:
     return None if operands is None else terms.equal_node(ENode("Op", node.attributes, (operands,)))
 
 
-def flattened(terms: Congruence, term: int) -> ENode:
+def flatten(terms: Congruence, term: int) -> ENode:
     """A ground term with the operands of an opaque node flattened."""
     node = terms.terms[term]
     if node.op != "Op":
@@ -52,13 +64,13 @@ class Constants:
 
     def __init__(self, terms: Congruence) -> None:
         self.terms = terms
-        self._known: list[bool] = []
+        self._constant: list[bool] = []
 
     def has(self, term: int) -> bool:
         """Whether the term is one."""
-        for node in self.terms.terms[len(self._known) :]:  # operands come before their users
-            self._known.append(node.op != "Var" and all(self._known[c] for c in node.children))
-        return self._known[term]
+        for node in self.terms.terms[len(self._constant) :]:  # operands come before their users
+            self._constant.append(node.op != "Var" and all(self._constant[c] for c in node.children))
+        return self._constant[term]
 
 
 class Owners:
@@ -72,16 +84,16 @@ class Owners:
 
     def update(self) -> list[tuple[int, int]]:
         """Look at the terms that are new; returns those that have a class, with it."""
-        found = []
+        placed = []
         for term in range(self._next, len(self.terms.terms)):
             owner = self.of.setdefault(term, self._find(term))
             if owner is not None:
-                found.append((term, owner))
+                placed.append((term, owner))
         self._next = len(self.terms.terms)
-        return found
+        return placed
 
     def _find(self, term: int) -> int | None:
-        node = flattened(self.terms, term)
+        node = flatten(self.terms, term)
         children = [self.of.get(c) for c in node.children]
         if any(c is None for c in children):
             return None

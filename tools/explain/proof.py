@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from ....engine.egraph.facts import Labels, write_facts
-from ....engine.egraph.folding import FOLD
-from ....engine.egraph.graph import EGraph, ENode, Literal
-from ..catalogue import RECORDING, Catalogue
-from ..cone import Cone, Form
-from ..congruence import Congruence
-from ..messages import Cell, Contents, class_number
-from ..patterns import Call, Hole, Pattern, Recorder, Template
-from ..signatures import TERM_SORTS, Signatures
+from ...engine.egraph.facts import Labels, write_facts
+from ...engine.egraph.folding import FOLD
+from ...engine.egraph.graph import EGraph, ENode, Literal
+from .catalogue import RECORDING, Catalogue
+from .cone import Cone, TwoForms
+from .congruence import Congruence
 from .ground import Constants, Owners, add_node, equal_to
+from .messages import Cell, Contents, class_number
+from .patterns import Call, Hole, Pattern, Recorder, Template
 from .session import Session
+from .signatures import TERM_SORTS, Signatures
 
 _COMBINATIONS = 64
 """How many ways to put operands together are tried for one e-node of the optimised form."""
@@ -54,26 +54,24 @@ class Proof:
     encoded: tuple[int, ...]
 
 
-def prove(form: Form, cone: Cone, egraph: EGraph, catalogue: Catalogue, session: Session) -> Proof | None:
+def prove(forms: TwoForms, cone: Cone, egraph: EGraph, catalogue: Catalogue, session: Session) -> Proof | None:
     """Find a proof; None where the rules are saturated without one. Raises OutOfTime."""
     facts, labels = write_facts(cone.encoding, session.folder)
     session.load(_program(catalogue))
     session.load(facts)
     mirror = _Mirror(cone, catalogue.tables, labels)
-    target = _Target(form, cone, egraph, mirror)
+    target = _Target(forms, cone, egraph, mirror)
     return _Trial(catalogue, session, mirror, target).run()
 
 
 def _program(catalogue: Catalogue) -> str:
     rulesets = "".join(f"(ruleset {RECORDING}{name})\n" for name in (*_PHASES, "forget"))
     rules = "".join(f"{rule.text}\n" for rule in catalogue.rules)
-    recorders = "".join(r.program + _forgetting(r) for r in catalogue.recorders)
-    return catalogue.declarations + rules + rulesets + recorders
-
-
-def _forgetting(recorder: Recorder) -> str:
-    row = f"({recorder.table} {' '.join(recorder.columns)})"
-    return f'(rule ({row}) ((delete {row})) :ruleset {RECORDING}forget :name "forget.{recorder.table}")\n'
+    recorders = "".join(r.program for r in catalogue.recorders)
+    rows = [(r.table, f"({r.table} {' '.join(r.columns)})") for r in catalogue.recorders]
+    forget = f":ruleset {RECORDING}forget"
+    forgetting = "".join(f'(rule ({row}) ((delete {row})) {forget} :name "forget.{table}")\n' for table, row in rows)
+    return catalogue.declarations + rules + rulesets + recorders + forgetting
 
 
 _PHASES = ("simplify", "explore")
@@ -120,7 +118,7 @@ class _Mirror:
         for node in cone.encoding.terms:
             children = tuple(self.encoded[c] for c in node.children)
             self.encoded.append(add_node(self.terms, replace(node, children=children)))
-        self.made: dict[int, int] = {}
+        self.ground: dict[int, int] = {}
         """The ground term of each class of egglog's, by its number, at the moment."""
 
     def update(self, contents: Contents, recorders: Iterable[Recorder]) -> None:
@@ -141,7 +139,7 @@ class _Mirror:
 
     def _value(self, sort: str, cell: Cell) -> Cell:
         if sort not in ("i64", "f64", "String", "Ints", "bool"):
-            return self.terms.find(self.made[class_number(cell)])
+            return self.terms.find(self.ground[class_number(cell)])
         return self.originals.get(cell, cell) if isinstance(cell, str) else cell
 
     def instance(self, template: Template, values: Mapping[str, Cell]) -> int:
@@ -159,7 +157,7 @@ class _Mirror:
 
     def _identify(self, contents: Contents) -> None:
         """Find the ground term of every class, children first; e-nodes that are new become terms."""
-        self.made = {}
+        self.ground = {}
         rows = list(self._nodes(contents.constructors))
         users: dict[int, list[int]] = {}
         missing: list[int] = []
@@ -170,11 +168,11 @@ class _Mirror:
         ready = [i for i, count in enumerate(missing) if count == 0][::-1]
         while ready:
             op, literals, children, owner = rows[ready.pop()]
-            if owner in self.made:
+            if owner in self.ground:
                 continue
-            node = ENode(op, literals, tuple(self.made[c] for c in children))
-            known = self.terms.equal_node(node)
-            self.made[owner] = self.terms.add(node) if known is None else known
+            node = ENode(op, literals, tuple(self.ground[c] for c in children))
+            equal = self.terms.equal_node(node)
+            self.ground[owner] = self.terms.add(node) if equal is None else equal
             for user in users.get(owner, ()):
                 missing[user] -= 1
                 if missing[user] == 0:
@@ -204,9 +202,9 @@ def _literal(template: Template, values: Mapping[str, Cell]) -> Literal:
 class _Target:
     """The optimised form, looked for among the ground terms."""
 
-    def __init__(self, form: Form, cone: Cone, egraph: EGraph, mirror: _Mirror) -> None:
-        self.form, self.cone, self.mirror = form, cone, mirror
-        self.order = _children_first(form)
+    def __init__(self, forms: TwoForms, cone: Cone, egraph: EGraph, mirror: _Mirror) -> None:
+        self.forms, self.cone, self.mirror = forms, cone, mirror
+        self.order = _children_first(forms)
         self.owners = Owners(egraph, mirror.terms, zip(mirror.encoded, cone.owners, strict=True))
         self.constants = Constants(mirror.terms)
         self.folded: dict[int, list[int]] = {}
@@ -217,47 +215,47 @@ class _Target:
     def proof(self) -> Proof | None:
         """The proof, where the value's two forms are equal by now."""
         for term, owner in self.owners.update():
-            if self.form.chosen.get(owner) == FOLD and self.constants.has(term):
+            if self.forms.chosen.get(owner) == FOLD and self.constants.has(term):
                 self.folded.setdefault(owner, []).append(term)
         written: dict[int, dict[int, int]] = {}
         for owner in self.order:
-            written[owner] = self._written(owner, written)
+            written[owner] = self._chosen_terms(owner, written)
         original = self.mirror.encoded[self.cone.root]
-        chosen = written[self.form.owner].get(self.mirror.terms.find(original))
+        chosen = written[self.forms.owner].get(self.mirror.terms.find(original))
         if chosen is None:
             return None
         mirror = self.mirror
         return Proof(mirror.terms, tuple(mirror.equations), original, chosen, tuple(mirror.encoded))
 
-    def _written(self, owner: int, written: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
+    def _chosen_terms(self, owner: int, written: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
         """The optimised form of a class as ground terms, by the oldest term that each equals.
 
         There may be several: constants that only the whole model's e-graph knows to be equal.
         """
         terms = self.mirror.terms
-        if owner in self.given and owner != self.form.owner:
+        if owner in self.given and owner != self.forms.owner:
             return {terms.find(term): term for term in reversed(self.given[owner])}
-        node = self.form.chosen.get(owner)
+        node = self.forms.chosen.get(owner)
         if node is None or node == FOLD:
             return {terms.find(term): term for term in reversed(self.folded.get(owner, []))}
-        found: dict[int, int] = {}
+        spellings: dict[int, int] = {}
         for children in islice(product(*(written[c].values() for c in node.children)), _COMBINATIONS):
-            made = replace(node, children=children)
-            equal = equal_to(terms, made)
-            if equal is not None and equal not in found:
-                found[equal] = add_node(terms, made)
-        return found
+            spelled = replace(node, children=children)
+            equal = equal_to(terms, spelled)
+            if equal is not None and equal not in spellings:
+                spellings[equal] = add_node(terms, spelled)
+        return spellings
 
 
-def _children_first(form: Form) -> list[int]:
+def _children_first(forms: TwoForms) -> list[int]:
     """The classes of the optimised form, operands before users."""
     done: dict[int, None] = {}
-    pending = [(form.owner, False)]
+    pending = [(forms.owner, False)]
     while pending:
         owner, ready = pending.pop()
         if ready:
             done.setdefault(owner)
         elif owner not in done:
             pending.append((owner, True))
-            pending += [(c, False) for c in form.chosen[owner].children] if owner in form.chosen else []
+            pending += [(c, False) for c in forms.chosen[owner].children] if owner in forms.chosen else []
     return list(done)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....rules.egglog_bindings import execute, load
-from ....rules.loader import prelude
-from ..messages import Cell, Contents, Load, Refused, Request, Run
+from ...rules.egglog_bindings import execute, load
+from ...rules.loader import prelude
+from .messages import Cell, Contents, Load, Refused, Request, Run
 
 _TERMS = ("T", "N", "Ts")
 

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ....errors import EqfuseError
-from ....support.scratch import scratch_folder
-from ....support.worker_process import WorkerDiedError, WorkerProcess
-from ..messages import Contents, Load, Read, Refused, Request, Run
+from ...errors import EqfuseError
+from ...support.scratch import scratch_folder
+from ...support.worker_process import WorkerDiedError, WorkerProcess
+from .messages import Contents, Load, Read, Refused, Request, Run
 
 
 class OutOfTime(EqfuseError):

@@ -1,1 +1,0 @@
-"""An e-graph of its own that a proof is looked for in."""
