@@ -13,7 +13,7 @@ from ..errors import UsageError, VerificationError
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle
 from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
-from ..lowering.dsa.bundle.constants import constant_contents, network_of
+from ..lowering.dsa.bundle.constants import constant_contents
 from ..lowering.dsa.bundle.files import REPORT, store_kernels, store_program
 from ..lowering.dsa.bundle.section import Section, Wire
 from ..lowering.dsa.compiler import (
@@ -202,7 +202,7 @@ def _own_width(graph: OperatorGraph) -> int:
 
 
 def _section(result: Result, network: AcceleratorNetwork, made: DsaProgram, demands: Demands) -> Section:
-    generated, values, orders = made.generated, network.graph.values, network_of(made.generated).axes
+    generated, values, orders = made.generated, network.graph.values, made.generated.network.axes
     axes = batch_axes(network, generated.outputs.values(), made.allocation.batch != made.allocation.per_cluster)
     names = {width: name for name, width in WIDTHS.items()}
     return Section(

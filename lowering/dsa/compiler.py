@@ -7,24 +7,26 @@ All clusters run the same program in lockstep, each on its share of the samples,
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
+
+import msgspec
 
 from ...costmodels.dsa_device import DsaDevice, single_cluster
 from ...ir.graph import OperatorGraph
-from .codegen.alternatives import Candidate, for_splitting, promising
+from .codegen.alternatives import Candidate, for_splitting, promising_plans
 from .codegen.generated import Generated
-from .codegen.generator import Plan, written
-from .codegen.instruction_order import rescheduled
+from .codegen.generator import Plan, write_program
 from .errors import DsaError
 from .network.batches import with_batch
 from .network.constant_slices import ConstantSlice
 from .network.deep_products import split_products
 from .network.lookups import with_lookups_apart
 from .network.subgraphs import Layer
+from .program.instructions import Program
 from .program.validate import validate
 from .schedule.clusters import Allocation, allocations
 from .schedule.scheduler import OrderName, Schedule, schedule
@@ -34,15 +36,15 @@ from .simulate.timing import Timeline, simulate_time
 
 Observer = Callable[[str], None]
 _THRESHOLDS = 200_000, 50, 1000
-"""For Python's collector of cycles."""
-_WORSE = 2
-"""So many larger shares per cluster in a row that are no faster end the search."""
+"""Thresholds of Python's collector of cycles while programs are made, far above its own."""
+_SLOWER_IN_A_ROW = 2
+"""The search ends after this many larger shares per cluster in a row that are no faster."""
 
 
 @dataclass(frozen=True)
 class AcceleratorNetwork:
-    """What is compiled. `element_size` is the bytes of a float on the accelerator; `slices` says which of the model's
-    constants the others are parts of, by name."""
+    """The network to compile. `element_size` is the bytes of a float on the accelerator; `slices` says of which of the
+    model's constants the others are parts, by name."""
 
     graph: OperatorGraph
     layers: tuple[Layer, ...]
@@ -53,10 +55,9 @@ class AcceleratorNetwork:
     def batch(self) -> int | None:
         """The samples that the graph is made for: the outermost extent of its inputs. None where they differ."""
         read = {v for operator in self.graph.operators for v in operator.inputs if v is not None}
-        given = [self.graph.values[v] for v in sorted(read)]
-        shapes = [v.extent.dimensions for v in given if v.producer is None and not v.is_constant]
-        found = {shape[0] for shape in shapes if shape}
-        return found.pop() if len(found) == 1 else None
+        inputs = (v for v in map(self.graph.values.__getitem__, read) if v.producer is None and not v.is_constant)
+        batches = {v.extent.dimensions[0] for v in inputs if v.extent.dimensions}
+        return batches.pop() if len(batches) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,12 @@ class DsaProgram:
 
     @property
     def cycles(self) -> float:
-        """Of the whole batch."""
+        """Cycles of the whole batch."""
         return self.allocation.iterations * self.timeline.cycles
 
     @property
     def seconds(self) -> float:
-        """Of the whole batch."""
+        """Seconds of the whole batch."""
         return self.cycles / self.device.clock
 
     def figures(self) -> dict[str, Any]:
@@ -114,24 +115,20 @@ def accelerator_network(
     graph: OperatorGraph, layers: Sequence[Layer], device: DsaDevice, element_size: int
 ) -> AcceleratorNetwork:
     """A graph and its fused layers as the accelerator runs them. Raises DsaError for shapes that are not static."""
-    _check_shapes(graph)
-    if not graph.operators:
-        raise DsaError("the model computes nothing from its inputs; there is nothing to schedule")
-    apart = with_lookups_apart(graph, layers)
-    split = split_products(graph, apart, single_cluster(device), element_size)
-    return AcceleratorNetwork(split.graph, tuple(split.layers), element_size, split.slices)
-
-
-def _check_shapes(graph: OperatorGraph) -> None:
-    """Name the operator where the shape is lost, or the tensor that has none from the start."""
     for value in graph.values:
         if value.type is not None and value.type.is_static:
             continue
-        if value.producer is not None:
-            maker = graph.operators[value.producer]
-            what = f"operator {maker.name!r} ({maker.op}): the shape of its result {value.name!r} is not known"
-            raise DsaError(f"{what}, or depends on values of inputs, and an accelerator runs fixed sizes only")
-        raise DsaError(f"tensor {value.name!r}: its shape is not static; give all shapes with --input-shapes")
+        if value.producer is None:
+            raise DsaError(f"tensor {value.name!r}: its shape is not static; give all shapes with --input-shapes")
+        maker = graph.operators[value.producer]
+        raise DsaError(
+            f"operator {maker.name!r} ({maker.op}): the shape of its result {value.name!r} is not known, or depends on "
+            "values of inputs, and an accelerator runs fixed sizes only"
+        )
+    if not graph.operators:
+        raise DsaError("the model computes nothing from its inputs; there is nothing to schedule")
+    split = split_products(graph, with_lookups_apart(graph, layers), single_cluster(device), element_size)
+    return AcceleratorNetwork(split.graph, tuple(split.layers), element_size, split.slices)
 
 
 def compile_network(
@@ -142,24 +139,24 @@ def compile_network(
     name: str = "network",
     observer: Observer = lambda line: None,
 ) -> DsaProgram:
-    """The fastest program that was found for a batch (the model's own where None), checked.
+    """The fastest program for a batch (the model's own where None) among some ways to cut it, checked.
 
     Raises DsaError: a batch that cannot be shared or followed, a tensor that fits nowhere; ProgramError for a program
     that breaks a rule of the device.
     """
     best: DsaProgram | None = None
     problem: DsaError | None = None
-    worse = 0
+    slower = 0
     for allocation in _candidates(network, device, batch, choices.per_cluster):
         try:
-            made = program_for(network, device, allocation, choices, name)
+            program = program_for(network, device, allocation, choices, name)
         except DsaError as error:  # another share of the batch may fit
             problem = error
             continue
-        observer(f"{allocation.per_cluster} sample(s) per cluster: {made.seconds * 1e6:.1f} us")
-        worse = 0 if best is None or made.seconds < best.seconds else worse + 1
-        best = made if worse == 0 else best
-        if worse == _WORSE:
+        observer(f"{allocation.per_cluster} sample(s) per cluster: {program.seconds * 1e6:.1f} us")
+        slower = 0 if best is None or program.seconds < best.seconds else slower + 1
+        best = program if slower == 0 else best
+        if slower == _SLOWER_IN_A_ROW:
             break
     if best is None:
         raise problem or DsaError(f"batch {batch}: cannot be shared over {device.clusters} clusters")
@@ -170,7 +167,7 @@ def compile_network(
 def _candidates(
     network: AcceleratorNetwork, device: DsaDevice, batch: int | None, per_cluster: int | None
 ) -> list[Allocation]:
-    """Ways to cut the batch, the smallest programs first, as far as the graph can be made for so many samples.
+    """Ways to cut the batch, the smallest programs first, as far as the graph can be made for each one's samples.
 
     A graph whose batch cannot be followed is run as it is.
     """
@@ -178,42 +175,57 @@ def _candidates(
     wanted = batch or own
     if wanted is None:
         return [Allocation(1, 1, 1)]
-    found = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
-    if per_cluster is not None and wanted % per_cluster == 0:
-        found = [a for a in found if a.per_cluster == per_cluster] or [_alone(wanted, per_cluster)]
-    elif per_cluster is not None:
-        raise DsaError(f"batch {wanted}: is not divisible into programs of {per_cluster} samples")
-    problems = [_obstacle(network, each.per_cluster) for each in found]
-    possible = [each for each, problem in zip(found, problems, strict=True) if problem is None]
-    if not possible and wanted == own:
-        return [_alone(wanted, wanted)]
-    if not possible:
-        raise next(problem for problem in problems if problem is not None)
-    return possible
-
-
-def _alone(batch: int, per_cluster: int) -> Allocation:
-    """One cluster does it all."""
-    return Allocation(batch // per_cluster, 1, per_cluster)
-
-
-def _obstacle(network: AcceleratorNetwork, samples: int) -> DsaError | None:
-    """Why a graph cannot be made for so many samples."""
-    if samples == network.batch:
-        return None
-    try:
-        with_batch(network.graph, samples)
-    except DsaError as error:
-        return error
-    return None
+    candidates = sorted(allocations(wanted, device.clusters), key=lambda each: each.per_cluster)
+    if per_cluster is not None:
+        if wanted % per_cluster:
+            raise DsaError(f"batch {wanted}: is not divisible into programs of {per_cluster} samples")
+        alone = Allocation(wanted // per_cluster, 1, per_cluster)
+        candidates = [each for each in candidates if each.per_cluster == per_cluster] or [alone]
+    possible: list[Allocation] = []
+    problems: list[DsaError] = []
+    for allocation in candidates:
+        try:
+            if allocation.per_cluster != own:
+                with_batch(network.graph, allocation.per_cluster)
+            possible.append(allocation)
+        except DsaError as error:
+            problems.append(error)
+    if not possible and wanted != own:
+        raise problems[0]
+    return possible or [Allocation(1, 1, wanted)]
 
 
 def program_for(
     network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str = "network"
 ) -> DsaProgram:
     """The program for one way to cut a batch, not checked; of several alternatives the fastest. Raises DsaError."""
+    cluster, samples = single_cluster(device), allocation.per_cluster
+
+    @cache  # variants whose instances are to fit the same have the same schedule
+    def make_schedule(splitting: DsaDevice, order: OrderName, instances: bool) -> Schedule:
+        return replace(
+            schedule(
+                network.graph, network.layers, splitting,
+                batch=samples if network.batch not in (None, samples) else None,
+                element_size=network.element_size, order=order, instances=instances,
+            ),
+            device=cluster,
+        )  # fmt: skip
+
+    def candidate(variant: Variant) -> Candidate:
+        order = choices.order or variant.order
+        return Candidate(variant, make_schedule(for_splitting(cluster, variant), order, variant.instances))
+
+    def make_program(plan: Plan) -> DsaProgram:
+        generated = write_program(plan, samples, name)
+        if plan.variant.overlap:
+            generated = replace(generated, program=order_by_start(generated.program, cluster))
+        return DsaProgram(device, allocation, choices, generated, simulate_time(generated.program, cluster))
+
     with _collecting_seldom():
-        return _best(network, device, allocation, choices, name)
+        variants = ALTERNATIVES if choices.variant == FULL else (choices.variant,)
+        programs = map(make_program, promising_plans([candidate(variant) for variant in variants], cluster))
+        return min(programs, key=lambda program: program.timeline.cycles)
 
 
 @contextmanager
@@ -227,77 +239,43 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _best(
-    network: AcceleratorNetwork, device: DsaDevice, allocation: Allocation, choices: Choices, name: str
-) -> DsaProgram:
-    cluster, variants = single_cluster(device), ALTERNATIVES if choices.variant == FULL else (choices.variant,)
-    schedules = _Schedules(network, cluster, allocation.per_cluster, choices.order)
-    plans = promising([Candidate(variant, schedules.of(variant)) for variant in variants], cluster)
-    made = [_program(plan, device, allocation, choices, name) for plan in plans]
-    return min(made, key=lambda program: program.timeline.cycles)
+def order_by_start(program: Program, device: DsaDevice) -> Program:
+    """Across-layer instruction scheduling (GraphTurbo, OSDI 2023, section 4.4): order a program by starting times.
+
+    The generator writes layer after layer. Engines run their own instructions in the order of the program, so a unit
+    that several kernels share, as the vector unit that ends both convolutions and depthwise ones, would keep the tiles
+    of the second layer waiting for the last of the first. Instructions are put in the order in which they start when
+    nobody waits for such a unit. Whatever an instruction has to follow still comes before it.
+    """
+    starts = simulate_time(program, device, in_order=False).starts
+    order = sorted(range(len(starts)), key=lambda index: (starts[index], index))
+    place = {old: new for new, old in enumerate(order)}
+    instructions = tuple(
+        msgspec.structs.replace(instruction, waits=tuple(sorted(place[wait] for wait in instruction.waits)))
+        for instruction in (program.instructions[old] for old in order)
+    )
+    return msgspec.structs.replace(program, instructions=instructions)
 
 
-@dataclass
-class _Schedules:
-    """Schedules of some samples of a network; the same for variants that are to fit the same."""
-
-    network: AcceleratorNetwork
-    cluster: DsaDevice
-    samples: int
-    order: OrderName | None
-    known: dict[tuple[DsaDevice, OrderName, bool], Schedule] = field(default_factory=dict)
-
-    def of(self, variant: Variant) -> Schedule:
-        key = for_splitting(self.cluster, variant), self.order or variant.order, variant.instances
-        if key not in self.known:
-            self.known[key] = self._made(*key)
-        return self.known[key]
-
-    def _made(self, device: DsaDevice, order: OrderName, instances: bool) -> Schedule:
-        network = self.network
-        found = schedule(
-            network.graph,
-            network.layers,
-            device,
-            batch=self.samples if network.batch not in (None, self.samples) else None,
-            element_size=network.element_size,
-            order=order,
-            instances=instances,
-        )
-        return replace(found, device=self.cluster)
-
-
-def _program(plan: Plan, device: DsaDevice, allocation: Allocation, choices: Choices, name: str) -> DsaProgram:
-    cluster, generated = single_cluster(device), written(plan, allocation.per_cluster, name)
-    program = generated.program
-    if plan.variant.overlap:
-        program = rescheduled(program, cluster)
-    timeline = simulate_time(program, cluster)
-    return DsaProgram(device, allocation, choices, replace(generated, program=program), timeline)
-
-
-def batch_axes(network: AcceleratorNetwork, outputs: Iterable[int], repeated: bool) -> dict[int, int | None]:
+def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
     """Per output, along which axis its samples lie; None for what is the same for all.
 
     Where the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
     `repeated` runs whose outermost extent is not the batch.
     """
+    values = network.graph.values
     try:
-        larger = with_batch(network.graph, 2 * (network.batch or 1))
+        larger = with_batch(network.graph, 2 * (network.batch or 1)).values
     except DsaError:
-        return {value: _outermost(network, value) if repeated else None for value in outputs}
-    return {value: _changed(network.graph, larger, value) for value in outputs}
+        for value in map(values.__getitem__, outputs) if repeated else ():
+            if network.batch is None or value.extent.dimensions[:1] != (network.batch,):
+                raise DsaError(
+                    f"output {value.name!r}: its batch cannot be told; export the model with the batch it is to have"
+                ) from None
+        return dict.fromkeys(outputs, 0 if repeated else None)
 
+    def grown_axis(value: int) -> int | None:
+        pairs = zip(values[value].extent.dimensions, larger[value].extent.dimensions, strict=True)
+        return next((axis for axis, (before, after) in enumerate(pairs) if before != after), None)
 
-def _outermost(network: AcceleratorNetwork, value: int) -> int:
-    found = network.graph.values[value]
-    if network.batch is None or found.extent.dimensions[:1] != (network.batch,):
-        raise DsaError(
-            f"output {found.name!r}: its batch cannot be told; export the model with the batch it is to have"
-        )
-    return 0
-
-
-def _changed(graph: OperatorGraph, larger: OperatorGraph, value: int) -> int | None:
-    pairs = zip(graph.values[value].extent.dimensions, larger.values[value].extent.dimensions, strict=True)
-    return next((axis for axis, (a, b) in enumerate(pairs) if a != b), None)
+    return {value: grown_axis(value) for value in outputs}

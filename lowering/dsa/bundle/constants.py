@@ -1,85 +1,67 @@
-"""What is in DDR before a program starts: its constants, as one file and an index."""
+"""The constants of a program, which are in DDR before it starts, as one file in the order of their buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from ..codegen.generated import Generated
-from ..codegen.promotion import Blob, packed
+from ..codegen.weights import pack_blob
 from ..network.boxes import Box
 from ..network.constant_slices import ConstantSlice
-from ..network.graph import Network
 from ..network.storage import cast_array
 from ..program.instructions import Buffer, Program, Role
 
 Array = np.ndarray[Any, Any]
 Weights = Callable[[str], Array]
-"""The elements of a constant by its name."""
-
-
-def network_of(generated: Generated) -> Network:
-    """The operators of a program, at its batch."""
-    return generated.residence.flow.graph.network
+"""The elements of a constant of the model, by its name."""
 
 
 def constant_contents(
     generated: Generated, alignment: int, weights: Weights, slices: Mapping[str, ConstantSlice]
 ) -> dict[str, Array]:
-    """The content of each constant buffer: tables whole, blobs packed as the program reads them."""
-    network = network_of(generated)
-    source = _Source(network, weights, slices)
-    found = {name: source.part(value, None) for name, value in generated.tables.items()}
-    return found | {name: _blob(network, source, blob, alignment) for name, blob in generated.constants.items()}
+    """The content of each constant buffer: whole tables, and weights packed as the program reads them."""
+    network, arrays = generated.network, dict[int, Array]()
+
+    def whole(name: str) -> Array:
+        piece = slices.get(name)
+        return weights(name) if piece is None else piece.of_array(whole(piece.of))
+
+    def part(value: int, box: Box | None) -> Array:
+        if value not in arrays:
+            array = cast_array(whole(network.graph.values[value].name), network.dtype(value))
+            arrays[value] = array.reshape(network.shapes[value])
+        return arrays[value] if box is None else arrays[value][tuple(slice(*interval) for interval in box)]
+
+    contents = {name: part(value, None) for name, value in generated.tables.items()}
+    for name, blob in generated.constants.items():
+        packed = pack_blob(network, blob, alignment)
+        contents[name] = np.zeros(packed.size, np.uint8)
+        for (value, box), offset in zip(blob, packed.offsets, strict=True):
+            content = np.frombuffer(np.ascontiguousarray(part(value, box)).tobytes(), np.uint8)
+            contents[name][offset : offset + content.size] = content
+    return contents
 
 
-class _Source:
-    """Parts of constants, each of them read once."""
-
-    def __init__(self, network: Network, weights: Weights, slices: Mapping[str, ConstantSlice]) -> None:
-        self.network, self.weights, self.slices = network, weights, slices
-        self.known: dict[int, Array] = {}
-
-    def part(self, value: int, box: Box | None) -> Array:
-        if value not in self.known:
-            whole = self._whole(self.network.graph.values[value].name)
-            self.known[value] = cast_array(whole, self.network.dtype(value)).reshape(self.network.shapes[value])
-        found = self.known[value]
-        return found if box is None else found[tuple(slice(start, stop) for start, stop in box)]
-
-    def _whole(self, name: str) -> Array:
-        piece = self.slices.get(name)
-        return self.weights(name) if piece is None else piece.of_array(self._whole(piece.of))
-
-
-def _blob(network: Network, source: _Source, blob: Blob, alignment: int) -> Array:
-    layout = packed(network, blob, alignment)
-    found = np.zeros(layout.size, np.uint8)
-    for (value, box), offset in zip(blob, layout.offsets, strict=True):
-        content = np.frombuffer(np.ascontiguousarray(source.part(value, box)).tobytes(), np.uint8)
-        found[offset : offset + content.size] = content
-    return found
-
-
-def constant_buffers(program: Program) -> list[Buffer]:
-    """The buffers of constants, in the order of a constants file."""
+def _constant_buffers(program: Program) -> list[Buffer]:
     return [buffer for buffer in program.buffers if buffer.role is Role.CONSTANT]
 
 
 def constants_image(program: Program, contents: Mapping[str, Array]) -> bytes:
-    """All constants, one after another in the order of their buffers."""
-    return b"".join(np.ascontiguousarray(contents[buffer.name]).tobytes() for buffer in constant_buffers(program))
+    """The content of a constants file."""
+    return b"".join(np.ascontiguousarray(contents[buffer.name]).tobytes() for buffer in _constant_buffers(program))
 
 
-def constants_of(program: Program, image: Array) -> dict[str, Array]:
-    """The contents by buffer. Raises ValueError where the image has another size."""
-    sizes = [buffer.value.size for buffer in constant_buffers(program)]
-    if sum(sizes) != image.size:
-        raise ValueError(f"{image.size} bytes of constants, and the program has {sum(sizes)}")
-    found, start = {}, 0
-    for buffer, size in zip(constant_buffers(program), sizes, strict=True):
-        found[buffer.name] = image[start : start + size].view(np.dtype(buffer.dtype)).reshape(buffer.shape)
-        start += size
-    return found
+def split_image(program: Program, image: Array) -> dict[str, Array]:
+    """The content of each constant buffer, from the bytes of a constants file. Raises ValueError for another size."""
+    buffers = _constant_buffers(program)
+    ends = [0, *accumulate(buffer.value.size for buffer in buffers)]
+    if ends[-1] != image.size:
+        raise ValueError(f"{image.size} bytes of constants, and the program has {ends[-1]}")
+    return {
+        buffer.name: image[start:end].view(np.dtype(buffer.dtype)).reshape(buffer.shape)
+        for buffer, (start, end) in zip(buffers, pairwise(ends), strict=True)
+    }

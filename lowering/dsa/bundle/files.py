@@ -17,20 +17,22 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from ....ir.graph import OperatorGraph
 from ...errors import BundleError
-from ..codegen.generated import KernelUse, stored_kernels
+from ..codegen.generated import KernelUse, program_kernels
 from ..compiler import AcceleratorNetwork, DsaProgram
+from ..network.subgraphs import Layer
 from ..program.instructions import Kernel, Program
 from ..program.json_format import dump_json, load_json
 from ..program.listing import dump_text
 from ..report.trace import trace_json
-from .constants import constants_image, constants_of
-from .graph_json import graph_data, graph_of
+from .constants import constants_image, split_image
+from .graph_file import GraphFile, graph_data, graph_of
 
 Array = np.ndarray[Any, Any]
 PROGRAM, TEXT, CONSTANTS, NETWORK = "program.json", "program.txt", "constants.bin", "network.json"
@@ -38,30 +40,42 @@ USES, GRAPHS = "kernels/uses.json", "kernels/graphs.json"
 TILES, LIBRARY = "kernels/tiles.so", "kernels/library.json"
 TRACE, REPORT = "trace.json", "report.html"
 Observer = Callable[[str], None]
+Content = TypeVar("Content")
 
 
-def store_program(folder: Path, made: DsaProgram, network: AcceleratorNetwork, contents: Mapping[str, Array]) -> None:
-    """Everything but the report and the compiled kernels."""
-    program = made.generated.program
-    (folder / PROGRAM).write_text(dump_json(program), encoding="utf-8")
-    (folder / TEXT).write_text(dump_text(program), encoding="utf-8")
-    (folder / CONSTANTS).write_bytes(constants_image(program, contents))
-    layers = {"layers": [list(layer) for layer in network.layers], "element_size": network.element_size}
-    _write(folder / NETWORK, {**graph_data(network.graph), **layers})
+class _NetworkFile(GraphFile):
+    layers: tuple[Layer, ...]
+    element_size: int
+
+
+class _LibraryFile(msgspec.Struct):
+    made_for: dict[str, Any]
+    functions: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    left: dict[str, str]
+
+
+def store_program(
+    folder: Path, program: DsaProgram, network: AcceleratorNetwork, contents: Mapping[str, Array]
+) -> None:
+    """Write everything but the report and the compiled kernels."""
+    instructions = program.generated.program
+    (folder / PROGRAM).write_text(dump_json(instructions), encoding="utf-8")
+    (folder / TEXT).write_text(dump_text(instructions), encoding="utf-8")
+    (folder / CONSTANTS).write_bytes(constants_image(instructions, contents))
+    scheduled = {"layers": network.layers, "element_size": network.element_size}
+    _write(folder / NETWORK, {**graph_data(network.graph), **scheduled})
     (folder / GRAPHS).parent.mkdir()
-    uses = {name: [use.tile, use.inputs, use.outputs] for name, use in made.generated.uses.items()}
-    _write(folder / USES, uses)
-    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in made.kernels.items()})
-    (folder / TRACE).write_text(trace_json(made.timeline), encoding="utf-8")
+    _write(folder / USES, program.generated.uses)
+    _write(folder / GRAPHS, {name: graph_data(graph) for name, graph in program.kernels.items()})
+    (folder / TRACE).write_text(trace_json(program.timeline), encoding="utf-8")
 
 
 def store_kernels(folder: Path, observer: Observer) -> None:
     """Compile the tile kernels of a stored program, so that running it does not have to."""
     from ..tiles.compiled_kernels import build_kernels
 
-    built = build_kernels(read_graphs(folder), folder / TILES, observer)
-    functions = {name: [list(inputs), list(outputs)] for name, (inputs, outputs) in built.functions.items()}
-    _write(folder / LIBRARY, {"made_for": made_for(), "functions": functions, "left": dict(built.left)})
+    built = build_kernels(_read_graphs(folder), folder / TILES, observer)
+    _write(folder / LIBRARY, {"made_for": made_for(), "functions": built.functions, "left": built.left})
 
 
 def made_for() -> dict[str, Any]:
@@ -69,7 +83,7 @@ def made_for() -> dict[str, Any]:
     from ....support.processor import processor_features
     from ...bundle.bundle import versions
 
-    needed = {name: found for name, found in versions().items() if name.startswith("apache-tvm")}
+    needed = {name: version for name, version in versions().items() if name.startswith("apache-tvm")}
     return {"architecture": platform.machine(), "features": sorted(processor_features()), **needed}
 
 
@@ -79,21 +93,9 @@ def read_program(folder: Path) -> Program:
 
 
 def read_network(folder: Path) -> AcceleratorNetwork:
-    """What was scheduled, its constants by name only. Raises BundleError."""
-    data = _read(folder / NETWORK)
-    try:
-        layers = tuple(tuple(layer) for layer in data["layers"])
-        return AcceleratorNetwork(graph_of(data), layers, data["element_size"], {})
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder / NETWORK, error) from None
-
-
-def read_graphs(folder: Path) -> dict[str, OperatorGraph]:
-    """What each tile kernel computes. Raises BundleError."""
-    try:
-        return {name: graph_of(data) for name, data in _read(folder / GRAPHS).items()}
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder / GRAPHS, error) from None
+    """The network that was scheduled, its constants by name only. Raises BundleError."""
+    file = _read(folder / NETWORK, _NetworkFile)
+    return AcceleratorNetwork(graph_of(file), file.layers, file.element_size, {})
 
 
 def read_constants(folder: Path, program: Program) -> dict[str, Array]:
@@ -101,47 +103,43 @@ def read_constants(folder: Path, program: Program) -> dict[str, Array]:
     path = folder / CONSTANTS
     image = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     try:
-        return constants_of(program, image)
+        return split_image(program, image)
     except ValueError as error:
         raise _damaged(path, error) from None
 
 
 def read_kernels(folder: Path, opset: int, observer: Observer = lambda line: None) -> dict[str, Kernel]:
-    """The kernels of a program: those that were compiled, where this machine can run them; else they are now."""
-    return stored_kernels(_read_uses(folder), _tile_kernels(folder, opset, observer))
+    """The kernels of a program: the compiled ones where this machine can run them, else they are compiled now.
 
-
-def _read_uses(folder: Path) -> dict[str, KernelUse]:
-    try:
-        return {
-            name: KernelUse(tile, tuple(map(tuple, inputs)), tuple(map(tuple, outputs)))
-            for name, (tile, inputs, outputs) in _read(folder / USES).items()
-        }
-    except (TypeError, ValueError) as error:
-        raise _damaged(folder / USES, error) from None
+    Raises BundleError.
+    """
+    return program_kernels(_read(folder / USES, dict[str, KernelUse]), _tile_kernels(folder, opset, observer))
 
 
 def _tile_kernels(folder: Path, opset: int, observer: Observer) -> dict[str, Kernel]:
     from ..tiles.compiled_kernels import TileLibrary, compiled_kernels, loaded_kernels
 
-    graphs = read_graphs(folder)
-    data = _read(folder / LIBRARY) if (folder / LIBRARY).is_file() else {}
-    if data.get("made_for") != made_for():
+    graphs = _read_graphs(folder)
+    library = _read(folder / LIBRARY, _LibraryFile) if (folder / LIBRARY).is_file() else None
+    if library is None or library.made_for != made_for():
         return compiled_kernels(graphs, observer, opset)
-    functions = {name: (tuple(inputs), tuple(outputs)) for name, (inputs, outputs) in data["functions"].items()}
-    return loaded_kernels(graphs, TileLibrary(functions, data["left"]), folder / TILES, opset)
+    return loaded_kernels(graphs, TileLibrary(library.functions, library.left), folder / TILES, opset)
+
+
+def _read_graphs(folder: Path) -> dict[str, OperatorGraph]:
+    return {name: graph_of(graph) for name, graph in _read(folder / GRAPHS, dict[str, GraphFile]).items()}
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+    path.write_text(json.dumps(content, separators=(",", ":"), default=dict), encoding="utf-8")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, kind: type[Content]) -> Content:
+    """A file's content. (Python's own reader, for attributes may be infinite.) Raises BundleError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), kind)
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors that name the field
         raise _damaged(path, error) from None
-    return dict(found)
 
 
 def _damaged(path: Path, error: Exception) -> BundleError:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice
+import msgspec
+
+from ....costmodels.dsa_device import DsaDevice
 from ...errors import BundleError
 from ..schedule.clusters import Allocation
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A buffer of the program and the input or output of the model that it holds; its samples lie along `axis`.
+    """A buffer of the program and the input or output of the model that it holds.
 
-    None where they do not: the value is the same for all programs. `order` are the axes as they lie in memory.
+    Its samples lie along `axis`; None where the value is the same for all programs. `order` are the axes as they lie
+    in memory, the outermost first.
     """
 
     buffer: str
@@ -26,9 +29,11 @@ class Wire:
 
 @dataclass(frozen=True)
 class Section:
-    """`floats` is the type that any float is stored in; `order` the one asked for; `figures` the time report.
+    """The field `dsa`.
 
-    `opset` is that of the model: it says what attributes of operators mean that the rules do not know.
+    `floats` is the type in which the accelerator stores any float; `order` the one asked for, None for the variant's
+    own; `figures` the time report. `opset` is the model's: it gives attributes of operators that the rules do not know
+    their meaning.
     """
 
     device: DsaDevice
@@ -43,36 +48,14 @@ class Section:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""
-        content = asdict(self)
-        for unit, known in zip(content["device"]["units"], self.device.units, strict=True):
-            unit["dataflows"] = [each.value for each in known.dataflows]
-        return content | {"batch": self.allocation.batch}
+        return {**msgspec.to_builtins(self), "batch": self.allocation.batch}
 
 
 def section_of(data: Mapping[str, Any] | None, label: str) -> Section:
-    """What `as_dict` gave. Raises BundleError for anything else."""
+    """What `as_dict` gave. Raises BundleError, which names the field, for anything else."""
     if data is None:
         raise BundleError(f"{label}: holds no program for an accelerator")
     try:
-        return Section(
-            _device(data["device"]),
-            Allocation(**data["allocation"]),
-            data["variant"],
-            data["order"],
-            data["floats"],
-            tuple(map(_wire, data["inputs"])),
-            tuple(map(_wire, data["outputs"])),
-            data["figures"],
-            data["opset"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"{label}: field dsa: {type(error).__name__}: {error}; compile the model again") from None
-
-
-def _wire(data: Mapping[str, Any]) -> Wire:
-    return Wire(**{**data, "order": tuple(data["order"])})
-
-
-def _device(data: Mapping[str, Any]) -> DsaDevice:
-    units = (ComputeUnit(**{**each, "dataflows": tuple(map(Dataflow, each["dataflows"]))}) for each in data["units"])
-    return DsaDevice(**{**data, "units": tuple(units)})
+        return msgspec.convert(data, Section)
+    except msgspec.ValidationError as error:
+        raise BundleError(f"{label}: field dsa: {error}; compile the model again") from None

@@ -1,37 +1,48 @@
 """Whether a program computes what ONNX Runtime computes of the original model, which has a batch of its own.
 
-The original runs on as many samples as it takes, on other inputs each time; the program on all of them joined. Compared
-are as many samples as are whole runs of both.
+The original runs on as many samples as it takes, on other inputs each time; the program on all of them joined. The
+number of compared samples is a multiple of what one run of either takes.
+
+Storing floats in a narrower type changes the outputs, whatever program computes them, and no fixed tolerance fits: a
+deep network may magnify the rounding of one weight a hundredfold, another not at all. So the original runs once more
+with its weights and inputs rounded. Results of a right program, which also rounds what layers hand on, are about as far
+off.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 
 from ....engine.verification import ModelLike, Verification
-from ....engine.verification.baseline import Baseline, Request, run_original
+from ....engine.verification.baseline import Baseline, Request, Run, run_original
 from ....engine.verification.compare import Tolerance
 from ....engine.verification.inputs import input_specs
 from ....engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
+from ....engine.verification.run import OnnxRuntime
 from ....engine.verification.source import Source, open_source
 from ....engine.verification.structure import Structure
 from ....engine.verification.values import RunError, one_line
 from ...bundle.check import verdict
 from ...interface import Port
-from .rounding import magnitudes, rounding_effect
+from ..network.storage import cast_array
 from .section import Wire
 from .simulated_model import SimulatedModel
 
 Array = np.ndarray[Any, Any]
-_SMALL = 8
-"""A batch up to which all of it is compared."""
-_ROUNDINGS, _UNITS = 4.0, 4.0
+_SMALL_BATCH = 8
+"""A batch of up to this many samples is compared whole."""
+_ROUNDINGS = 4.0
+"""An output may be off by this many times the effect of rounding weights and inputs."""
+_UNITS = 4.0
+"""An output may be off by this many units in the last place of its largest element."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +56,33 @@ class Original:
 
 @dataclass(frozen=True)
 class Demand:
-    """Tolerances and seed as the user gave them; `coarser`: floats are stored in a narrower type than the model's."""
+    """Tolerances and seed as the user gave them. `coarser` is the type of the stored floats where it is narrower than
+    the model's."""
 
     atol: float | None = None
     rtol: float | None = None
     seed: int = 0
     coarser: str | None = None
 
+    @property
+    def has_tolerance(self) -> bool:
+        """Whether the user gave a tolerance."""
+        return self.atol is not None or self.rtol is not None
+
 
 def samples_to_verify(model: SimulatedModel, original: Original) -> int:
-    """All of a small batch; of others the fewest that are whole runs of both."""
-    allocation = model.section.allocation
+    """All samples of a small batch; of others the fewest that both run without a rest."""
     if original.batch is None:
         return 1
-    fewest = lcm(original.batch, allocation.per_cluster)
-    whole = allocation.batch
-    return whole if whole <= _SMALL and whole % fewest == 0 else fewest
+    fewest, batch = lcm(original.batch, model.section.allocation.per_cluster), model.section.allocation.batch
+    return batch if batch <= _SMALL_BATCH and batch % fewest == 0 else fewest
 
 
 def verify_program(original: Original, model: SimulatedModel, demand: Demand = Demand()) -> Verification:
     """Run both on the same inputs, random from two seeds, and compare every output.
 
-    Where floats are stored in a narrower type, an output may be as far off as `_ROUNDINGS` times what rounding the
-    weights and inputs of the original to that type does to it, and `_UNITS` units in the last place of its largest
-    element; no float64 run judges in doubt.
+    Where floats are stored in a narrower type and the user gave no tolerance, an output may be as far off as
+    `_ROUNDINGS` and `_UNITS` say; no float64 run judges in doubt.
     """
     started = time.perf_counter()
     samples = samples_to_verify(model, original)
@@ -83,76 +97,117 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
         except RunError as error:
             return verdict(started, "unverified", str(error))
         try:
-            results = _results(model, baselines, samples)
+            results = _run_program(model, baselines, samples)
         except Exception as error:  # whatever the simulator, TVM or ONNX Runtime raise
             return verdict(started, "failed", f"the program does not run: {one_line(error)}")
-        demands = Demands(demand.atol is None and demand.rtol is None and demand.coarser is None)
+        demands = Demands(not demand.has_tolerance and demand.coarser is None)
 
-        def compared(allowed: Tolerance) -> list[ComparedOutput]:
+        def compare(allowed: Tolerance) -> list[ComparedOutput]:
             pairs = zip(baselines, results, strict=True)
-            each = [Comparison(source, structure, allowed, given, found, demands).outputs() for given, found in pairs]
-            return [_worst(same) for same in zip(*each, strict=True)]
+            chunks = [Comparison(source, structure, allowed, *pair, demands).outputs() for pair in pairs]
+            return [_worst_chunk(outputs) for outputs in zip(*chunks, strict=True)]
 
-        if demand.coarser is None or not (demand.atol is None and demand.rtol is None):
-            worst = compared(tolerance)
+        if demand.coarser is None or demand.has_tolerance:
+            outputs = compare(tolerance)
         else:
-            limits = _limits(source, baselines, demand.coarser)
-            worst = [
-                next(
-                    each
-                    for each in compared(Tolerance(limits.get(value.name, 0.0), 0.0))
-                    if each.report.name == value.name
-                )
-                for value in structure.graph.output
-            ]
-    return verdict(started, *status_of(worst, structure), worst)
+            limits = _rounding_limits(source, baselines, demand.coarser)
+            outputs = []
+            for name in (value.name for value in structure.graph.output):
+                compared = compare(Tolerance(limits.get(name, 0.0), 0.0))
+                outputs.append(next(each for each in compared if each.report.name == name))
+    return verdict(started, *status_of(outputs, structure), outputs)
 
 
-def _limits(source: Source, baselines: Sequence[Baseline], dtype: str) -> dict[str, float]:
+def _run_program(model: SimulatedModel, baselines: Sequence[Baseline], samples: int) -> list[list[dict[str, Any]]]:
+    """What the program makes of the inputs of each run of the original: a list for each chunk of the samples."""
+    section, chunks = model.section, len(baselines)
+    count = max(1, samples // section.allocation.per_cluster)
+    input_axes, output_axes = (_batch_axes(wires) for wires in (section.inputs, section.outputs))
+    results: list[list[dict[str, Any]]] = [[] for _ in baselines]
+    for runs in zip(*(baseline.runs for baseline in baselines), strict=True):
+        joined: dict[str, Array] = {}
+        for name in (port.name for port in model.inputs):
+            axis, feeds = input_axes.get(name, 0), [run.feeds[name] for run in runs]
+            joined[name] = feeds[0] if axis is None or chunks == 1 else np.concatenate(feeds, axis)
+        shares: list[dict[str, Any]] = [{} for _ in baselines]
+        for name, array in model.run_programs(joined, count).items():
+            axis = output_axes.get(name, 0)
+            parts = [array] * chunks if axis is None or chunks == 1 else np.split(array, chunks, axis)
+            for share, part in zip(shares, parts, strict=True):
+                share[name] = part
+        for result, share in zip(results, shares, strict=True):
+            result.append(share)
+    return results
+
+
+def _batch_axes(wires: Sequence[Wire]) -> dict[str, int | None]:
+    return {wire.port: wire.axis for wire in wires}
+
+
+def _worst_chunk(chunks: Sequence[ComparedOutput]) -> ComparedOutput:
+    """One output over all chunks: where it differs, else where it is farthest off among those that say something."""
+    broken = next((each for each in chunks if each.broken_run is not None), None)
+    informative = [each for each in chunks if each.is_informative] or list(chunks)
+    return broken or max(informative, key=lambda each: each.report.max_abs)
+
+
+# --- rounding
+
+
+def _rounding_limits(source: Source, baselines: Sequence[Baseline], dtype: str) -> dict[str, float]:
     """Per output, the largest difference that rounding to a type explains."""
     unit = _UNITS * float(np.finfo(np.dtype(dtype)).eps)
     largest = magnitudes(baselines)
-    return {
-        name: _ROUNDINGS * effect + unit * largest[name]
-        for name, effect in rounding_effect(source, baselines, dtype).items()
-    }
+    effects = rounding_effect(source, baselines, dtype)
+    return {name: _ROUNDINGS * effect + unit * largest[name] for name, effect in effects.items()}
 
 
-def _results(model: SimulatedModel, baselines: Sequence[Baseline], samples: int) -> list[list[dict[str, Any]]]:
-    """Per chunk, what the program gives for each of its runs."""
-    found: list[list[dict[str, Any]]] = [[] for _ in baselines]
-    count = max(1, samples // model.section.allocation.per_cluster)
-    for number in range(len(baselines[0].runs)):
-        feeds = [baseline.runs[number].feeds for baseline in baselines]
-        outputs = model.run_programs(_joined(feeds, model), count)
-        for chunk, share in enumerate(_shares(outputs, model.section.outputs, len(baselines))):
-            found[chunk].append(share)
-    return found
+def rounding_effect(source: Source, baselines: Sequence[Baseline], dtype: str) -> dict[str, float]:
+    """Per output of floats, the largest change over all runs. Raises RunError where the rounded model does not run."""
+    model = onnx.load(source.path)
+    constants = [
+        a.t for node in model.graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")
+    ]
+    for tensor in (*model.graph.initializer, *constants):
+        if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
+            tensor.CopyFrom(numpy_helper.from_array(_round(numpy_helper.to_array(tensor), dtype), tensor.name))
+    effects: dict[str, float] = {}
+    with open_source(model, "rounded") as rounded:
+        backend = OnnxRuntime(rounded)
+        for run in _runs(baselines):
+            outputs = backend.run({name: _round(value, dtype) for name, value in run.feeds.items()})
+            for name, value in run.outputs.items():
+                change = 0.0
+                if _is_float(value):
+                    with np.errstate(all="ignore"):
+                        change = _largest(value.astype(np.float64) - outputs[name])
+                effects[name] = max(effects.get(name, 0.0), change)
+    return effects
 
 
-def _joined(feeds: Sequence[Mapping[str, Any]], model: SimulatedModel) -> dict[str, Array]:
-    axes = {wire.port: wire.axis for wire in model.section.inputs}
-    names = [port.name for port in model.inputs]
-    return {
-        name: feeds[0][name] if axes.get(name, 0) is None or len(feeds) == 1
-        else np.concatenate([feed[name] for feed in feeds], axes.get(name, 0) or 0)
-        for name in names
-    }  # fmt: skip
+def magnitudes(baselines: Sequence[Baseline]) -> Mapping[str, float]:
+    """Per output, its largest finite element over all runs."""
+    largest: dict[str, float] = {}
+    for run in _runs(baselines):
+        for name, value in run.outputs.items():
+            largest[name] = max(largest.get(name, 0.0), _largest(np.asarray(value)))
+    return largest
 
 
-def _shares(outputs: Mapping[str, Array], wires: Sequence[Wire], chunks: int) -> list[dict[str, Any]]:
-    axes = {wire.port: wire.axis for wire in wires}
-    found: list[dict[str, Any]] = [{} for _ in range(chunks)]
-    for name, array in outputs.items():
-        axis = axes.get(name, 0)
-        parts = [array] * chunks if axis is None or chunks == 1 else np.split(array, chunks, axis)
-        for share, part in zip(found, parts, strict=True):
-            share[name] = part
-    return found
+def _runs(baselines: Sequence[Baseline]) -> Iterator[Run]:
+    return (run for baseline in baselines for run in baseline.runs)
 
 
-def _worst(same: Sequence[ComparedOutput]) -> ComparedOutput:
-    """One output over all chunks: where it differs, else where it is farthest off among those that say something."""
-    broken = next((each for each in same if each.broken_run is not None), None)
-    told = [each for each in same if each.is_informative] or list(same)
-    return broken or max(told, key=lambda each: each.report.max_abs)
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def _round(array: Any, dtype: str) -> Any:
+    return cast_array(array, dtype).astype(array.dtype) if _is_float(array) else array
+
+
+def _largest(array: Array) -> float:
+    if array.dtype.kind not in "fiu":
+        return 0.0
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.max()) if finite.size else 0.0

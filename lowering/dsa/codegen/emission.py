@@ -1,13 +1,19 @@
-"""Instructions one after another, each with the waits that it needs."""
+"""Instructions one after another, each with the waits that it needs.
+
+An instruction waits for reads and writes of the same part of a value, and of the same bytes before it. Within a buffer,
+parts are compared as boxes, not as bytes: rows that interleave are no conflict. A buffer inherits all that was done to
+the bytes that it takes over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
+from ..alignment import round_up
 from ..network.boxes import Box, shape_of, size
 from ..program.instructions import (
     Barrier,
@@ -17,17 +23,86 @@ from ..program.instructions import (
     Instruction,
     Memory,
     Operand,
+    Region,
     Role,
     Transfer,
     TransferKind,
     Unit,
     Work,
+    item_size,
 )
-from .hazards import Contents, Last, Space, latest
 from .layout import operand, region, regions_of_both
 
-View = tuple[Contents, Box]
-"""A part of what a buffer holds."""
+LastByEngine = dict[Engine, int]
+"""The latest instruction on each engine: it ends after all earlier ones there."""
+
+
+def _note(last: LastByEngine, instructions: Iterable[tuple[Engine, int]]) -> None:
+    for engine, index in instructions:
+        if last.get(engine, -1) < index:
+            last[engine] = index
+
+
+@dataclass
+class Contents:
+    """A buffer, the part of its value that it holds, and the instructions that read or wrote it so far."""
+
+    buffer: Buffer
+    box: Box
+    inherited: LastByEngine
+    writes: dict[tuple[Box, Engine], int] = field(default_factory=dict)
+    reads: dict[tuple[Box, Engine], int] = field(default_factory=dict)
+    """Per part and engine, the latest instruction."""
+
+    def before_read(self, box: Box) -> Iterator[tuple[Engine, int]]:
+        """The writes that a read of a part has to follow."""
+        yield from _touching(self.writes, box)
+
+    def before_write(self, box: Box) -> Iterator[tuple[Engine, int]]:
+        """The instructions that a write to a part has to follow."""
+        yield from self.inherited.items()
+        yield from _touching(self.writes, box)
+        yield from _touching(self.reads, box)
+
+    def all(self) -> LastByEngine:
+        """The latest of all instructions."""
+        last = dict(self.inherited)
+        for done in (self.writes, self.reads):
+            _note(last, ((engine, index) for (_, engine), index in done.items()))
+        return last
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return item_size(self.buffer.dtype)
+
+
+def _touching(done: Mapping[tuple[Box, Engine], int], box: Box) -> Iterator[tuple[Engine, int]]:
+    for (other, engine), index in done.items():
+        for (start, stop), (first, last) in zip(other, box, strict=True):
+            if stop <= first or last <= start:
+                break
+        else:
+            yield engine, index
+
+
+class View(NamedTuple):
+    """A part of what a buffer holds."""
+
+    contents: Contents
+    box: Box
+
+    def operand(self) -> Operand:
+        """The part as a tensor."""
+        return operand(self.contents.buffer, self.contents.box, self.box, self.contents.width)
+
+
+class _Tenant(NamedTuple):
+    """Who has the bytes from `start` to `stop` of a memory."""
+
+    start: int
+    stop: int
+    contents: Contents
 
 
 @dataclass
@@ -37,11 +112,11 @@ class Emission:
     alignment: int
     instructions: list[Instruction] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
-    spaces: dict[Memory, Space] = field(default_factory=dict)
+    tenants: dict[Memory, list[_Tenant]] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     engines: set[Engine] = field(default_factory=set)
-    end: int = 0
-    """Of what is in DDR."""
+    ddr_end: int = 0
+    """The address after the last byte that is taken in DDR."""
 
     def buffer(
         self, name: str, memory: Memory, address: int, held: Box, dtype: str, role: Role = Role.INTERMEDIATE
@@ -49,75 +124,79 @@ class Emission:
         """A new buffer for the part `held` of a value; it takes its bytes from whoever had them."""
         count = self.names[name] = self.names.get(name, 0) + 1
         unique = name if count == 1 else f"{name}#{count}"
-        amount = max(1, size(held)) * np.dtype(dtype).itemsize
-        aligned = -(-amount // self.alignment) * self.alignment
-        made = Buffer(unique, memory, address, aligned, dtype, shape_of(held), role)
-        self.buffers.append(made)
-        return self.spaces.setdefault(memory, Space(memory)).take(made, held)
+        aligned = round_up(max(1, size(held)) * item_size(dtype), self.alignment)
+        buffer = Buffer(unique, memory, address, aligned, dtype, shape_of(held), role)
+        self.buffers.append(buffer)
+        return self._take_over(buffer, held)
 
-    def ddr(self, size: int) -> int:
-        """The address of so many bytes more in DDR."""
-        address = self.end
-        self.end += -(-size // self.alignment) * self.alignment
+    def _take_over(self, buffer: Buffer, held: Box) -> Contents:
+        first, last = buffer.address, buffer.address + buffer.size
+        inherited: LastByEngine = {}
+        tenants: list[_Tenant] = []
+        for tenant in self.tenants.get(buffer.memory, ()):
+            start, stop, contents = tenant
+            if stop <= first or last <= start:
+                tenants.append(tenant)
+                continue
+            _note(inherited, contents.all().items())
+            if start < first:
+                tenants.append(_Tenant(start, first, contents))
+            if last < stop:
+                tenants.append(_Tenant(last, stop, contents))
+        new = Contents(buffer, held, inherited)
+        self.tenants[buffer.memory] = [*tenants, _Tenant(first, last, new)]
+        return new
+
+    def reserve_ddr(self, size: int) -> int:
+        """The address of `size` more bytes in DDR."""
+        address = self.ddr_end
+        self.ddr_end += round_up(size, self.alignment)
         return address
 
     def copy(
         self, engine: Engine, source: View, targets: Sequence[View], kind: TransferKind, label: str = ""
     ) -> None:
         """Move a part of a value, in as few transfers as its layout allows."""
-        box = source[1]
-        for piece in regions_of_both(source[0].box, targets[0][0].box, box):
-            views = [(contents, piece) for contents, _ in targets]
-            transfer = Transfer(
-                engine, region(source[0].buffer, source[0].box, piece, _width(source[0])),
-                tuple(region(c.buffer, c.box, piece, _width(c)) for c, _ in views), kind, (), label,
-            )  # fmt: skip
-            self.add(transfer, [(source[0], piece)], views)
+
+        def region_of(contents: Contents, piece: Box) -> Region:
+            return region(contents.buffer, contents.box, piece, contents.width)
+
+        for piece in regions_of_both(source.contents.box, targets[0].contents.box, source.box):
+            views = [View(target.contents, piece) for target in targets]
+            written = tuple(region_of(*view) for view in views)
+            transfer = Transfer(engine, region_of(source.contents, piece), written, kind, (), label)
+            self.add(transfer, [View(source.contents, piece)], views)
 
     def compute(
         self, core: int, kernel: str, inputs: Sequence[tuple[Operand, View]], outputs: Sequence[View],
         work: tuple[Work, ...], label: str,
     ) -> None:  # fmt: skip
         """Run a kernel."""
-        instruction = Compute(
-            0, core, kernel, tuple(each for each, _ in inputs), tuple(as_operand(view) for view in outputs), work,
-            label=label,
-        )  # fmt: skip
+        operands = tuple(each for each, _ in inputs)
+        instruction = Compute(0, core, kernel, operands, tuple(view.operand() for view in outputs), work, label=label)
         self.add(instruction, [view for _, view in inputs], outputs)
 
     def barrier(self) -> None:
         """All engines so far wait for each other."""
-        found = tuple(sorted(self.engines, key=lambda engine: engine.order))
-        if found:
-            self.instructions.append(Barrier(found))
+        engines = tuple(sorted(self.engines, key=lambda engine: engine.order))
+        if engines:
+            self.instructions.append(Barrier(engines))
 
     def add(self, instruction: Instruction, reads: Sequence[View], writes: Sequence[View]) -> None:
-        """Append an instruction that waits for what is in its way."""
+        """Append an instruction, with the waits that it needs."""
         index, own = len(self.instructions), instruction.engines
-        waits: Last = {}
+        waits: LastByEngine = {}
         for contents, box in reads:
-            for engine, other in contents.before_read(box):
-                latest(waits, engine, other)
+            _note(waits, contents.before_read(box))
         for contents, box in writes:
-            for engine, other in contents.before_write(box):
-                latest(waits, engine, other)
-        found = sorted(other for engine, other in waits.items() if engine not in own)
+            _note(waits, contents.before_write(box))
+        others = sorted(other for engine, other in waits.items() if engine not in own)
         for contents, box in reads:
             contents.reads[box, own[0]] = index
         for contents, box in writes:
             contents.writes[box, own[0]] = index
         self.engines.update(own)
-        self.instructions.append(replace(instruction, waits=tuple(found)))
-
-
-def as_operand(view: View) -> Operand:
-    """A part of a buffer as a tensor."""
-    contents, box = view
-    return operand(contents.buffer, contents.box, box, _width(contents))
-
-
-def _width(contents: Contents) -> int:
-    return int(np.dtype(contents.buffer.dtype).itemsize)
+        self.instructions.append(replace(instruction, waits=tuple(others)))
 
 
 def core_channel(core: int, channel: int) -> Engine:

@@ -1,4 +1,4 @@
-"""What flows between layers: the steps of a schedule in running order, and who reads which part of what.
+"""What flows between layers: the steps of a schedule in running order, and who reads which part of a value.
 
 A step is one layer of one instance, on all cores. What an instance makes of a value is a `Part`; its consumers are
 steps of the same instance, and of others that it is handed to.
@@ -9,21 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
-from ..network.boxes import Box, hull, intersection, size
+from ..network.boxes import Box, hull, intersection, piece, shape_of, size
 from ..schedule.instances import InstanceGraph
-from ..tiles.core_parts import LayerParts
+from ..tiles.core_parts import CorePart, LayerParts, Sharing
 
 _WIDER = 1.5
-"""A fragment may grow so much by what other instances read around it: it is theirs then as it is."""
+"""A core's fragment may grow to this many times the size of what it makes, to hold what other instances read around
+it: they then read it in place."""
 
-Part = tuple[int, int]
-"""An instance, and a value that it makes."""
+
+class Part(NamedTuple):
+    """What an instance makes of a value."""
+
+    instance: int
+    value: int
+
+
+class ReadKey(NamedTuple):
+    """A value that a core reads for a step."""
+
+    step: int
+    core: int
+    value: int
 
 
 @dataclass(frozen=True)
 class Source:
-    """Some of what is read, and the part that it is of; None for inputs of the network."""
+    """A box that is read, and the part that it lies in; None for inputs of the network."""
 
     part: Part | None
     box: Box
@@ -39,6 +53,23 @@ class Read:
     box: Box
     sources: tuple[Source, ...]
 
+    @property
+    def key(self) -> ReadKey:
+        """The step, the core and the value."""
+        return ReadKey(self.step, self.core, self.value)
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """Steps whose tiles each read from one source, though together they read from several (see `cut_between_sources`).
+
+    `cuts`: per step, into how many tiles its cores have to cut their first axis. `reads`: what replaces a read of
+    several sources.
+    """
+
+    cuts: dict[int, int] = field(default_factory=dict)
+    reads: dict[ReadKey, tuple[Read, ...]] = field(default_factory=dict)
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -47,13 +78,13 @@ class Flow:
     graph: InstanceGraph
     steps: tuple[LayerParts, ...]
     cores: int
-    pieces: Piecewise = field(default_factory=lambda: Piecewise())
+    pieces: Piecewise = field(default_factory=Piecewise)
 
     @cached_property
-    def made_at(self) -> dict[Part, int]:
+    def producing_step(self) -> dict[Part, int]:
         """The step that makes each part."""
         return {
-            (step.instance, value): number
+            Part(step.instance, value): number
             for number, step in enumerate(self.steps)
             for core in step.cores
             if core is not None
@@ -62,85 +93,113 @@ class Flow:
 
     def made(self, part: Part) -> list[Box | None]:
         """What each core makes of a part."""
-        step = self.steps[self.made_at[part]]
-        return [None if core is None else core.made.get(part[1]) for core in step.cores]
+        step = self.steps[self.producing_step[part]]
+        return [None if core is None else core.made.get(part.value) for core in step.cores]
 
     def box(self, part: Part) -> Box:
         """All of a part."""
-        return self.graph.instances[part[0]].needed[part[1]]
+        return self.graph.instances[part.instance].needed[part.value]
+
+    def last_step(self, part: Part) -> int:
+        """The last step that makes or reads a part."""
+        return max((read.step for read in self.readers[part]), default=self.producing_step[part])
 
     @cached_property
     def reads(self) -> tuple[tuple[Read, ...], ...]:
         """Per step, what its cores read."""
-        return tuple(tuple(self._reads(number, step)) for number, step in enumerate(self.steps))
+        return tuple(
+            tuple(
+                self.read(number, core, value, box)
+                for core, part in enumerate(step.cores)
+                if part is not None
+                for value, box in part.inputs.items()
+            )
+            for number, step in enumerate(self.steps)
+        )
 
-    def _reads(self, number: int, step: LayerParts) -> Iterator[Read]:
-        for core, part in enumerate(step.cores):
-            for value, box in ({} if part is None else part.inputs).items():
-                yield Read(number, core, value, box, self.sources(step.instance, value, box))
+    def read(self, step: int, core: int, value: int, box: Box) -> Read:
+        """That a core reads a box of a value for a step."""
+        return Read(step, core, value, box, self.sources(self.steps[step].instance, value, box))
 
     def sources(self, instance: int, value: int, box: Box) -> tuple[Source, ...]:
-        """Where an instance finds a part of a value."""
-        if (instance, value) in self.made_at:
-            return (Source((instance, value), box),)
-        found = []
+        """Where an instance finds a box of a value."""
+        own = Part(instance, value)
+        if own in self.producing_step:
+            return (Source(own, box),)
+        sources = []
         for transfer in self.graph.transfers[instance]:
             shared = intersection(transfer.box, box) if transfer.value == value else None
             if shared is not None:
-                found.append(Source((transfer.producer, value), shared))
-        return tuple(found) or (Source(None, box),)
+                sources.append(Source(Part(transfer.producer, value), shared))
+        return tuple(sources) or (Source(None, box),)
 
     @cached_property
     def readers(self) -> dict[Part, list[Read]]:
-        """Per part, what reads some of it, in running order."""
-        found: dict[Part, list[Read]] = {part: [] for part in self.made_at}
+        """Per part, the reads of some of it, in running order."""
+        readers: dict[Part, list[Read]] = {part: [] for part in self.producing_step}
         for reads in self.reads:
             for read in reads:
                 for source in read.sources:
                     if source.part is not None:
-                        found[source.part].append(read)
-        return found
+                        readers[source.part].append(read)
+        return readers
 
     @cached_property
     def fragments(self) -> dict[Part, tuple[Box | None, ...]]:
         """Per part, what each core holds of it in its LB: what it makes and what is needed there."""
-        return {part: tuple(self._fragment(part)) for part in self.made_at}
+        return {part: self._fragments(part) for part in self.producing_step}
 
-    def _fragment(self, part: Part) -> Iterator[Box | None]:
+    def _fragments(self, part: Part) -> tuple[Box | None, ...]:
         made = self.made(part)
         held = list(made)
         for read in self.readers[part]:
-            wanted = next(source.box for source in read.sources if source.part == part)
-            wider = hull(held[read.core], wanted)
-            is_inside = self.steps[read.step].instance == part[0]
+            needed = next(source.box for source in read.sources if source.part == part)
+            wider = hull(held[read.core], needed)
+            is_inside = self.steps[read.step].instance == part.instance
             if is_inside or size(wider) <= _WIDER * size(made[read.core]):
                 held[read.core] = wider
-        yield from held
+        return tuple(held)
 
 
-@dataclass(frozen=True)
-class Piecewise:
-    """Steps whose tiles each read from one source, though together they read from several (see piecewise.py).
+def cut_between_sources(flow: Flow, sharing: Sharing) -> Piecewise:
+    """The coarsest cuts of steps such that each tile reads from one source, where there are such cuts.
 
-    `cuts`: per step, into how many tiles its cores have to cut their first axis. `reads`: what replaces a read of
-    several sources, by (step, core, value).
+    Where an instance takes samples that several instances made (Fig. 8's concatenations), nothing has to be
+    concatenated if its tiles are cut between the samples: each reads the part that one of them left in the LB.
     """
+    pieces = Piecewise()
+    for number, reads in enumerate(flow.reads):
+        joint = [read for read in reads if len(read.sources) > 1]
+        step = flow.steps[number]
+        extents = {shape_of(part.made[step.primary])[0] for part in step.cores if part and part.made[step.primary]}
+        for factor in range(2, min(extents, default=0) + 1) if joint else ():
+            if all(extent % factor == 0 for extent in extents):
+                by_tile = _tile_reads(flow, sharing, number, factor)
+                if all(len(tile.sources) == 1 for read in joint for tile in by_tile[read.key]):
+                    pieces.cuts[number] = factor
+                    pieces.reads.update({read.key: by_tile[read.key] for read in joint})
+                    break
+    return pieces
 
-    cuts: dict[int, int] = field(default_factory=dict)
-    reads: dict[tuple[int, int, int], tuple[Read, ...]] = field(default_factory=dict)
+
+def _tile_reads(flow: Flow, sharing: Sharing, number: int, factor: int) -> dict[ReadKey, tuple[Read, ...]]:
+    """What each core reads for each of `factor` tiles along the first axis."""
+    reads: dict[ReadKey, tuple[Read, ...]] = {}
+    for core, part in enumerate(flow.steps[number].cores):
+        for tile in [] if part is None else _tiles(sharing, flow.steps[number], part, factor):
+            for value, box in tile.inputs.items():
+                read = flow.read(number, core, value, box)
+                reads[read.key] = (*reads.get(read.key, ()), read)
+    return reads
 
 
-@dataclass
-class Reading:
-    """How the steps of one instance read a value that is not in their own LB: what each core holds of it meanwhile.
-
-    Boxes are hulls of what the core reads over all steps `first` to `last`.
-    """
-
-    instance: int
-    value: int
-    boxes: list[Box | None]
-    first: int
-    last: int
-    count: int = 0
-    sources: set[Part | None] = field(default_factory=set)
+def _tiles(sharing: Sharing, step: LayerParts, part: CorePart, factor: int) -> Iterator[CorePart]:
+    primary = part.made[step.primary]
+    start, extent = primary[0][0], shape_of(primary)[0]
+    for index in range(factor):
+        ((first, last),) = piece((extent,), (factor,), (index,))
+        rows = start + first, start + last
+        made = {value: (rows, *box[1:]) for value, box in part.made.items() if box == primary}
+        tile = sharing.part(step.instance, step.layer, made)
+        assert tile is not None
+        yield tile

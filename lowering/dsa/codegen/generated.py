@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from ..network.graph import Network
 from ..network.storage import Axes, plain_array
 from ..program.instructions import Kernel, Program
 from ..tiles.kernels import TileKernels
-from .promotion import Blob
 from .residence import Residence
+from .weights import Blob
 
 
-@dataclass(frozen=True)
-class KernelUse:
+class KernelUse(NamedTuple):
     """A tile's kernel, and the order of the axes of its operands in memory."""
 
     tile: str
@@ -25,10 +26,11 @@ class KernelUse:
 
 @dataclass(frozen=True)
 class Generated:
-    """A program for one cluster; `constants` are the blobs and tables by the name of their buffer in DDR.
+    """A program for one cluster.
 
-    `inputs` and `outputs` are the values of those buffers, which hold them as they are stored (storage.py). `uses` says
-    what the names of kernels in the program stand for; `residence`, where everything is kept.
+    `constants` are the blobs and `tables` the constant values by the name of their buffer in DDR; `inputs` and
+    `outputs` are the values of those buffers, which hold them as they are stored (network/storage.py). `uses` says what
+    the names of kernels in the program stand for; `residence`, where everything is kept.
     """
 
     program: Program
@@ -40,17 +42,22 @@ class Generated:
     outputs: Mapping[str, int]
     uses: Mapping[str, KernelUse]
 
+    @property
+    def network(self) -> Network:
+        """The operators of the program, at its batch."""
+        return self.residence.flow.graph.network
 
-def stored_kernels(uses: Mapping[str, KernelUse], compiled: Mapping[str, Kernel]) -> dict[str, Kernel]:
+
+def program_kernels(uses: Mapping[str, KernelUse], compiled: Mapping[str, Kernel]) -> dict[str, Kernel]:
     """The kernels of a program, from those of its tiles: they take arrays as they are stored."""
-    return {name: _stored_kernel(compiled[use.tile], use) for name, use in uses.items()}
 
+    def kernel(use: KernelUse) -> Kernel:
+        def run(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+            compiled[use.tile](
+                [plain_array(axes, array) for axes, array in zip(use.inputs, inputs, strict=True)],
+                [plain_array(axes, array) for axes, array in zip(use.outputs, outputs, strict=True)],
+            )
 
-def _stored_kernel(kernel: Kernel, use: KernelUse) -> Kernel:
-    def run(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
-        kernel(
-            [plain_array(axes, array) for axes, array in zip(use.inputs, inputs, strict=True)],
-            [plain_array(axes, array) for axes, array in zip(use.outputs, outputs, strict=True)],
-        )
+        return run
 
-    return run
+    return {name: kernel(use) for name, use in uses.items()}

@@ -12,81 +12,89 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ....costmodels.dsa_device import DsaDevice
+from ..alignment import round_up
 from ..errors import DsaError
-from ..network.boxes import Box, contains, hull
+from ..network.boxes import Box, Boxes, contains, hull
 from ..network.storage import stored_box
 from ..program.instructions import Level
 from ..schedule.variants import Variant
-from ..tiles.core_parts import Boxes
-from ..tiles.tiling import TiledStep, Tiling
-from .flow import Flow, Part, Read, Reading
+from ..tiles.tiling import Passing, TiledStep, Tiling
+from .flow import Flow, Part, Read
 from .layout import is_region
 from .spilling import Resident, least_traffic, longest_liveness
 
 _ROUNDS = 200
-STAGING_SHARE = 4
-"""The GB keeps at least one part in so many for weights on their way."""
+"""The search ends after this many rounds; each spills something or reserves room, and a handful suffices."""
+_STAGING_SHARE = 4
+"""The GB keeps at least this part of its room (one divided by it) for weights on their way."""
+
+
+def activation_room_of_global_buffer(device: DsaDevice) -> int:
+    """Bytes of the GB that are not kept for weights."""
+    return device.global_buffer - device.global_buffer // _STAGING_SHARE
+
+
+@dataclass
+class Arrival:
+    """A value that an instance reads from elsewhere in `count` steps, the `first` to the `last`.
+
+    `boxes` are what each core holds of it meanwhile: the hull of what it reads, None where it has that at hand anyway.
+    """
+
+    boxes: list[Box | None]
+    first: int
+    last: int
+    count: int = 0
 
 
 @dataclass(frozen=True)
 class Residence:
-    """`homes` per part, `arrivals` per (instance, value) that is kept in LB while it reads it; the tiles of each step.
-
-    An arrival's `boxes` are what each core holds; None where it reads the part at hand already.
-    """
+    """The level of every part (`homes`), what is kept in LB while an instance reads it, and the tiles of each step."""
 
     flow: Flow
     homes: dict[Part, Level]
-    arrivals: Mapping[Part, Reading]
+    arrivals: Mapping[Part, Arrival]
     tiles: Sequence[TiledStep]
-
-    def direct(self, read: Read) -> Part | None:
-        """The part in the core's own LB that holds all of a read; None where it has to be brought."""
-        return direct(self.flow, self.homes, read)
 
     def passing_inputs(self, step: int, core: int, inputs: Boxes) -> Iterator[tuple[int, Box]]:
         """What a tile reads that has to be brought for it alone."""
-        instance = self.flow.steps[step].instance
         for value, box in inputs.items():
-            read = Read(step, core, value, box, self.flow.sources(instance, value, box))
-            if self.direct(read) is None and not self._has_arrived(instance, value, core, box):
+            arrival = self.arrivals.get(Part(self.flow.steps[step].instance, value))
+            held = None if arrival is None else arrival.boxes[core]
+            has_arrived = held is not None and contains(held, box)
+            if not has_arrived and part_at_hand(self.flow, self.homes, self.flow.read(step, core, value, box)) is None:
                 yield value, box
 
-    def brought(self, step: int, core: int, position: int, value: int, box: Box) -> int:
-        """The tile that what passes through was brought for: an earlier one, if all tiles since read the same."""
+    def bringing_tile(self, step: int, core: int, position: int, value: int, box: Box) -> int:
+        """The tile that an input was brought for: an earlier one, if all tiles since read the same."""
         tiles = self.tiles[step].cores[core]
         while position and tiles[position - 1].inputs.get(value) == box:
             position -= 1
         return position
 
-    def _has_arrived(self, instance: int, value: int, core: int, box: Box) -> bool:
-        kept = self.arrivals.get((instance, value))
-        held = None if kept is None else kept.boxes[core]
-        return held is not None and contains(held, box)
-
     def passing_outputs(self, step: int, core: int, made: Boxes) -> Iterator[tuple[int, Box]]:
         """What a tile makes that is moved out at once, or is no single region of where it stays."""
-        instance = self.flow.steps[step].instance
         for value, box in made.items():
-            held = self.flow.fragments[instance, value][core]
-            axes = self.flow.graph.network.axes[value]
+            part, axes = Part(self.flow.steps[step].instance, value), self.flow.graph.network.axes[value]
+            held = self.flow.fragments[part][core]
             is_whole = held is not None and is_region(stored_box(axes, held), stored_box(axes, box))
-            if self.homes[instance, value] is not Level.LB or not is_whole:
+            if self.homes[part] is not Level.LB or not is_whole:
                 yield value, box
 
 
-def direct(flow: Flow, homes: Mapping[Part, Level], read: Read) -> Part | None:
-    """The one part at home in LB whose fragment on the reading core holds what is read, by `read` or each piece."""
-    pieces = flow.pieces.reads.get((read.step, read.core, read.value), ()) if len(read.sources) > 1 else ()
+def part_at_hand(flow: Flow, homes: Mapping[Part, Level], read: Read) -> Part | None:
+    """The part at home in LB whose fragment on the reading core holds all of a read; None where it has to be brought.
+
+    A read of several sources is at hand if each piece of it is (see `Piecewise`).
+    """
+    pieces = flow.pieces.reads.get(read.key, ()) if len(read.sources) > 1 else ()
     if pieces:
-        found = [direct(flow, homes, piece) for piece in pieces]
-        return None if any(part is None for part in found) else found[0]
+        parts = [part_at_hand(flow, homes, piece) for piece in pieces]
+        return None if any(part is None for part in parts) else parts[0]
     if len(read.sources) != 1 or read.sources[0].part is None:
         return None
     part = read.sources[0].part
-    if homes[part] is not Level.LB:
-        return None
-    held = flow.fragments[part][read.core]
+    held = flow.fragments[part][read.core] if homes[part] is Level.LB else None
     return part if held is not None and contains(held, read.box) else None
 
 
@@ -100,14 +108,14 @@ class Planner:
     tiling: Tiling
     homes: dict[Part, Level] = field(default_factory=dict)
     streamed: set[Part] = field(default_factory=set)
-    """Arrivals that gave way."""
+    """Arrivals that gave way: each tile brings what it needs of them."""
     reserve: dict[int, int] = field(default_factory=dict)
-    """Bytes kept free during a step for what passes through."""
+    """Bytes of each LB kept free during a step for what passes through."""
 
     def __post_init__(self) -> None:
         values = self.flow.graph.network.graph.values
-        for part in self.flow.made_at:
-            self.homes[part] = Level.DDR if values[part[1]].is_output else self.variant.fastest
+        for part in self.flow.producing_step:
+            self.homes[part] = Level.DDR if values[part.value].is_output else self.variant.fastest
 
     def plan(self) -> Residence:
         """A residence. Raises DsaError where a step does not fit the buffers however it is cut."""
@@ -117,7 +125,7 @@ class Planner:
                 continue
             tiles = self._tiles(arrivals)
             if tiles is not None:
-                self._settle_global()
+                self._spill_from_global_buffer()
                 return Residence(self.flow, dict(self.homes), arrivals, tiles)
         raise DsaError(f"no residence found that fits the buffers of {self.device.name} after {_ROUNDS} rounds")
 
@@ -125,88 +133,80 @@ class Planner:
         """Keep more room at a step: addresses could not be found."""
         self.reserve[step] = self.reserve.get(step, 0) + amount
 
-    def _arrivals(self) -> dict[Part, Reading]:
+    def _arrivals(self) -> dict[Part, Arrival]:
         """What is kept for an instance: what it reads in more than one step and does not have at hand."""
-        found: dict[Part, Reading] = {}
+        arrivals: dict[Part, Arrival] = {}
         for number, reads in enumerate(self.flow.reads):
             seen: set[int] = set()
             for read in reads:
-                if direct(self.flow, self.homes, read) is not None:
+                if part_at_hand(self.flow, self.homes, read) is not None:
                     continue
-                key = self.flow.steps[number].instance, read.value
-                kept = found.setdefault(key, Reading(*key, [None] * self.flow.cores, number, number))
-                kept.boxes[read.core] = hull(kept.boxes[read.core], read.box)
-                kept.last = number
-                kept.count += read.value not in seen
-                kept.sources |= {source.part for source in read.sources}
+                key = Part(self.flow.steps[number].instance, read.value)
+                arrival = arrivals.setdefault(key, Arrival([None] * self.flow.cores, number, number))
+                arrival.boxes[read.core] = hull(arrival.boxes[read.core], read.box)
+                arrival.last = number
+                arrival.count += read.value not in seen
                 seen.add(read.value)
-        return {key: kept for key, kept in found.items() if kept.count > 1 and key not in self.streamed}
+        return {key: each for key, each in arrivals.items() if each.count > 1 and key not in self.streamed}
 
-    def _residents(self, arrivals: Mapping[Part, Reading]) -> Iterator[tuple[Part, bool, Resident]]:
+    def _residents(self, arrivals: Mapping[Part, Arrival]) -> Iterator[tuple[Part, bool, Resident]]:
         """All that wants to be in LB, and whether it is an arrival."""
-        bytes_ = self.flow.graph.network.bytes
         for part, home in self.homes.items():
             if home is Level.LB:
-                boxes = self.flow.fragments[part]
-                sizes = tuple(0 if box is None else self._aligned(bytes_(part[1], box)) for box in boxes)
-                readers = self.flow.readers[part]
-                end = max((read.step for read in readers), default=self.flow.made_at[part])
-                steps = len({read.step for read in readers})
-                price = float(bytes_(part[1], self.flow.box(part)) * (1 + steps))
-                yield part, False, Resident(self.flow.made_at[part], end, sizes, price)
-        for key, kept in arrivals.items():
-            sizes = tuple(0 if box is None else self._aligned(bytes_(key[1], box)) for box in kept.boxes)
-            yield key, True, Resident(kept.first, kept.last, sizes, float(sum(sizes) * (kept.count - 1)))
+                yield part, False, self._resident(part, self._sizes(part.value, self.flow.fragments[part]))
+        for key, arrival in arrivals.items():
+            sizes = self._sizes(key.value, arrival.boxes)
+            yield key, True, Resident(arrival.first, arrival.last, sizes, float(sum(sizes) * (arrival.count - 1)))
 
-    def _aligned(self, size: int) -> int:
-        return -(-size // self.device.alignment) * self.device.alignment
+    def _sizes(self, value: int, boxes: Sequence[Box | None]) -> tuple[int, ...]:
+        network, alignment = self.flow.graph.network, self.device.alignment
+        return tuple(0 if box is None else round_up(network.bytes(value, box), alignment) for box in boxes)
 
-    def _room(self) -> list[list[int]]:
-        capacity = self.device.activation_buffer
-        return [
-            [max(0, capacity - self.reserve.get(step, 0))] * self.flow.cores for step in range(len(self.flow.steps))
-        ]
+    def _resident(self, part: Part, sizes: tuple[int, ...], price_per_use: int | None = None) -> Resident:
+        """A part where it takes these bytes. Elsewhere it is moved once when it is made, and for each step that reads
+        it."""
+        if price_per_use is None:
+            price_per_use = self.flow.graph.network.bytes(part.value, self.flow.box(part))
+        price = float(price_per_use * (1 + len({read.step for read in self.flow.readers[part]})))
+        return Resident(self.flow.producing_step[part], self.flow.last_step(part), sizes, price)
 
-    def _spill(self, arrivals: Mapping[Part, Reading]) -> bool:
-        """Let go of what does not fit; whether there was any."""
+    def _spill(self, arrivals: Mapping[Part, Arrival]) -> bool:
+        """Give up what does not fit LB; whether there was any."""
         wanted = list(self._residents(arrivals))
-        chosen = self._choose([resident for _, _, resident in wanted], self._room())
-        for index in chosen:
-            key, is_arrival, _ = wanted[index]
+        capacity = self.device.activation_buffer
+        free = (max(0, capacity - self.reserve.get(step, 0)) for step in range(len(self.flow.steps)))
+        spilled = self._choose([resident for _, _, resident in wanted], [[each] * self.flow.cores for each in free])
+        for key, is_arrival, _ in (wanted[index] for index in spilled):
             if is_arrival:
                 self.streamed.add(key)
             else:
                 self.homes[key] = self.variant.next
-        return bool(chosen)
+        return bool(spilled)
 
     def _choose(self, residents: Sequence[Resident], room: Sequence[Sequence[int]]) -> frozenset[int]:
         if self.variant.spill == "longest":
             return longest_liveness(residents, room)
         return least_traffic(residents, room).spilled
 
-    def _tiles(self, arrivals: Mapping[Part, Reading]) -> list[TiledStep] | None:
-        """The tiles of every step in what room is left; None after more room has been reserved."""
-        used = self._used(arrivals)
-        found: list[TiledStep] = []
-        is_short = False
+    def _tiles(self, arrivals: Mapping[Part, Arrival]) -> list[TiledStep] | None:
+        """The tiles of every step in what room is left; None after more room has been reserved.
+
+        Raises DsaError where all of an LB is not enough for what passes through in a step.
+        """
+        used, capacity = self._used(arrivals), self.device.activation_buffer
+        steps: list[TiledStep] = []
         for number in range(len(self.flow.steps)):
-            passing, far = self._passing(number, arrivals)
             least = self.flow.pieces.cuts.get(number, 1)
-            tiled = self.tiling.step(number, self.device.activation_buffer - max(used[number]), passing, far, least)
+            tiled = self.tiling.step(number, capacity - max(used[number]), self._passing(number, arrivals), least)
             if tiled.short:
-                self._reserve(number, tiled)
-                is_short = True
-            found.append(tiled)
-        return None if is_short else found
+                before = self.reserve.get(number, 0)
+                if before >= capacity:
+                    raise self._too_large(number, tiled.short)
+                self.reserve[number] = min(capacity, max(tiled.short, 2 * before))
+            steps.append(tiled)
+        return None if any(tiled.short for tiled in steps) else steps
 
-    def _reserve(self, number: int, tiled: TiledStep) -> None:
-        """Keep room for what passes through at a step. Raises DsaError where all of it is not enough."""
-        before = self.reserve.get(number, 0)
-        if before >= self.device.activation_buffer:
-            raise self._too_large(number, tiled.short)
-        self.reserve[number] = min(self.device.activation_buffer, max(tiled.short, 2 * before))
-
-    def _used(self, arrivals: Mapping[Part, Reading]) -> list[list[int]]:
+    def _used(self, arrivals: Mapping[Part, Arrival]) -> list[list[int]]:
         """Bytes per step and core that residents take."""
         used = [[0] * self.flow.cores for _ in range(len(self.flow.steps) + 1)]
         for _, _, resident in self._residents(arrivals):
@@ -218,42 +218,35 @@ class Planner:
                 row[core] += amount
         return used[:-1]
 
-    def _passing(self, number: int, arrivals: Mapping[Part, Reading]) -> tuple[frozenset[int], frozenset[int]]:
-        """The values that pass through LB in a step, tile by tile, read or made; and those of them that are in DDR."""
+    def _passing(self, number: int, arrivals: Mapping[Part, Arrival]) -> Passing:
+        """The values that pass through LB in a step, tile by tile, read or made."""
         step = self.flow.steps[number]
-        found: set[int] = set()
+        passing: set[int] = set()
         far: set[int] = set()
         for read in self.flow.reads[number]:
-            if (step.instance, read.value) not in arrivals and direct(self.flow, self.homes, read) is None:
-                found.add(read.value)
+            is_arrival = Part(step.instance, read.value) in arrivals
+            if not is_arrival and part_at_hand(self.flow, self.homes, read) is None:
+                passing.add(read.value)
                 if any(s.part is None or self.homes[s.part] is Level.DDR for s in read.sources):
                     far.add(read.value)
         for value in {value for core in step.cores if core is not None for value in core.made}:
-            home = self.homes[step.instance, value]
-            found |= {value} if home is not Level.LB else set()
+            home = self.homes[Part(step.instance, value)]
+            passing |= {value} if home is not Level.LB else set()
             far |= {value} if home is Level.DDR else set()
-        return frozenset(found), frozenset(far)
+        return Passing(frozenset(passing), frozenset(far))
 
     def _too_large(self, number: int, need: int) -> DsaError:
-        network = self.flow.graph.network
-        name = network.graph.values[self.flow.steps[number].primary].name
-        room = self.device.activation_buffer
+        name = self.flow.graph.network.graph.values[self.flow.steps[number].primary].name
         return DsaError(
-            f"tensor {name!r}: split fully, what makes it still needs {need} bytes of the {room} bytes that "
-            f"{self.device.name}'s LB has for tensors"
+            f"tensor {name!r}: split fully, what makes it still needs {need} bytes of the "
+            f"{self.device.activation_buffer} bytes that {self.device.name}'s LB has for tensors"
         )
 
-    def _settle_global(self) -> None:
-        """What does not fit the GB beside weights goes to DDR."""
+    def _spill_from_global_buffer(self) -> None:
+        """Move what does not fit the GB beside weights to DDR."""
         parts = [part for part, home in self.homes.items() if home is Level.GB]
-        residents = [self._in_global(part) for part in parts]
-        room = self.device.global_buffer - self.device.global_buffer // STAGING_SHARE
+        sizes = [self._sizes(part.value, [self.flow.box(part)]) for part in parts]
+        residents = [self._resident(part, size, *size) for part, size in zip(parts, sizes, strict=True)]
+        room = activation_room_of_global_buffer(self.device)
         for index in self._choose(residents, [[room]] * len(self.flow.steps)):
             self.homes[parts[index]] = Level.DDR
-
-    def _in_global(self, part: Part) -> Resident:
-        size = self._aligned(self.flow.graph.network.bytes(part[1], self.flow.box(part)))
-        readers = self.flow.readers[part]
-        end = max((read.step for read in readers), default=self.flow.made_at[part])
-        return Resident(self.flow.made_at[part], end, (size,), float(size * (1 + len({r.step for r in readers}))))
-

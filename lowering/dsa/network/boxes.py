@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -10,6 +10,8 @@ Interval = tuple[int, int]
 """From a first index to one past the last."""
 Box = tuple[Interval, ...]
 """One interval per axis, outermost first; () is all of a scalar. None, where allowed, is no element at all."""
+Boxes = Mapping[int, Box]
+"""A part of each of some values."""
 Shape = tuple[int, ...]
 
 
@@ -29,7 +31,7 @@ def size(box: Box | None) -> int:
 
 
 def intersection(first: Box | None, second: Box | None) -> Box | None:
-    """What two boxes of one tensor share; None where that is nothing."""
+    """The box that two boxes of one tensor share; None where they share nothing."""
     if first is None or second is None:
         return None
     box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
@@ -61,17 +63,18 @@ def piece(shape: Shape, factors: Sequence[int], place: Sequence[int]) -> Box:
 
 
 def reshaped(box: Box, source: Shape, target: Shape) -> Box:
-    """The smallest box of a tensor of shape `target` around what `box` is of `source`, the elements in one order.
+    """The smallest box of a tensor of shape `target` that holds the elements of a box of `source`, in the same order.
 
     Axes are taken together, from the outermost, into the smallest groups of the same size on both sides.
     """
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     for (a, b), (c, d) in axis_groups(source, target):
-        found += _regrouped(box[a:b], source[a:b], target[c:d])
-    return tuple(found)
+        intervals += _reshape_group(box[a:b], source[a:b], target[c:d])
+    return tuple(intervals)
 
 
 def axis_groups(source: Shape, target: Shape) -> Iterator[tuple[Interval, Interval]]:
+    """The smallest groups of axes of two shapes that have as many elements, from the outermost, as ranges of axes."""
     i = j = 0
     while i < len(source) or j < len(target):
         a, c, left, right = i, j, 1, 1
@@ -90,14 +93,14 @@ def axis_groups(source: Shape, target: Shape) -> Iterator[tuple[Interval, Interv
         yield (a, i), (c, j)
 
 
-def _regrouped(box: Box, source: Shape, target: Shape) -> Box:
-    """`reshaped` inside one group."""
+def _reshape_group(box: Box, source: Shape, target: Shape) -> Box:
+    """The box inside one group of axes."""
     if source == target:
         return box
     first = last = 0
     for (start, stop), extent in zip(box, source, strict=True):
         first, last = first * extent + start, last * extent + stop - 1
-    low, high = _place(first, target), _place(last, target)
+    low, high = _unravel(first, target), _unravel(last, target)
     for axis, (a, b) in enumerate(zip(low, high, strict=True)):
         if a != b:
             inner = tuple((0, extent) for extent in target[axis + 1 :])
@@ -105,9 +108,9 @@ def _regrouped(box: Box, source: Shape, target: Shape) -> Box:
     return tuple((i, i + 1) for i in low)
 
 
-def _place(offset: int, shape: Shape) -> list[int]:
-    found: list[int] = []
+def _unravel(offset: int, shape: Shape) -> list[int]:
+    indices: list[int] = []
     for extent in reversed(shape):
         offset, index = divmod(offset, extent)
-        found.insert(0, index)
-    return found
+        indices.insert(0, index)
+    return indices

@@ -1,21 +1,19 @@
-"""A network to schedule: an operator graph, its sizes on the accelerator, and which part of what needs which."""
+"""A network to schedule: an operator graph, its sizes on the accelerator, and which part of a value needs which."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
 from ....costmodels.flops import flops
 from ....ir.graph import OperatorGraph
+from ..alignment import round_up
 from ..errors import DsaError
 from .boxes import Box, Shape, hull, size, whole
 from .operand_boxes import Site, operand_boxes
 from .storage import Axes, stored_axes
-
-Boxes = Mapping[int, Box]
-"""Per value, the part of it that is meant."""
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -65,14 +63,13 @@ class Network:
             run *= lengths[inner.pop()]
         if inner:
             run *= lengths[inner.pop()]
-        return prod(lengths[axis] for axis in inner) * -(-run // beat) * beat
+        return prod(lengths[axis] for axis in inner) * round_up(run, beat)
 
     def dtype(self, value: int) -> str:
         """How elements of a value are stored (numpy's name): floats of 2 bytes as float16."""
-        known = self.graph.values[value].type
-        assert known is not None
-        assert known.dtype is not None
-        return {2: "float16", 4: "float32", 8: "float64"}[self.element_size] if known.dtype in _FLOATS else known.dtype
+        type_ = self.graph.values[value].type
+        assert type_ is not None
+        return {2: "float16", 4: "float32", 8: "float64"}[self.element_size] if type_.dtype in _FLOATS else type_.dtype
 
     def bytes(self, value: int, box: Box | None = None) -> int:
         """Bytes of a part of a value on the accelerator, of all of it where no box is given."""
@@ -82,31 +79,28 @@ class Network:
         """Per operand of an operator, the part that a part of value `result`, which it makes, needs."""
         key = index, result, box
         if key not in self._operands:
-            self._operands[key] = operand_boxes(self._site(index, result, box))
+            operator = self.graph.operators[index]
+            operands = tuple(None if v is None else self.shapes[v] for v in operator.inputs)
+            results = tuple(self.shapes[v] for v in operator.outputs)
+            self._operands[key] = operand_boxes(Site(operator, operands, results, operator.outputs.index(result), box))
         return self._operands[key]
 
-    def _site(self, index: int, result: int, box: Box) -> Site:
-        operator = self.graph.operators[index]
-        operands = tuple(None if v is None else self.shapes[v] for v in operator.inputs)
-        results = tuple(self.shapes[v] for v in operator.outputs)
-        return Site(operator, operands, results, operator.outputs.index(result), box)
+    def needs(
+        self, members: Sequence[int], wanted: Mapping[int, Box | None], at_hand: Container[int] = ()
+    ) -> dict[int, Box]:
+        """The box of every value that operators, given in ascending order, need to make the wanted parts.
 
-    def needed(self, members: Sequence[int], wanted: Mapping[int, Box | None]) -> dict[int, Box]:
-        """What operators, given in ascending order, need of every value to make the wanted parts, those included.
-
-        One box per value: the hull of what its readers need. Values that nothing needs are left out.
+        It is the hull of the readers' boxes; wanted parts are included, and values that nothing needs are left out.
+        What makes values that are `at_hand` is not followed.
         """
-        found: dict[int, Box] = {value: box for value, box in wanted.items() if box is not None}
+        boxes: dict[int, Box] = {value: box for value, box in wanted.items() if box is not None}
         for index in reversed(members):
             operator = self.graph.operators[index]
             for result in operator.outputs:
-                if result in found:
-                    self._need(found, operator.inputs, self.operands(index, result, found[result]))
-        return found
-
-    @staticmethod
-    def _need(found: dict[int, Box], operands: Iterable[int | None], boxes: Iterable[Box | None]) -> None:
-        for value, box in zip(operands, boxes, strict=True):
-            both = None if value is None else hull(found.get(value), box)
-            if value is not None and both is not None:
-                found[value] = both
+                if result in boxes and result not in at_hand:
+                    operands = self.operands(index, result, boxes[result])
+                    for value, box in zip(operator.inputs, operands, strict=True):
+                        both = None if value is None else hull(boxes.get(value), box)
+                        if value is not None and both is not None:
+                            boxes[value] = both
+        return boxes

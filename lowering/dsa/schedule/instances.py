@@ -107,7 +107,7 @@ def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:
         cut = Pieces(network, group.subgraph, group.split.factors)
         made: dict[int, dict[int, Box]] = {}
         for place in cut.places:
-            instance = Instance(number, place, cut.written(place), cut.needed(place))
+            instance = Instance(number, place, cut.makes(place), cut.needs(place))
             for value, box in instance.written.items():
                 made.setdefault(value, {})[len(instances)] = box
             instances.append(instance)

@@ -48,7 +48,7 @@ class Pieces:
                 found[(*middle[:axis], index, *middle[axis + 1 :])] = None
         return tuple(found)
 
-    def written(self, place: Place) -> dict[int, Box]:
+    def makes(self, place: Place) -> dict[int, Box]:
         """Per output, the part that an instance makes; outputs of which it makes nothing are left out."""
         found: dict[int, Box] = {}
         for value in self.subgraph.outputs:
@@ -57,9 +57,9 @@ class Pieces:
                 found[value] = box
         return found
 
-    def needed(self, place: Place) -> dict[int, Box]:
+    def needs(self, place: Place) -> dict[int, Box]:
         """Per value, the part that an instance reads or makes."""
-        return self.network.needed(self.subgraph.members, self.written(place))
+        return self.network.needs(self.subgraph.members, self.makes(place))
 
     def _part(self, value: int, place: Place) -> Box | None:
         if value == self.subgraph.primary:
@@ -97,4 +97,4 @@ def probes(network: Network, subgraph: SubGraph, axis: int) -> Iterator[Mapping[
     factors = [extent if a == axis else 1 for a in range(len(shape))]
     for index in dict.fromkeys((extent // 2, extent - 1, 0)):
         place = [index if a == axis else 0 for a in range(len(shape))]
-        yield network.needed(subgraph.members, {subgraph.primary: piece(shape, factors, place)})
+        yield network.needs(subgraph.members, {subgraph.primary: piece(shape, factors, place)})

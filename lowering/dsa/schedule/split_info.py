@@ -174,12 +174,12 @@ class _Splitter:
     def footprint(self, factors: tuple[int, ...]) -> int:
         """The most bytes an instance takes at once."""
         cut = Pieces(self.network, self.subgraph, factors)
-        return max(peak_bytes(self.network, self.kept, cut.needed(place)) for place in cut.samples)
+        return max(peak_bytes(self.network, self.kept, cut.needs(place)) for place in cut.samples)
 
     def is_excessive(self, factors: tuple[int, ...]) -> bool:
         """Whether instances compute so much twice that fusing does not pay."""
         cut = Pieces(self.network, self.subgraph, factors)
-        middle = cut.needed(cut.samples[0])
+        middle = cut.needs(cut.samples[0])
         return recomputation(self.network, self.subgraph, self.device, middle, prod(factors)).is_excessive
 
     def ops(self, dimension: int, factor: int) -> int:

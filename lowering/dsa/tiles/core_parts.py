@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ..network.boxes import Box, intersection, shape_of, size
+from ..network.boxes import Box, Boxes, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
 from ..network.graph import Network
 from ..network.lookups import indexed_table
@@ -26,7 +26,6 @@ from ..schedule.instances import InstanceGraph
 from .kernels import TileKernels
 from .local_graph import Tile
 
-Boxes = Mapping[int, Box]
 _UNEVEN = 1.25
 """The largest of the cores' parts may exceed the mean so much."""
 _EXCHANGE = 6.0
@@ -154,7 +153,7 @@ class Sharing:
         if not made:
             return None
         network = self.graph.network
-        needed = network.needed(layer, made)
+        needed = network.needs(layer, made)
         inside = {value for index in layer for value in network.graph.operators[index].outputs}
         outside = {value: box for value, box in needed.items() if value not in inside}
         limits, values = self.graph.instances[instance].needed, network.graph.values

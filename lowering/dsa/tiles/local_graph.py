@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.graph import OperatorGraph
-from ..network.boxes import Box, hull
+from ..network.boxes import Box
 from ..network.graph import Network
 from .local_builder import LocalBuilder, Part
 from .local_rules import local_parts
@@ -39,28 +39,11 @@ def local_graph(network: Network, tile: Tile) -> OperatorGraph:
         dtype = found.type.dtype if found.type is not None else "float32"
         shape = tuple(stop - start for start, stop in box)
         parts[value] = Part(builder.input(shape, dtype, is_constant=found.is_constant), box)
-    needed = _needed(network, tile)
+    needed = network.needs(tile.members, dict(tile.outputs), at_hand=parts)
     for index in tile.members:
         _add(network, builder, parts, index, needed)
     results = [builder.take(parts[value], box) for value, box in tile.outputs]
     return builder.graph(len(tile.inputs), results)
-
-
-def _needed(network: Network, tile: Tile) -> dict[int, Box]:
-    """Of every value that the tile computes, the hull of what is needed."""
-    given = {value for value, _ in tile.inputs}
-    found = dict(tile.outputs)
-    for index in reversed(tile.members):
-        operator = network.graph.operators[index]
-        for result in operator.outputs:
-            if result in given or result not in found:
-                continue
-            boxes = network.operands(index, result, found[result])
-            for value, box in zip(operator.inputs, boxes, strict=True):
-                both = None if value is None else hull(found.get(value), box)
-                if value is not None and value not in given and both is not None:
-                    found[value] = both
-    return found
 
 
 def _add(network: Network, builder: LocalBuilder, parts: dict[int, Part], index: int, needed: dict[int, Box]) -> None:

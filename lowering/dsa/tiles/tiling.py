@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
+from ..alignment import round_up
 from ..errors import DsaError
-from ..network.boxes import Box, shape_of, size
+from ..network.boxes import Box, Boxes, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
-from .core_parts import Boxes, CorePart, LayerParts, Sharing
+from .core_parts import CorePart, LayerParts, Sharing
 
 _FAIR_SHARE = 4
 """What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""
@@ -31,10 +32,16 @@ _LEAST_CYCLES = 500
 
 
 @dataclass(frozen=True)
-class TiledStep:
-    """Per core, the tiles of a step in order. `weights_first`: tiles that share weights follow each other.
+class Passing:
+    """The values that pass through LB in a step, tile by tile, and those of them that come from or go to DDR."""
 
-    `short`: the bytes that passing through asks for, where there were fewer.
+    values: frozenset[int]
+    far: frozenset[int]
+
+
+@dataclass(frozen=True)
+class TiledStep:
+    """Per core, the tiles of a step in order. `short`: the bytes that passing through asks for, where there were fewer.
     """
 
     cores: tuple[tuple[CorePart, ...], ...]
@@ -82,21 +89,18 @@ class Tiling:
         """The operators."""
         return self.sharing.graph.network
 
-    def step(
-        self, number: int, free: int, passing: frozenset[int], far: frozenset[int], least: int = 1
-    ) -> TiledStep:
-        """The tiles of a step when `free` bytes of each LB are left for the values that are `passing`,
-        some of them from `far`, that is DDR.
+    def step(self, number: int, free: int, passing: Passing, least: int = 1) -> TiledStep:
+        """The tiles of a step when `free` bytes of each LB are left for the values that pass through.
 
         The first axis is cut into a multiple of `least`.
         """
         step = self.steps[number]
         first = max((part for part in step.cores if part), key=lambda part: size(part.made.get(step.primary)))
         grain = self.device.activation_buffer // _GRAINS
-        free = free // grain * grain if passing else 0
-        key = step.layer, shape_of(first.made[step.primary]), passing, far, free, least
+        free = free // grain * grain if passing.values else 0
+        key = step.layer, shape_of(first.made[step.primary]), passing, free, least
         if key not in self._cuts:
-            self._cuts[key] = self._cut(step, first, free, (passing, far), least)
+            self._cuts[key] = self._cut(step, first, free, passing, least)
         cut, short = self._cuts[key]
         if short:
             return TiledStep(((),), short)
@@ -105,15 +109,12 @@ class Tiling:
             self._made[number, cut] = TiledStep(cores)
         return self._made[number, cut]
 
-    def _cut(
-        self, step: LayerParts, part: CorePart, free: int, moved: tuple[frozenset[int], frozenset[int]], least: int
-    ) -> tuple[Cut, int]:
+    def _cut(self, step: LayerParts, part: CorePart, free: int, passing: Passing, least: int) -> tuple[Cut, int]:
         """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
-        passing, far = moved
         weights = self._weight_cut(step, part)
         options = [Cut(weights, others) for others in self._other_cuts(step, part, least)]
-        if not passing:
-            return self._pipelined(step, part, options, least), 0
+        if not passing.values:
+            return self._cut_for_pipeline(step, part, options, least), 0
         fair = min(2 * self._passing_bytes(part, passing), self.device.activation_buffer // _FAIR_SHARE)
         if free < fair:
             return options[0], fair
@@ -121,21 +122,19 @@ class Tiling:
         fitting = [cut for cut in options if sizes[cut] * min(2, cut.count) <= free]
         both = [replace(cut, rows_first=first) for cut in fitting for first in (False, True)]
         if both:
-            return min(both, key=lambda cut: self._price(step, part, cut, passing, far)), 0
+            return min(both, key=lambda cut: self._price(step, part, cut, passing)), 0
         smallest = min(options, key=lambda cut: sizes[cut])
         return smallest, 0 if sizes[smallest] <= free else sizes[smallest]
 
-    def _price(
-        self, step: LayerParts, part: CorePart, cut: Cut, passing: frozenset[int], far: frozenset[int]
-    ) -> float:
+    def _price(self, step: LayerParts, part: CorePart, cut: Cut, passing: Passing) -> float:
         """Cycles of all tiles, which are computed while operands and weights of others arrive.
 
         What does not change from tile to tile stays: operands where weights change first, weights where they do last.
         """
         tile = self._largest(step, part, cut)
         columns, rows = prod(cut.weights), cut.count // prod(cut.weights)
-        read = self._moved_cycles(tile.inputs, passing, far) * rows * (1 if cut.rows_first else columns)
-        written = self._moved_cycles(tile.made, passing, far) * cut.count
+        read = self._moving_cycles(tile.inputs, passing) * rows * (1 if cut.rows_first else columns)
+        written = self._moving_cycles(tile.made, passing) * cut.count
         weights = self._weight_bytes(tile) / self._port * columns * (rows if cut.rows_first else 1)
         cycles = self.sharing.cycles(step.layer, tile)
         return max(cut.count * (cycles + _TILE_CYCLES), read, written, weights) + cycles + read / max(1, rows)
@@ -145,18 +144,19 @@ class Tiling:
         """Bytes a cycle into one LB."""
         return self.device.global_bandwidth / self.device.cores / self.device.clock
 
-    def _moved_cycles(self, boxes: Boxes, passing: frozenset[int], far: frozenset[int]) -> float:
+    def _moving_cycles(self, boxes: Boxes, passing: Passing) -> float:
         """Cycles to move parts of values, one after another: all cores do it at once."""
-        beat, remote = self.device.alignment, self.device.ddr_bandwidth / self.device.cores / self.device.clock
-        near_latency, far_latency = self.device.hoist_latency, self.device.dma_latency
-        return sum(
-            self.network.wire_bytes(value, box, beat) / (min(remote, self._port) if value in far else self._port)
-            + (far_latency if value in far else near_latency) * self.device.clock
-            for value, box in boxes.items()
-            if value in passing
-        )
+        device = self.device
+        remote = min(device.ddr_bandwidth / device.cores / device.clock, self._port)
+        total = 0.0
+        for value, box in boxes.items():
+            if value in passing.values:
+                is_far = value in passing.far
+                bandwidth, latency = (remote, device.dma_latency) if is_far else (self._port, device.hoist_latency)
+                total += self.network.wire_bytes(value, box, device.alignment) / bandwidth + latency * device.clock
+        return total
 
-    def _pipelined(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
+    def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
         """A few tiles where one would do, so that the layers before and after can run on other units meanwhile."""
         best = options[0]
         if self.pipeline < 2 or indexed_table(self.network, step.layer):
@@ -174,13 +174,12 @@ class Tiling:
     def _cycles(self, step: LayerParts, part: CorePart, cut: Cut) -> float:
         return cut.count * self.sharing.cycles(step.layer, self._largest(step, part, cut))
 
-    def _passing_bytes(self, tile: CorePart, passing: frozenset[int]) -> int:
-        beat = self.device.alignment
-        found = 0
-        for value, box in (*tile.inputs.items(), *tile.made.items()):
-            if value in passing:
-                found += -(-self.network.bytes(value, box) // beat) * beat
-        return found
+    def _bytes(self, value: int, box: Box) -> int:
+        return round_up(self.network.bytes(value, box), self.device.alignment)
+
+    def _passing_bytes(self, tile: CorePart, passing: Passing) -> int:
+        parts = (*tile.inputs.items(), *tile.made.items())
+        return sum(self._bytes(value, box) for value, box in parts if value in passing.values)
 
     def _weight_cut(self, step: LayerParts, part: CorePart) -> tuple[int, ...]:
         """The fewest pieces whose weights fit half of the buffer for them; else all of it."""
@@ -196,9 +195,9 @@ class Tiling:
                     tile = self._largest(step, part, Cut(cut, ones))
                     if self._weight_bytes(tile) <= self.device.weight_buffer // share:
                         return cut
-        raise self._heavy(step, part)
+        raise self._too_heavy(part)
 
-    def _heavy(self, step: LayerParts, part: CorePart) -> DsaError:
+    def _too_heavy(self, part: CorePart) -> DsaError:
         graph = self.network.graph
         heaviest = max(part.constants, key=lambda value: self.network.bytes(value, part.constants[value]))
         size, room = self._weight_bytes(part), self.device.weight_buffer
@@ -208,8 +207,7 @@ class Tiling:
         )
 
     def _weight_bytes(self, part: CorePart) -> int:
-        beat = self.device.alignment
-        return sum(-(-self.network.bytes(value, box) // beat) * beat for value, box in part.constants.items())
+        return sum(self._bytes(value, box) for value, box in part.constants.items())
 
     def weight_axes(self, step: LayerParts, part: CorePart) -> frozenset[int]:
         """Axes of the primary output along which tiles need different weights."""

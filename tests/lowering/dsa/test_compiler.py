@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.ir.graph import Operator
-from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, constants_of, network_of
-from eqfuse.lowering.dsa.bundle.graph_json import graph_data, graph_of
-from eqfuse.lowering.dsa.codegen.generated import stored_kernels
+from eqfuse.lowering.dsa.bundle.constants import constant_contents, constants_image, split_image
+from eqfuse.lowering.dsa.bundle.graph_file import graph_data, graph_of
+from eqfuse.lowering.dsa.codegen.generated import program_kernels
 from eqfuse.lowering.dsa.compiler import (
     AcceleratorNetwork,
     Choices,
@@ -62,10 +62,10 @@ class Made:
         )
 
     def kernels(self) -> dict[str, Kernel]:
-        return stored_kernels(self.program.generated.uses, compiled_kernels(self.program.kernels, opset=17))
+        return program_kernels(self.program.generated.uses, compiled_kernels(self.program.kernels, opset=17))
 
     def run(self, program: Program, feeds: dict[str, Array], kernels: dict[str, Kernel]) -> Array:
-        axes = network_of(self.program.generated).axes
+        axes = self.program.generated.network.axes
         stored_feeds = {name: stored_array(axes[v], feeds[name]) for name, v in self.program.generated.inputs.items()}
         (result,) = simulate_function(program, kernels, {**self.constants, **stored_feeds}).values()
         return result
@@ -250,14 +250,14 @@ def test_a_graph_without_operators_has_nothing_to_schedule() -> None:
 def test_constants_are_read_back(small_cnn: Made) -> None:
     program = small_cnn.program.generated.program
     image = np.frombuffer(constants_image(program, small_cnn.constants), np.uint8)
-    found = constants_of(program, image)
+    found = split_image(program, image)
     assert found.keys() == small_cnn.constants.keys()
     assert all((found[name] == small_cnn.constants[name]).all() for name in found)
 
 
-def test_constants_of_another_size_are_refused(small_cnn: Made) -> None:
+def test_split_image_another_size_are_refused(small_cnn: Made) -> None:
     with pytest.raises(ValueError, match="1 bytes of constants"):
-        constants_of(small_cnn.program.generated.program, np.zeros(1, np.uint8))
+        split_image(small_cnn.program.generated.program, np.zeros(1, np.uint8))
 
 
 def test_large_numbers_stay_finite_in_a_narrow_type() -> None:

@@ -104,7 +104,7 @@ def tiles(draw: st.DrawFn, network: Network, members: tuple[int, ...]) -> Tile:
     ends = [v for v in made if network.graph.values[v].is_output or not set(network.graph.consumers[v]) <= set(members)]
     chosen = draw(st.lists(st.sampled_from(ends), min_size=1, max_size=2, unique=True))
     outputs = tuple((v, draw(boxes(network.shapes[v]))) for v in chosen)
-    needed = network.needed(members, dict(outputs))
+    needed = network.needs(members, dict(outputs))
     inputs = [v for v in needed if v not in made]
     more = draw(st.booleans())
     found = []
@@ -117,7 +117,7 @@ def tiles(draw: st.DrawFn, network: Network, members: tuple[int, ...]) -> Tile:
 
 def all_of(network: Network, members: tuple[int, ...], value: int) -> Tile:
     """The tile that makes a whole value from whole operands."""
-    needed = network.needed(members, {value: whole(network.shapes[value])})
+    needed = network.needs(members, {value: whole(network.shapes[value])})
     made = {v for m in members for v in network.graph.operators[m].outputs}
     inputs = tuple((v, whole(network.shapes[v])) for v in sorted(needed) if v not in made)
     return Tile(members, inputs, ((value, whole(network.shapes[value])),))

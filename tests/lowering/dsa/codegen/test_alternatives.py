@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
-from eqfuse.lowering.dsa.codegen.alternatives import Candidate, estimate, for_splitting, promising
-from eqfuse.lowering.dsa.codegen.generator import plan, written
+from eqfuse.lowering.dsa.codegen.alternatives import Candidate, estimate, for_splitting, promising_plans
+from eqfuse.lowering.dsa.codegen.generator import plan_program, write_program
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.program.instructions import Level, Transfer
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
@@ -40,7 +40,7 @@ def test_instances_for_the_gb_are_larger_where_it_holds_more() -> None:
 
 @pytest.mark.conformance
 def test_ways_that_come_to_the_same_are_planned_once() -> None:
-    found = promising([candidate(FULL), candidate(ABREAST), candidate(replace(FULL, room=0.9))], DEVICE)
+    found = promising_plans([candidate(FULL), candidate(ABREAST), candidate(replace(FULL, room=0.9))], DEVICE)
     assert [each.variant for each in found] == [FULL]
 
 
@@ -49,31 +49,31 @@ def test_a_way_with_many_times_the_steps_is_not_planned() -> None:
     small, few = replace(TIGHT, local_buffer=2432), replace(FULL, split_for=Level.GB)
     ways = [candidate(variant, small, 16) for variant in (FULL, few)]
     assert len(ways[0].order) > 8 * len(ways[1].order)
-    assert [each.variant for each in promising(ways, small)] == [few]
+    assert [each.variant for each in promising_plans(ways, small)] == [few]
 
 
 def test_the_first_promises_most() -> None:
-    found = promising([candidate(TVM), candidate(FULL)], DEVICE)
+    found = promising_plans([candidate(TVM), candidate(FULL)], DEVICE)
     assert found[0].variant == FULL
 
 
 def test_nothing_that_fits_is_an_error() -> None:
     small = replace(DEVICE, local_buffer=128, weight_buffer=64, global_buffer=4096)
     with pytest.raises(DsaError, match="split fully"):
-        promising([candidate(FULL, small)], small)
+        promising_plans([candidate(FULL, small)], small)
 
 
 @pytest.mark.conformance
 @pytest.mark.parametrize("device", [DEVICE, TIGHT], ids=["roomy", "tight"])
 def test_an_estimate_counts_the_weights_that_the_program_loads(device: DsaDevice) -> None:
-    made = plan(candidate(FULL, device).schedule, FULL)
-    program = written(made, 4).program
+    made = plan_program(candidate(FULL, device).schedule, FULL)
+    program = write_program(made, 4).program
     loads = [t for t in program.instructions if isinstance(t, Transfer) and t.targets[0].memory.level is Level.GB]
     loaded = sum(t.source.size for t in loads if t.source.memory.level is Level.DDR)
     assert estimate(made, device).loading == pytest.approx(loaded * device.clock / device.ddr_bandwidth)
 
 
 def test_an_estimate_is_of_the_order_of_the_simulated_cycles() -> None:
-    made = plan(candidate(FULL).schedule, FULL)
-    simulated = simulate_time(written(made, 4).program, DEVICE).cycles
+    made = plan_program(candidate(FULL).schedule, FULL)
+    simulated = simulate_time(write_program(made, 4).program, DEVICE).cycles
     assert simulated / 20 < estimate(made, DEVICE).cycles < 2 * simulated

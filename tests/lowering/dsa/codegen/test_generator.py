@@ -11,10 +11,16 @@ import pytest
 from onnx import helper
 
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
-from eqfuse.lowering.dsa.bundle.constants import constant_contents, network_of
-from eqfuse.lowering.dsa.codegen.generated import stored_kernels
-from eqfuse.lowering.dsa.codegen.instruction_order import rescheduled
-from eqfuse.lowering.dsa.compiler import AcceleratorNetwork, Choices, DsaProgram, accelerator_network, program_for
+from eqfuse.lowering.dsa.bundle.constants import constant_contents
+from eqfuse.lowering.dsa.codegen.generated import program_kernels
+from eqfuse.lowering.dsa.compiler import (
+    AcceleratorNetwork,
+    Choices,
+    DsaProgram,
+    accelerator_network,
+    order_by_start,
+    program_for,
+)
 from eqfuse.lowering.dsa.errors import DsaError
 from eqfuse.lowering.dsa.network.storage import plain_array, stored_array
 from eqfuse.lowering.dsa.program.instructions import Level
@@ -64,10 +70,10 @@ def outputs(
 ) -> Array:
     network, made, weights = compiled(source, device, samples, variant)
     validate(made.generated.program, single_cluster(device))
-    axes = network_of(made.generated).axes
+    axes = made.generated.network.axes
     given = {name: stored_array(axes[v], feeds[name]) for name, v in made.generated.inputs.items()}
     constants = constant_contents(made.generated, device.alignment, weights.__getitem__, network.slices)
-    kernels = stored_kernels(made.generated.uses, compiled_kernels(made.kernels, opset=17))
+    kernels = program_kernels(made.generated.uses, compiled_kernels(made.kernels, opset=17))
     ((name, value),) = made.generated.outputs.items()
     return plain_array(axes[value], simulate_function(made.generated.program, kernels, {**constants, **given})[name])
 
@@ -116,8 +122,8 @@ def test_a_variant_keeps_tensors_where_it_says() -> None:
 def test_another_order_of_instructions_is_valid_and_no_slower() -> None:
     _, made, _ = compiled(cnn(), TIGHT, 4, replace(ALTERNATIVES[0], overlap=False))
     device, program = single_cluster(TIGHT), made.generated.program
-    validate(rescheduled(program, device), device)
-    assert simulate_time(rescheduled(program, device), device).cycles <= made.timeline.cycles * 1.001
+    validate(order_by_start(program, device), device)
+    assert simulate_time(order_by_start(program, device), device).cycles <= made.timeline.cycles * 1.001
 
 
 @pytest.mark.conformance

@@ -20,7 +20,7 @@ def pair(factors: tuple[int, ...]) -> Recomputation:
     network = Network(builder.graph(y))
     cut = Pieces(network, sub_graph(network, builder.layers), factors)
     count = len(cut.places)
-    return recomputation(network, cut.subgraph, accelerator(1 << 16), cut.needed(cut.samples[0]), count)
+    return recomputation(network, cut.subgraph, accelerator(1 << 16), cut.needs(cut.samples[0]), count)
 
 
 def test_a_batch_is_computed_once() -> None:

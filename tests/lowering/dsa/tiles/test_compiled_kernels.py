@@ -23,7 +23,7 @@ def middle(layer: Layer) -> Tile:
     network = layer.network
     result = network.graph.operators[0].outputs[0]
     box = tuple((n // 3, n - n // 4) for n in network.shapes[result])
-    needed = network.needed((0,), {result: box})
+    needed = network.needs((0,), {result: box})
     return Tile((0,), tuple((v, needed[v]) for v in sorted(needed) if v != result), ((result, box),))
 
 

@@ -19,7 +19,7 @@ DEVICE = load_dsa_device("stcp920")
 
 
 def tile_of(network: Network, members: tuple[int, ...], value: int, box: Box) -> Tile:
-    needed = network.needed(members, {value: box})
+    needed = network.needs(members, {value: box})
     made = {v for m in members for v in network.graph.operators[m].outputs}
     return Tile(members, tuple((v, needed[v]) for v in sorted(needed) if v not in made), ((value, box),))
 

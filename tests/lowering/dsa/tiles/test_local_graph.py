@@ -68,7 +68,7 @@ def test_equal_tiles_elsewhere_have_equal_graphs() -> None:
     found = []
     for sample in (0, 3):
         box = ((sample, sample + 1), (0, 8), (4, 8), (0, 16))
-        needed = network.needed((0, 1), {y: box})
+        needed = network.needs((0, 1), {y: box})
         found.append(local_graph(network, Tile((0, 1), tuple((v, needed[v]) for v in (x, 1)), ((y, box),))))
     assert found[0] == found[1]
 
@@ -110,6 +110,6 @@ def test_what_reads_beyond_its_part_is_refused() -> None:
     layer: Layer = one("Conv", (1, 1, 2, 2), (1, 1, 1, 1), pads=[0, 0, 3, 0])
     output = layer.network.graph.operators[0].outputs[0]
     box = ((0, 1), (0, 1), (4, 5), (0, 2))
-    needed = layer.network.needed((0,), {output: box})
+    needed = layer.network.needs((0,), {output: box})
     with pytest.raises(DsaError, match="padding"):
         local_graph(layer.network, Tile((0,), tuple((v, needed[v]) for v in (0, 1)), ((output, box),)))

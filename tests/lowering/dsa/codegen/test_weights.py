@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.dsa.codegen.promotion import Ring, Staging
+from eqfuse.lowering.dsa.codegen.weights import Ring, Staging
 
 
 def test_a_ring_goes_round_and_forgets_what_it_overwrites() -> None:

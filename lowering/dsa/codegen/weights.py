@@ -1,0 +1,253 @@
+"""Weights on their way to the units: DDR -> GB -> LB (GraphTurbo, OSDI 2023, sections 2.2, 4.1 and 4.4).
+
+LB has a small buffer for them that is used as a ring, so that the next tile's weights arrive while this one's are read.
+The GB keeps those that are needed again soonest (Belady, "A study of replacement algorithms", 1966), for all uses are
+known. The instructions that promote weights come just before the tiles that read them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ....costmodels.dsa_device import DsaDevice
+from ..alignment import round_up
+from ..network.boxes import Box, shape_of
+from ..network.graph import Network
+from ..network.lookups import indexed_table
+from ..program.instructions import DDR, Memory, Operand, Region, Role, TransferKind, global_buffer, local_buffer
+from .emission import Contents, Emission, View, cluster_channel
+from .residence import Residence
+
+_HOIST_CHANNELS = 2
+"""Channels of the cluster that move weights from GB to LBs; the others load them from DDR."""
+
+Blob = tuple[tuple[int, Box], ...]
+"""The parts of constants that one tile reads, packed one after another: values and their boxes, ascending."""
+Blobs = tuple[Blob | None, ...]
+"""The blob that each core needs for its tile."""
+
+
+class TilePosition(NamedTuple):
+    """A place in the running order: the step, and which of the tiles that each core computes in it."""
+
+    step: int
+    tile: int
+
+
+@dataclass(frozen=True)
+class PackedBlob:
+    """Where each part of a blob begins, and the bytes of it all."""
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+def blob_of(constants: Mapping[int, Box]) -> Blob:
+    """The blob of these parts of constants."""
+    return tuple(sorted(constants.items()))
+
+
+def pack_blob(network: Network, blob: Blob, alignment: int) -> PackedBlob:
+    """Lay out a blob, each part of it aligned."""
+    offsets, end = [], 0
+    for value, box in blob:
+        offsets.append(end)
+        end += round_up(network.bytes(value, box), alignment)
+    return PackedBlob(tuple(offsets), max(end, alignment))
+
+
+@dataclass
+class Ring:
+    """A buffer that is used round and round. What is still in it need not be brought again."""
+
+    capacity: int
+    at: int = 0
+    held: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    """First byte and end."""
+
+    def find(self, key: Hashable) -> int | None:
+        """The address of something; None where it is gone."""
+        return self.held[key][0] if key in self.held else None
+
+    def take(self, key: Hashable, size: int) -> int:
+        """The address of the next bytes; whatever was there is gone."""
+        start = self.at if self.at + size <= self.capacity else 0
+        self.held = {k: (a, b) for k, (a, b) in self.held.items() if b <= start or start + size <= a}
+        self.held[key] = start, start + size
+        self.at = start + size
+        return start
+
+
+class Staging:
+    """The part of a GB that weights pass through."""
+
+    def __init__(self, base: int, capacity: int, uses: Iterable[Hashable]) -> None:
+        """It begins at address `base`; `uses` are the keys that will be fetched, in order."""
+        self.base, self.capacity = base, capacity
+        self.uses: dict[Hashable, list[int]] = {}
+        for time, key in enumerate(uses):
+            self.uses.setdefault(key, []).append(time)
+        self.held: dict[Hashable, tuple[int, int]] = {}
+        self.touched: dict[Hashable, int] = {}
+
+    def fetch(self, key: Hashable, size: int, time: int) -> tuple[int, bool]:
+        """The address for use number `time`, and whether it is there already."""
+        self.touched[key] = time
+        if key in self.held:
+            return self.held[key][0], True
+        while (address := self._gap(size)) is None:
+            del self.held[max(self._replaceable(), key=lambda k: (self._next_use(k, time), -self.touched[k]))]
+        self.held[key] = address, address + size
+        return address, False
+
+    def _replaceable(self) -> list[Hashable]:
+        """What may go: not the latest, up to half of the room. It may not have been hoisted yet, and what replaces it
+        could not be loaded ahead."""
+        recent = sorted(self.held, key=lambda key: -self.touched[key])
+        total = 0
+        for index, key in enumerate(recent):
+            total += self.held[key][1] - self.held[key][0]
+            if 2 * total > self.capacity:
+                return recent[index + 1 :] or recent[-1:]
+        return recent[-1:]
+
+    def _next_use(self, key: Hashable, time: int) -> float:
+        uses = self.uses[key]
+        index = bisect_right(uses, time)
+        return uses[index] if index < len(uses) else float("inf")
+
+    def _gap(self, size: int) -> int | None:
+        """The address of the first gap that is large enough."""
+        end = self.base
+        for start, stop in sorted(self.held.values()):
+            if start - end >= size:
+                return end
+            end = max(end, stop)
+        return end if self.base + self.capacity - end >= size else None
+
+
+@dataclass(frozen=True)
+class WeightTraffic:
+    """Bytes of weights that a cluster loads to its GB, and that each of its LBs takes from there."""
+
+    loaded: int
+    hoisted: int
+
+
+class WeightEmission:
+    """Moves weights. `blobs` are the constants in DDR, `staging` the part of the GB that they pass through."""
+
+    def __init__(self, emission: Emission, device: DsaDevice, residence: Residence, staging: int) -> None:
+        """Weights pass through the GB from address `staging` on."""
+        self.emission, self.device, self.network = emission, device, residence.flow.graph.network
+        self.needs = dict(_needs(residence))
+        self.ring = Ring(device.weight_buffer)
+        self.staging = Staging(staging, device.global_buffer - staging, self._fetches())
+        self.blobs: dict[Blob, Contents] = {}
+        self.staged: dict[Blob, Contents] = {}
+        self.hoisted: dict[Blobs, list[Contents | None]] = {}
+        self.uses = self.loads = 0
+
+    def traffic(self) -> WeightTraffic:
+        """The bytes that promoting all weights moves. Call it instead of `promote`: it uses up the staging."""
+        loaded = 0
+        for time, blob in enumerate(self._fetches()):
+            size = self._pack(blob).size
+            _, is_there = self.staging.fetch(blob, size, time)
+            loaded += 0 if is_there else size
+        return WeightTraffic(loaded, sum(map(self._largest, self._hoists())))
+
+    def promote(self, position: TilePosition) -> list[Contents | None]:
+        """The weights of one tile per core, in every core's LB at the same place; None where it needs none."""
+        blobs = self.needs[position]
+        if not _distinct(blobs):
+            return [None] * len(blobs)
+        if self.ring.find(blobs) is None:
+            self.hoisted[blobs] = self._hoist(blobs, self.ring.take(blobs, self._largest(blobs)))
+        return self.hoisted[blobs]
+
+    def operands(self, weights: Contents, blob: Blob) -> Iterator[tuple[Operand, View]]:
+        """The parts of a blob in LB, as a kernel reads them."""
+        for (value, box), offset in zip(blob, self._pack(blob).offsets, strict=True):
+            size = self.network.bytes(value, box)
+            region = Region(weights.buffer.name, weights.buffer.memory, weights.buffer.address + offset, size)
+            operand = Operand(region, self.network.dtype(value), shape_of(box))
+            yield operand, View(weights, ((offset, offset + size),))
+
+    def _fetches(self) -> Iterator[Blob]:
+        """All blobs that will be fetched from the GB."""
+        for blobs in self._hoists():
+            yield from _distinct(blobs)
+
+    def _hoists(self) -> Iterator[Blobs]:
+        """All that will be brought to the LBs: a ring that is run dry says so."""
+        ring = Ring(self.device.weight_buffer)
+        for blobs in self.needs.values():
+            if _distinct(blobs) and ring.find(blobs) is None:
+                ring.take(blobs, self._largest(blobs))
+                yield blobs
+
+    def _largest(self, blobs: Blobs) -> int:
+        return max(self._pack(blob).size for blob in _distinct(blobs))
+
+    def _hoist(self, blobs: Blobs, address: int) -> list[Contents | None]:
+        contents: list[Contents | None] = [None] * len(blobs)
+        for blob in _distinct(blobs):
+            source = self._stage(blob)
+            targets = []
+            for core in (core for core, other in enumerate(blobs) if other == blob):
+                target = self._buffer(f"w:{self._name(blob)}@{core}", local_buffer(0, core), address, blob)
+                contents[core] = target
+                targets.append(View(target, target.box))
+            channel = self.device.dma_channels - 1 - self.uses % min(_HOIST_CHANNELS, self.device.dma_channels)
+            self.emission.copy(cluster_channel(channel), View(source, source.box), targets, TransferKind.HOIST)
+        return contents
+
+    def _stage(self, blob: Blob) -> Contents:
+        """Weights in the GB."""
+        address, is_there = self.staging.fetch(blob, self._pack(blob).size, self.uses)
+        self.uses += 1
+        if not is_there:
+            source = self._constant(blob)
+            target = self.staged[blob] = self._buffer(f"w:{self._name(blob)}", global_buffer(0), address, blob)
+            engine = cluster_channel(self.loads % max(1, self.device.dma_channels - _HOIST_CHANNELS))
+            self.loads += 1
+            self.emission.copy(engine, View(source, source.box), [View(target, target.box)], TransferKind.DMA)
+        return self.staged[blob]
+
+    def _constant(self, blob: Blob) -> Contents:
+        """Weights in DDR."""
+        if blob not in self.blobs:
+            address = self.emission.reserve_ddr(self._pack(blob).size)
+            self.blobs[blob] = self._buffer(f"c:{self._name(blob)}", DDR, address, blob, Role.CONSTANT)
+        return self.blobs[blob]
+
+    def _buffer(
+        self, name: str, memory: Memory, address: int, blob: Blob, role: Role = Role.INTERMEDIATE
+    ) -> Contents:
+        return self.emission.buffer(name, memory, address, ((0, self._pack(blob).size),), "uint8", role)
+
+    def _pack(self, blob: Blob) -> PackedBlob:
+        return pack_blob(self.network, blob, self.device.alignment)
+
+    def _name(self, blob: Blob) -> str:
+        """The name of the heaviest constant."""
+        value, _ = max(blob, key=lambda part: self.network.bytes(*part))
+        return self.network.graph.values[value].name
+
+
+def _needs(residence: Residence) -> Iterator[tuple[TilePosition, Blobs]]:
+    """The weights that the cores need for their tiles, in running order. Tables stay in DDR."""
+    flow = residence.flow
+    for number, (step, tiled) in enumerate(zip(flow.steps, residence.tiles, strict=True)):
+        is_lookup = indexed_table(flow.graph.network, step.layer) is not None
+        for position in range(tiled.count):
+            tiles = ({} if tile is None or is_lookup else tile.constants for tile in tiled.at(position))
+            yield TilePosition(number, position), tuple(blob_of(each) if each else None for each in tiles)
+
+
+def _distinct(blobs: Sequence[Blob | None]) -> list[Blob]:
+    return list(dict.fromkeys(blob for blob in blobs if blob is not None))
