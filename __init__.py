@@ -3,6 +3,8 @@
 >>> import eqfuse
 >>> result = eqfuse.optimize("model.onnx", "out.onnx")
 >>> result.before.layers, result.after.layers
+>>> eqfuse.compile("model.onnx", "build/", threads=1)
+>>> eqfuse.load("build/")(image)
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from ._version import __version__
 from .errors import EqfuseError
 from .support.deferred import defer
 
-__all__ = ["EqfuseError", "Options", "Result", "__version__", "compile", "load", "optimize"]
+__all__ = [
+    "EqfuseError", "Options", "Result", "__version__", "bench", "compile", "diff", "inspect", "load", "optimize",
+    "verify",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .api import Options, Result, compile, load, optimize
+    from .api import Options, Result, bench, compile, diff, inspect, load, optimize, verify
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 """ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an

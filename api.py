@@ -1,75 +1,155 @@
-"""The public API: optimise a model, compile it, and load what was compiled."""
+"""The public API. Each keyword option is a field of the options class of its function (driver/options.py) and an option
+of the command of the same name; the classes document and check them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .driver.clock import Observer
 from .driver.optimize import Result, optimize_model
-from .driver.options import Options
-from .support.options import options_of
+from .driver.options import NO_SHAPES, BenchOptions, InspectOptions, Options, PricingOptions, Shapes, VerifyOptions
+from .engine.choices import CostName, Extraction, PartitionMethod
+from .rules.vocabulary import Precision
+from .support.options import options_of, pick_options, require_names
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+    from .driver.accelerator import AcceleratorOptions
+    from .driver.bench import Emulation, KernelLatency, Latency, Simulation
     from .driver.compilation import Compiled
+    from .driver.inspect import Difference, Inspection
+    from .engine.verification import Verification
     from .lowering.bundle.loaded import LoadedModel
+    from .lowering.tuning.settings import Settings
+
+    ModelLike = str | Path | onnx.ModelProto | ir.Model
+    PathLike = str | Path
+    Paths = str | Path | Sequence[str | Path]
+    Names = str | Sequence[str]
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+
+__all__ = ["Options", "Result", "bench", "compile", "diff", "inspect", "load", "optimize", "verify"]
 
 
+def _suggest_names(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """Let a misspelled option raise a UsageError that suggests the right name, in place of a TypeError."""
+    names = [name for name, each in signature(function).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+    others = [name for name in signature(function).parameters if name not in names]
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
+        require_names([name for name in kwargs if name not in others], names)
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_suggest_names
 def optimize(
-    model: str | Path | onnx.ModelProto | ir.Model,
-    output: str | Path | None = None,
+    model: ModelLike,
+    output: PathLike | None = None,
     *,
     observer: Observer | None = None,
-    **options: Any,
+    cost: CostName = "roofline",
+    device: str = "",
+    precision: Precision = "real",
+    rules: Paths = (),
+    only: Names = (),
+    skip: Names = (),
+    trust_rules: bool = False,
+    time_limit: float = 30.0,
+    node_limit: int = 50_000,
+    iterations: int = 200,
+    extraction: Extraction = "exact",
+    opset: int | None = None,
+    input_shapes: Shapes = NO_SHAPES,
+    verify: bool = True,
+    inputs: Paths = (),
+    atol: float | None = None,
+    rtol: float | None = None,
+    verify_limit: float = 300.0,
+    seed: int = 0,
+    partition: PartitionMethod = "none",
+    as_functions: bool = False,
+    certify: bool = False,
+    certificate: PathLike | None = None,
+    intensive: bool = True,
 ) -> Result:
     """Optimise an ONNX model; with `output`, write it there once it is verified.
 
-    `options` are the fields of `Options`. Raises EqfuseError with one clear line on anything a user can mend, among
-    them VerificationError where the result differs from the original, or cannot be compared with it: then nothing is
-    written.
+    Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the result
+    differs from the original, or cannot be compared with it: then nothing is written.
     """
-    return optimize_model(model, Path(output) if output is not None else None, options_of(Options, options), observer)
+    options = pick_options(Options, locals())
+    return optimize_model(model, Path(output) if output is not None else None, options, observer)
 
 
+@_suggest_names
 def compile(
-    model: str | Path | onnx.ModelProto | ir.Model,
-    output: str | Path,
+    model: ModelLike,
+    output: PathLike,
     *,
     target: str = "host",
     threads: int | None = None,
+    accelerator: AcceleratorOptions | Mapping[str, Any] | None = None,
+    tuning: Settings | Mapping[str, Any] | None = None,
     observer: Observer | None = None,
-    accelerator: Mapping[str, Any] | None = None,
-    tuning: Mapping[str, Any] | None = None,
-    **options: Any,
+    cost: CostName = "roofline",
+    device: str = "",
+    precision: Precision = "real",
+    rules: Paths = (),
+    only: Names = (),
+    skip: Names = (),
+    trust_rules: bool = False,
+    time_limit: float = 30.0,
+    node_limit: int = 50_000,
+    iterations: int = 200,
+    extraction: Extraction = "exact",
+    opset: int | None = None,
+    input_shapes: Shapes = NO_SHAPES,
+    verify: bool = True,
+    inputs: Paths = (),
+    atol: float | None = None,
+    rtol: float | None = None,
+    verify_limit: float = 300.0,
+    seed: int = 0,
+    partition: PartitionMethod = "joint",
+    as_functions: bool = False,
+    certify: bool = False,
+    certificate: PathLike | None = None,
+    intensive: bool = True,
 ) -> Compiled:
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
-    `options` are the fields of `Options`; `partition` is "joint" unless it says otherwise, and `device` is the target.
-    With a target ``dsa-NAME``, `accelerator` may hold the `batch`, `floats`, `variant`, `order` and `per_cluster` of
-    the command line. `tuning` are the fields of `lowering.tuning.settings.Settings`, ``{"trials": 200}`` at least: then
-    schedules are searched for. Raises EqfuseError with one clear line on anything a user can mend.
+    For a processor, `device` is the target. For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
+    `variant`, `order` and `per_cluster`. `tuning`, at least ``{"trials": 200}``, searches for schedules; it may hold
+    the fields of `lowering.tuning.settings.Settings`. Raises EqfuseError with one clear line on anything a user can
+    mend.
     """
     from .driver.compile import compile_model  # TVM takes a second to import
     from .lowering.tuning.settings import Settings
 
-    wanted = None
-    if accelerator is not None:
+    options = pick_options(Options, locals())
+    if isinstance(accelerator, Mapping):
         from .driver.accelerator import AcceleratorOptions
 
-        wanted = options_of(AcceleratorOptions, accelerator)
+        accelerator = options_of(AcceleratorOptions, accelerator)
     return compile_model(
-        model, Path(output), options_of(Options, {"partition": "joint", **options}),
-        target=target, threads=threads, tuning=options_of(Settings, tuning) if tuning is not None else None,
-        accelerator=wanted, observer=observer,
+        model, Path(output), options, target=target, threads=threads, accelerator=accelerator,
+        tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning, observer=observer,
     )  # fmt: skip
 
 
-def load(path: str | Path, threads: int | None = None) -> LoadedModel:
-    """Load a compiled bundle: call what comes back with arrays, in the order of its inputs or by their names.
+def load(path: PathLike, threads: int | None = None) -> LoadedModel:
+    """Load a compiled bundle: call the result with arrays, in the order of its inputs or by their names.
 
     Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.
     """
@@ -78,4 +158,72 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     return load_bundle(path, threads)
 
 
-__all__: Sequence[str] = ["Options", "Result", "compile", "load", "optimize"]
+@_suggest_names
+def verify(
+    model: ModelLike,
+    candidate: ModelLike,
+    *,
+    input_shapes: Shapes = NO_SHAPES,
+    inputs: Paths = (),
+    atol: float | None = None,
+    rtol: float | None = None,
+    verify_limit: float = 300.0,
+    seed: int = 0,
+) -> Verification:
+    """Run two models on the same inputs and compare their outputs.
+
+    The `status` of the result says whether they agree. Raises VerificationError where there is no verdict.
+    """
+    from .driver.inspect import verify_models
+
+    return verify_models(model, candidate, pick_options(VerifyOptions, locals()))
+
+
+@_suggest_names
+def inspect(
+    model: ModelLike,
+    *,
+    cost: CostName = "roofline",
+    device: str = "",
+    input_shapes: Shapes = NO_SHAPES,
+    partition: PartitionMethod | None = None,
+    certificate: PathLike | None = None,
+    certify: bool = False,
+    time_limit: float = 10.0,
+) -> Inspection:
+    """Describe a model: inputs, outputs, operators, predicted cost, and its partition if it has or gets one."""
+    from .driver.inspect import inspect_model
+
+    return inspect_model(model, pick_options(InspectOptions, locals()))
+
+
+@_suggest_names
+def diff(model: ModelLike, candidate: ModelLike, *, cost: CostName = "roofline", device: str = "") -> Difference:
+    """The figures of two models, by one cost model."""
+    from .driver.inspect import diff_models
+
+    return diff_models(model, candidate, pick_options(PricingOptions, locals()))
+
+
+@_suggest_names
+def bench(
+    bundle: PathLike,
+    *,
+    against: str | None = None,
+    trace: PathLike | None = None,
+    model: PathLike | None = None,
+    kernels: bool = False,
+    repeat: int | None = None,
+    inputs: Paths = (),
+    threads: int | None = None,
+    emulate: bool = False,
+    arm64_root: PathLike | None = None,
+) -> Latency | KernelLatency | Emulation | Simulation:
+    """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
+
+    The result is a `Latency`, with `kernels` a `KernelLatency`, with `emulate` an `Emulation` of a bundle for Arm, and
+    for an accelerator the `Simulation` of its program.
+    """
+    from .driver.bench import bench_model
+
+    return bench_model(Path(bundle), pick_options(BenchOptions, locals()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from onnx import defs
 
@@ -34,6 +35,7 @@ phase is worth nothing unless the phases after it still have time. The partition
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 """New shapes of inputs, by name."""
+NO_SHAPES: Shapes = MappingProxyType({})
 
 
 @dataclass(frozen=True)

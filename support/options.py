@@ -52,17 +52,28 @@ class OptionError(UsageError):
 
 
 def options_of(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
-    """The options of these names. Raises UsageError for a name that is none, and for one that is missing."""
+    """The options of these names. Raises UsageError for a name that does not exist, and for one that is missing."""
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(str(name), list(known), 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise OptionError(str(name), f"is no option; {hint}")
+    require_names(given, known)
     for name, field in known.items():
         if name not in given and field.default is MISSING and field.default_factory is MISSING:
             raise OptionError(name, "has to be given")
     return kind(**given)
+
+
+def pick_options(kind: type[Kind], arguments: Mapping[str, Any]) -> Kind:
+    """The options among the arguments of a function, which may have others."""
+    return kind(**{field.name: arguments[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def require_names(names: Iterable[str], options: Iterable[str]) -> None:
+    """Raise OptionError for a name that is not among the options; it suggests the nearest."""
+    options = list(options)
+    for name in names:
+        if name not in options:
+            near = get_close_matches(str(name), options, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options)}"
+            raise OptionError(str(name), f"is no option; {hint}")
 
 
 def check_options(options: Any) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
+import pydoc
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
 from eqfuse.cli.parser import build_parser
+from eqfuse.driver.accelerator import AcceleratorOptions
+from eqfuse.driver.options import BenchOptions, InspectOptions, Options, PricingOptions, VerifyOptions
 from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
 from eqfuse.errors import EqfuseError
 from eqfuse.rules.vocabulary import Precision
@@ -109,5 +118,98 @@ def test_prices_are_for_a_named_class_unless_they_were_measured_here(options: di
     assert eqfuse.Options(**options, device="arm64").device == "arm64"
 
 
-def test_what_the_package_offers_is_listed_before_it_is_loaded() -> None:
-    assert {"optimize", "compile", "load", "EqfuseError"} <= set(dir(eqfuse))
+def test_the_package_lists_its_api_before_it_is_loaded() -> None:
+    assert {"optimize", "compile", "load", *OPTIONS, "EqfuseError"} <= set(dir(eqfuse))
+
+
+OPTIONS: dict[str, tuple[type[Any], ...]] = {
+    "optimize": (Options,),
+    "compile": (Options,),
+    "verify": (VerifyOptions,),
+    "inspect": (InspectOptions,),
+    "diff": (PricingOptions,),
+    "bench": (BenchOptions,),
+}
+"""The classes of the options that each function takes as keywords."""
+OTHERS = {"optimize": {"observer"}, "compile": {"observer", "target", "threads", "accelerator", "tuning"}}
+"""The keywords that are no options of these classes."""
+WITHOUT_FLAG = {
+    "optimize": {"observer", "intensive"},
+    "compile": {"observer", "accelerator", "tuning", "cost", "device", "as_functions", "certify", "certificate"},
+}
+"""The keywords that a command has no flag for: on the command line the device is the target, and the fields of
+`accelerator` and `tuning` are flags of their own."""
+WITHOUT_KEYWORD = {"optimize": {"out", "report"}}
+
+
+def keywords(name: str) -> dict[str, inspect.Parameter]:
+    """The keyword-only parameters of a function of the API."""
+    parameters = inspect.signature(getattr(eqfuse, name)).parameters
+    return {key: each for key, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def flags(command: str) -> set[str]:
+    """The destinations of a command's arguments, without those of every command, the models and the file to write."""
+    (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    common = {"help", "verbose", "quiet", "json", "output"}
+    positional = {"optimize": {"model"}, "compile": {"model"}, "bench": {"bundle"}, "inspect": {"model"}}
+    models = positional.get(command, {"model", "candidate"})
+    return {a.dest for a in commands.choices[command]._actions} - common - models
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_signature_has_the_fields_of_its_options_with_their_defaults(name: str) -> None:
+    given = keywords(name)
+    options = [field for kind in OPTIONS[name] for field in fields(kind)]
+    assert set(given) == {field.name for field in options} | OTHERS.get(name, set())
+    for field in options:
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        expected = "joint" if (name, field.name) == ("compile", "partition") else default
+        assert given[field.name].default == expected, field.name
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_command_has_the_keywords_of_its_function(name: str) -> None:
+    fields_of_groups = {"trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster"} | {
+        field.name for field in fields(AcceleratorOptions)
+    }
+    others = WITHOUT_KEYWORD.get(name, set()) | (fields_of_groups if name == "compile" else set())
+    assert flags(name) - others == set(keywords(name)) - WITHOUT_FLAG.get(name, set())
+
+
+def test_help_shows_every_function_with_its_options() -> None:
+    text = pydoc.plain(pydoc.render_doc(eqfuse))
+    for name in OPTIONS:
+        assert f"\n    {name}(" in text
+    assert "precision: 'Precision' = 'real'" in text
+
+
+def test_importing_the_package_loads_none_of_it() -> None:
+    heavy = ("onnx", "onnx_ir", "numpy", "scipy", "onnxruntime", "tvm", "eqfuse.api")
+    script = f"import sys, eqfuse; dir(eqfuse); print(*set({heavy}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_model_is_inspected_compared_and_verified() -> None:
+    model = layers(2)
+    assert eqfuse.inspect(model).inputs == {"h0": "float[2, 3]"}
+    assert eqfuse.inspect(model, partition="ago").partition is not None
+    assert eqfuse.diff(model, layers(1)).after.layers == 2
+    assert eqfuse.verify(model, model, seed=3).status == "passed"
+    assert eqfuse.verify(model, layers(1)).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: eqfuse.verify(layers(1), layers(1), atoll=1), "atoll: is no option; did you mean atol?"),  # type: ignore[call-arg]
+        (lambda: eqfuse.inspect(layers(1), cost="bogus"), "cost: 'bogus' is not one of"),
+        (lambda: eqfuse.bench("gone", repeat=0), "repeat: 0 is not a number above 0"),
+        (lambda: eqfuse.bench("gone"), "gone: no such folder"),
+    ],
+)
+def test_other_functions_say_what_is_wrong_in_one_line(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(EqfuseError) as refused:
+        call()
+    assert str(refused.value).startswith(message)
