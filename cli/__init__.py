@@ -6,12 +6,13 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
 from ..errors import EqfuseError
-from .interruption import Interruption
 from .terminal import prepare_streams, write
 
 
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     5 a budget was hit (the output is valid), 130 interrupted, 143 terminated."""
     has_output = prepare_streams()
     arguments = argparse.Namespace(verbose=0)
-    with Interruption() as interruption:
+    with _Interruption() as interruption:
         try:
             from .parser import build_parser
 
@@ -32,11 +33,47 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(arguments)
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else interruption.number
-            if number is not None:  # whatever a library made of the exception
-                return _stopped(arguments, number)
+            if number is not None:  # a library may have turned the exception into another
+                return _report_interruption(arguments, number)
             if isinstance(error, SystemExit):
                 raise
-            return _explained(error, arguments.verbose)
+            return _report_error(error, arguments.verbose)
+
+
+_AGAIN = 3.0
+"""Seconds after which the signal is sent again: an exception that is raised in a finalizer, or in a library that is
+being imported, may get lost. Temporary files are removed sooner."""
+
+
+class _Interruption:
+    """Turns SIGINT and SIGTERM into exceptions, after which temporary files and processes go; keeps the first signal's
+    number."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._again: threading.Timer | None = None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._leave)
+            if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # a shell lets background jobs ignore it
+                signal.signal(signal.SIGINT, self._leave)
+
+    def _leave(self, number: int, _: object) -> NoReturn:
+        self.number = self.number or number
+        self._cancel()
+        self._again = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))
+        self._again.daemon = True
+        self._again.start()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    def _cancel(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+
+    def __enter__(self) -> _Interruption:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cancel()
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -46,42 +83,45 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _stopped(arguments: argparse.Namespace, number: int) -> int:
-    """Say so, where a user did it."""
-    kept = "; what was measured is kept: the same command goes on" if vars(arguments).get("trials") else ""
+def _report_interruption(arguments: argparse.Namespace, number: int) -> int:
+    """Write a line about SIGINT, which a user sent. Returns the exit code of a signal."""
     if number == signal.SIGINT:
+        kept = "; what was measured is kept: the same command goes on" if vars(arguments).get("trials") else ""
         write(f"eqfuse: interrupted; no file is half written{kept}", error=True)
     return 128 + number
 
 
-def _explained(error: BaseException, verbose: int) -> int:
-    """One line on what went wrong; the exit code."""
-    if isinstance(error, BrokenPipeError):
-        _drop_output()
-        return 1
-    if isinstance(error, EqfuseError):
-        return _complain(str(error), error.exit_code, verbose)
-    if isinstance(error, MemoryError):
-        return _complain("out of memory", 1, verbose)
+def _report_error(error: BaseException, verbose: int) -> int:
+    """Write one line on an error. Returns the exit code."""
     if isinstance(error, OSError):
         _drop_output()
-        return _complain(_system_error(error), 1, verbose)
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return _complain(f"internal error: {text}; -vv shows where", 1, verbose)
+    if isinstance(error, BrokenPipeError):
+        return 1
+    if isinstance(error, EqfuseError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, MemoryError):
+        message, code = "out of memory", 1
+    elif isinstance(error, OSError):
+        place = error.filename or "standard output or a temporary file"
+        message, code = f"{place}: {error.strerror or error}", 1
+    else:
+        message, code = f"internal error: {type(error).__name__}: {error}; -vv shows where", 1
+    if verbose >= 2:
+        import traceback
+
+        write(traceback.format_exc(), error=True, end="")
+    write(f"eqfuse: error: {' '.join(message.split())}", error=True)
+    return code
 
 
 def _drop_output() -> None:
-    """Let the interpreter flush what cannot be written into nothing when it ends."""
+    """Send the rest of the output to /dev/null, so that the interpreter does not fail when it flushes at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _system_error(error: OSError) -> str:
-    return f"{error.filename or 'standard output or a temporary file'}: {error.strerror or error}"
-
-
 def _silence_libraries() -> None:
-    """Keep what libraries log or warn of away from the user: what matters comes as an error of our own."""
+    """Hide the log messages and warnings of libraries from the user: what matters comes as an error of our own."""
     import logging
     import warnings
 
@@ -89,12 +129,3 @@ def _silence_libraries() -> None:
         logging.getLogger().addHandler(logging.NullHandler())
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-
-
-def _complain(message: str, code: int, verbose: int) -> int:
-    if verbose >= 2:
-        import traceback
-
-        write(traceback.format_exc(), error=True, end="")
-    write(f"eqfuse: error: {' '.join(message.split())}", error=True)
-    return code

@@ -43,7 +43,7 @@ def optimize(arguments: argparse.Namespace) -> int:
             from .html_report import write_report
 
             progress("report")
-            write_report(arguments.report, arguments.model.name, result, options)
+            write_report(arguments.report, arguments.model, result, options)
     if arguments.json:
         render.print_json(_as_dict(result))
     elif not arguments.quiet:

@@ -1,13 +1,14 @@
 """The report of a run as one HTML file that needs nothing else: no network, no other file.
 
-``Result -> PricedGraph, twice (pricing.py) -> drawings (compound.py) -> page``. What the page shows without its script
-is in page.py; report.js draws the graphs from the data that content.py writes.
+``Result -> PricedGraph, twice (content.py) -> drawings (compound.py) -> page``. page.py writes the parts that
+need no script; report.js draws the graphs from the data that content.py writes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
@@ -20,30 +21,29 @@ from ...support.files import write_text
 from ...support.text import escape_html
 from .. import render
 from . import page
-from .content import page_data
-from .markup import element, embedded
-from .pricing import priced_graphs
+from .content import page_data, priced_graphs
+from .markup import element, embed_json
 
 
-def write_report(path: Path, title: str, result: Result, options: Options) -> None:
-    """Write the report whole, or raise EqfuseError and leave what was there. It never replaces weights of a model."""
-    written = result.path and result.path.with_name(external_name(result.path))
-    if reads(result.original.model, path) or (written and path.resolve() == written.resolve()):
+def write_report(path: Path, model: Path, result: Result, options: Options) -> None:
+    """Write the report on a model whole. Raises EqfuseError where it would replace weights of the model."""
+    weights = result.path and result.path.with_name(external_name(result.path))
+    if reads(result.original.model, path) or (weights and path.resolve() == weights.resolve()):
         raise UsageError(f"{path}: holds weights of the model; name another file for the report")
-    write_text(path, html_report(title, result, options))
+    write_text(path, html_report(str(model), f"{datetime.now():%Y-%m-%d %H:%M}", result, options))
 
 
-def html_report(title: str, result: Result, options: Options) -> str:
-    """The whole page. `title` names the model."""
+def html_report(title: str, date: str, result: Result, options: Options) -> str:
+    """The whole page. `title` is the path of the model."""
     title = title.encode(errors="replace").decode()  # a file's name may be no text
     before, after = priced_graphs(result, options)
     script = _asset("report.js")
     content = (
-        page.header(title, result, options, before, after),
+        page.header(title, date, result, options, before, after),
         page.main(result, before, after, options.device),
         element("footer", f"Written by eqfuse {__version__}. The page is this one file; it loads nothing."),
         '<div id="tip" role="tooltip" hidden></div>',
-        element("script", embedded(page_data(before, after, render.seconds)), type="application/json", id="data"),
+        element("script", embed_json(page_data(before, after, render.seconds)), type="application/json", id="data"),
         element("script", script),
     )
     opening = ("<!doctype html>", '<html lang="en">', _head(title, script), "<body>")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .columns import Drawing, Network, draw
-from .layered import Edge, Point
+from .layered import Drawing, Edge, Network, Point, draw
 
 PADDING = 8.0
 TITLE = 18.0
@@ -41,7 +40,7 @@ class Compound:
     routes: Mapping[Edge, tuple[Point, ...]]
     boxes: tuple[Box, ...] = ()
 
-    def moved(self, x: float, y: float) -> Compound:
+    def move(self, x: float, y: float) -> Compound:
         """The same elsewhere."""
         return Compound(
             self.width,
@@ -81,17 +80,17 @@ class _Arranger:
         for edge in edges:
             for position in {part_of.get(edge[0], -1), part_of.get(edge[1], -1)} - {-1}:
                 touching[position].append(edge)
-        parts = [self._framed(m, e, level) for m, e in zip(inside, touching, strict=True)]
-        return _joined(parts, self._fold(_network(parts, edges, part_of), level), edges, part_of)
+        parts = [self._frame(m, e, level) for m, e in zip(inside, touching, strict=True)]
+        return _join(parts, self._fold(_network(parts, edges, part_of), level), edges, part_of)
 
     def _parts(self, members: tuple[int, ...], level: int) -> list[tuple[int, ...]]:
         """The boxes of this level, or vertices below the last."""
         if level == len(self.task.labels):
             return [(m,) for m in members]
-        found: dict[int, list[int]] = {}
+        boxes: dict[int, list[int]] = {}
         for member in members:
-            found.setdefault(self.task.labels[level][member], []).append(member)
-        return [tuple(part) for part in found.values()]
+            boxes.setdefault(self.task.labels[level][member], []).append(member)
+        return [tuple(box) for box in boxes.values()]
 
     def _fold(self, network: Network, level: int) -> Drawing:
         if level == 0:
@@ -99,7 +98,7 @@ class _Arranger:
         plain = draw(network, None)
         return draw(network, _BOX_RATIO) if plain.height > max(_TALL, 3 * plain.width) else plain
 
-    def _framed(self, members: tuple[int, ...], edges: Iterable[Edge], level: int) -> Compound:
+    def _frame(self, members: tuple[int, ...], edges: Iterable[Edge], level: int) -> Compound:
         if level == len(self.task.labels):
             width, height = self.task.sizes[members[0]]
             return Compound(width, height, {members[0]: (0.0, 0.0)}, {})
@@ -108,9 +107,9 @@ class _Arranger:
             return content
         title = TITLE if level == 0 else 0.0
         width, height = content.width + 2 * PADDING, content.height + 2 * PADDING + title
-        moved = content.moved(PADDING, PADDING + title)
+        inner = content.move(PADDING, PADDING + title)
         frame = Box(level, self.task.labels[level][members[0]], 0.0, 0.0, width, height)
-        return Compound(width, height, moved.places, moved.routes, (frame, *moved.boxes))
+        return Compound(width, height, inner.places, inner.routes, (frame, *inner.boxes))
 
 
 def _network(parts: Sequence[Compound], edges: Iterable[Edge], part_of: Mapping[int, int]) -> Network:
@@ -124,10 +123,10 @@ def _network(parts: Sequence[Compound], edges: Iterable[Edge], part_of: Mapping[
     )
 
 
-def _joined(
+def _join(
     parts: Sequence[Compound], drawing: Drawing, edges: Iterable[Edge], part_of: Mapping[int, int]
 ) -> Compound:
-    moved = [part.moved(*place) for part, place in zip(parts, drawing.places, strict=True)]
+    moved = [part.move(*place) for part, place in zip(parts, drawing.places, strict=True)]
     places = {v: place for part in moved for v, place in part.places.items()}
     routes: dict[Edge, tuple[Point, ...]] = {}
     for edge in edges:

@@ -1,4 +1,5 @@
-"""What the page's script draws, as plain data: operators, kernels and sub-graphs of a graph, and where each goes."""
+"""The graphs of a result with their prices, and the data that the page's script draws them from: operators, kernels and
+sub-graphs, and where each goes."""
 
 from __future__ import annotations
 
@@ -8,10 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ...costmodels.device import Device, load_device
 from ...costmodels.fused import ANCHORS
+from ...driver.optimize import Result
+from ...driver.options import Options
+from ...driver.partition import Partitioned
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
-from ...extract.partition.groups import Partition
-from ...extract.partition.kernels import Members
+from ...extract.partition.groups import Partition, unfused
+from ...extract.partition.kernels import KernelModel, Members
+from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
 from .compound import Arrangement, Compound
@@ -59,6 +65,33 @@ class PricedGraph:
         return tuple(number[m] for m in range(len(self.graph)))
 
 
+def priced_graphs(result: Result, options: Options) -> tuple[PricedGraph, PricedGraph]:
+    """The original with a kernel for each operator, and the result, in sub-graphs where it was partitioned."""
+    device = load_device(options.device)
+    if result.partition is not None:
+        return _price_unfused(result.partition.before, device), _price_partition(result.partition)
+    before, after = (operator_graph(typed.model, typed.knowledge) for typed in (result.original, result.rewritten))
+    return _price_unfused(before, device), _price_unfused(after, device)
+
+
+def _price_unfused(graph: OperatorGraph, device: Device) -> PricedGraph:
+    shares = KernelModel(graph, device).shares(unfused(graph))
+    return PricedGraph(graph, shares, sum(shares))
+
+
+def _price_partition(partitioned: Partitioned) -> PricedGraph:
+    partition, pricing = partitioned.partition, partitioned.pricing
+    return PricedGraph(
+        partition.graph,
+        pricing.shares(partition),
+        pricing.partition(unfused(partition.graph)),
+        partition,
+        partitioned.kernels,
+        tuple(map(pricing.kernel, partitioned.kernels)),
+        tuple(map(pricing.group, partition.members)),
+    )
+
+
 def operators_of(graph: OperatorGraph, members: Iterable[int], most: int = 4) -> str:
     """The operators by type, the most frequent first: ``MatMul x4, Add, Relu``."""
     counts = Counter(graph.operators[m].op for m in members).most_common()
@@ -87,14 +120,14 @@ def page_data(before: PricedGraph, after: PricedGraph, seconds: Callable[[float]
 def _graph_data(priced: PricedGraph, texts: _Texts, seconds: Callable[[float], str]) -> dict[str, Any]:
     """Operators as [name, type, category, results, operands, attributes, seconds, sub-graph, kernel], and the views."""
     graph, partition = priced.graph, priced.partition
-    categories = _categories(graph)
+    categories = [_category(o, kind) for o, kind in zip(graph.operators, mapping_types(graph), strict=True)]
     groups = partition.group if partition else [-1] * len(graph)
     kernels = priced.kernel_of if partition else [-1] * len(graph)
     operators = [
         [
             operator.name, texts(operator.op), categories[index],
             texts(_shapes(graph, operator.outputs)), texts(_shapes(graph, operator.inputs)),
-            texts(_attributes(operator)), _rounded(priced.shares[index]), groups[index], kernels[index],
+            texts(_attributes(operator)), float(f"{priced.shares[index]:.4g}"), groups[index], kernels[index],
         ]
         for index, operator in enumerate(graph.operators)
     ]  # fmt: skip
@@ -102,10 +135,6 @@ def _graph_data(priced: PricedGraph, texts: _Texts, seconds: Callable[[float], s
     if partition is not None:
         views = [_group_view(priced, partition, seconds), _kernel_view(priced, partition, seconds), *views]
     return {"operators": operators, "views": views}
-
-
-def _categories(graph: OperatorGraph) -> list[int]:
-    return [_category(o, kind) for o, kind in zip(graph.operators, mapping_types(graph), strict=True)]
 
 
 def _category(operator: Operator, kind: MappingType | None) -> int:
@@ -117,8 +146,8 @@ def _category(operator: Operator, kind: MappingType | None) -> int:
 
 
 def _shapes(graph: OperatorGraph, values: Iterable[int | None]) -> str:
-    found = [None if v is None else graph.values[v] for v in values]
-    return "; ".join("absent" if v is None else f"{shape(v.type)}{' constant' * v.is_constant}" for v in found)
+    operands = [None if v is None else graph.values[v] for v in values]
+    return "; ".join("absent" if v is None else f"{shape(v.type)}{' constant' * v.is_constant}" for v in operands)
 
 
 def shape(type_: TensorType | None) -> str:
@@ -140,10 +169,6 @@ def _attributes(operator: Operator) -> str:
 
 def _plain(value: object) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
-
-
-def _rounded(number: float) -> float:
-    return float(f"{number:.4g}")
 
 
 # --- views
@@ -170,8 +195,8 @@ def _kernel_view(priced: PricedGraph, partition: Partition, seconds: Callable[[f
         for n, kernel in enumerate(priced.kernels)
     ]
     group = [partition.group[kernel[0]] for kernel in priced.kernels]
-    edges = _quotient(priced.edges, priced.kernel_of)
-    return _coarse("kernels", labels, priced.kernels, edges, (group,))
+    edges = _quotient_edges(priced.edges, priced.kernel_of)
+    return _quotient_view("kernels", labels, priced.kernels, edges, (group,))
 
 
 def _group_view(priced: PricedGraph, partition: Partition, seconds: Callable[[float], str]) -> dict[str, Any]:
@@ -182,14 +207,14 @@ def _group_view(priced: PricedGraph, partition: Partition, seconds: Callable[[fl
         )
         for n, members in enumerate(partition.members)
     ]
-    return _coarse("sub-graphs", labels, partition.members, _quotient(priced.edges, partition.group))
+    return _quotient_view("sub-graphs", labels, partition.members, _quotient_edges(priced.edges, partition.group))
 
 
-def _quotient(edges: Iterable[Edge], label: Sequence[int]) -> list[Edge]:
+def _quotient_edges(edges: Iterable[Edge], label: Sequence[int]) -> list[Edge]:
     return sorted({(label[a], label[b]) for a, b in edges if label[a] != label[b]})
 
 
-def _coarse(
+def _quotient_view(
     name: str,
     labels: Sequence[tuple[str, str]],
     members: Sequence[Members],

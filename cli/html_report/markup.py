@@ -48,8 +48,8 @@ def section(title: str, note: str, *content: str) -> str:
 
 def pair(*sections: str) -> str:
     """Panels side by side where there is room; one alone takes the whole width."""
-    found = [s for s in sections if s]
-    return element("div", "".join(found), class_="pair") if len(found) > 1 else "".join(found)
+    panels = [s for s in sections if s]
+    return element("div", "".join(panels), class_="pair") if len(panels) > 1 else "".join(panels)
 
 
 def percent(share: float) -> str:
@@ -97,7 +97,9 @@ def _cell(cell: Cell) -> str:
 def curve(values: Sequence[float], across: str, upwards: str) -> str:
     """A line chart of `values` over 1, 2, ..., as SVG."""
     (width, height), (left, top, bottom, right) = _CHART, _MARGIN
-    most, last = _round_up(max(values)), max(1, len(values) - 1)
+    scale = 10.0 ** (len(str(int(max(1, *values)))) - 1)
+    most = next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if step * scale >= max(values))
+    last = max(1, len(values) - 1)
     points = [
         (left + (width - left - right) * i / last, height - bottom - (height - top - bottom) * v / most)
         for i, v in enumerate(values)
@@ -113,11 +115,6 @@ def curve(values: Sequence[float], across: str, upwards: str) -> str:
     parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle">{escape_html(across)}</text>')
     label = escape_html(f"{upwards} by {across}")
     return f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-
-
-def _round_up(number: float) -> float:
-    scale = 10.0 ** (len(str(int(max(1, number)))) - 1)
-    return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20) if step * scale >= number)
 
 
 def _grid(most: float) -> str:
@@ -136,7 +133,7 @@ def _numbers(count: int, points: Sequence[tuple[float, float]]) -> Iterable[str]
     return [f'<text x="{points[i][0]:.1f}" y="{y}" text-anchor="middle">{i + 1}</text>' for i in range(0, count, step)]
 
 
-def embedded(content: Any) -> str:
+def embed_json(content: Any) -> str:
     """JSON for a script element: no text in it can end the element, or start a comment in it."""
     text = json.dumps(_printable(content), separators=(",", ":"), ensure_ascii=False)
     for character in "<>&":

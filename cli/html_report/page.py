@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ...driver.optimize import Result
 from ...driver.options import Options
 from ...engine.verification import Verification
-from ...extract.joint import JointPrices
 from ...extract.partition.groups import Partition
 from ...support.text import escape_html
 from .. import render
-from .content import CATEGORIES, PricedGraph, operators_of
+from .content import CATEGORIES, PricedGraph, operators_of, shape
 from .markup import Bar, Cell, bars, curve, element, pair, section, table
 
 _MOST_KERNELS = 24
 
 
-def header(title: str, result: Result, options: Options, before: PricedGraph, after: PricedGraph) -> str:
-    """The name of the model, what was asked for, whether the result is right, and the key figures."""
+def header(
+    title: str, date: str, result: Result, options: Options, before: PricedGraph, after: PricedGraph
+) -> str:
+    """The path of the model, the date, the shapes of its inputs, the options, the verdict, and the key figures."""
     asked = f"device {options.device} \u00b7 cost {options.cost} \u00b7 precision {options.precision}"
     if result.partition:
         asked += f" \u00b7 partition {result.partition.partition.method}"
+    inputs = (value for value in before.graph.values if value.producer is None and not value.is_constant)
+    shapes = " \u00b7 ".join(f"{value.name}: {shape(value.type)}" for value in inputs)
+    cards = list(_cards(result, before, after))
+    columns = next((c for c in (4, 6, 5) if len(cards) % c == 0), 4)
     return element(
         "header",
         element("h1", escape_html(title))
-        + element("div", escape_html(asked), class_="soft")
+        + "".join(element("div", escape_html(line), class_="soft") for line in (f"{date} \u00b7 {asked}", shapes))
         + _verdict(result.verification)
-        + _figures(list(_cards(result, before, after))),
+        + element("div", "".join(cards), class_="cards", style=f"--columns:{columns}"),
     )
-
-
-def _figures(cards: Sequence[str]) -> str:
-    columns = next((c for c in (4, 6, 5) if len(cards) % c == 0), 4)
-    return element("div", "".join(cards), class_="cards", style=f"--columns:{columns}")
 
 
 def _verdict(verification: Verification | None) -> str:
@@ -73,9 +73,19 @@ def _card(name: str, before: str, after: str, change: str) -> str:
 
 
 def prices(result: Result, before: PricedGraph, after: PricedGraph, device: str) -> str:
-    """Bars of what rewriting and fusing each did to the price."""
-    found = result.partition.prices if result.partition else None
-    rows = list(_joint_prices(found) if found else _plain_prices(before, after))
+    """Bars of the price of each way to rewrite and fuse."""
+    joint = result.partition.prices if result.partition else None
+    if joint is not None:
+        kinds = ("", "", "", "", "best", "bound")
+        rows = [(*price, kind) for price, kind in zip(render.joint_prices(joint), kinds, strict=True)]
+    elif after.partition is None:
+        rows = [("original", before.seconds, ""), ("rewritten", after.seconds, "best")]
+    else:
+        rows = [
+            ("original, unfused", before.seconds, ""),
+            ("rewritten only", after.alone, ""),
+            ("rewritten, then fused", after.seconds, "best"),
+        ]
     whole = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
     shown = [Bar(label, seconds / whole, _times(seconds, rows[0][1]), kind) for label, seconds, kind in rows]
     note = f"Predicted for the device {device}, each operator or kernel at the roofline, launches included."
@@ -87,28 +97,10 @@ def _times(seconds: float, first: float) -> str:
     return render.seconds(seconds) + ratio
 
 
-def _joint_prices(prices: JointPrices) -> Iterator[tuple[str, float, str]]:
-    yield "as it was read", prices.original, ""
-    yield "rewritten only", prices.rewritten, ""
-    yield "fused only", prices.fused, ""
-    yield "rewritten, then fused", prices.sequence, ""
-    yield "together", prices.joint, "best"
-    yield "bound: none is below", prices.bound, "bound"
-
-
-def _plain_prices(before: PricedGraph, after: PricedGraph) -> Iterator[tuple[str, float, str]]:
-    yield "as it was read", before.seconds, ""
-    if after.partition is None:
-        yield "rewritten", after.seconds, "best"
-    else:
-        yield "rewritten only", after.alone, ""
-        yield "rewritten, then fused", after.seconds, "best"
-
-
 def graphs(after: PricedGraph) -> str:
     """Frames for the script to draw into."""
     note = (
-        "Drag to move, click and then turn the wheel to zoom, point at an operator for what it is. "
+        "Drag to move, click and then turn the wheel to zoom, point at an operator for its details. "
         "Operators run from top to bottom, columns from left to right."
     )
     if after.partition is not None:
@@ -152,7 +144,7 @@ def subgraphs(after: PricedGraph) -> str:
     if after.partition is None:
         return ""
     rows = [_subgraph(after, after.partition, number) for number in range(after.partition.count)]
-    columns = ("sub-graph", "operators", "count", "kernels", "price", "share", "reads", "weights", "writes")
+    columns = ("sub-graph", "operators", "price", "share", "count", "kernels", "reads", "weights", "writes")
     attributes = [{"data_group": str(number)} for number in range(len(rows))]
     note = "In the order they run. Click a row to see it in the graph."
     return section("Sub-graphs", note, table(columns, rows, attributes))
@@ -167,10 +159,10 @@ def _subgraph(after: PricedGraph, partition: Partition, number: int) -> list[Cel
     return [
         Cell(str(number), number),
         Cell(operators_of(partition.graph, members, 5), is_text=True),
-        Cell(str(len(members)), len(members)),
-        Cell(str(kernels), kernels),
         Cell(render.seconds(seconds), seconds),
         Cell(f"{100 * share:.1f} %", share, seconds / longest),
+        Cell(str(len(members)), len(members)),
+        Cell(str(kernels), kernels),
         _bytes(v.extent.bytes for v in read if not v.is_constant),
         _bytes(v.extent.bytes for v in read if v.is_constant),
         _bytes(values[v].extent.bytes for v in partition.outputs[number]),
@@ -189,7 +181,14 @@ def kernels(after: PricedGraph) -> str:
     order = sorted(range(len(members)), key=lambda k: (-seconds[k], k))
     top = order[:_MOST_KERNELS]
     longest = max(seconds, default=0.0) or 1.0
-    rows = [Bar(_kernel_label(after, k, members[k]), seconds[k] / longest, render.seconds(seconds[k])) for k in top]
+    rows = []
+    for k in top:
+        if after.partition is None:
+            label = f"{after.graph.operators[k].op} {after.graph.operators[k].name}"
+        else:
+            group = after.partition.group[members[k][0]]
+            label = f"{k} (sub-graph {group}): {operators_of(after.graph, members[k], 3)}"
+        rows.append(Bar(label, seconds[k] / longest, render.seconds(seconds[k])))
     rest = order[_MOST_KERNELS:]
     what = "kernel" if after.kernels else "operator"
     note = f"The {len(top)} longest of {len(members)}." if rest else f"All {len(members)}, the longest first."
@@ -200,20 +199,12 @@ def kernels(after: PricedGraph) -> str:
     return section(f"Latency by {what}", note, bars(rows, is_long=True))
 
 
-def _kernel_label(after: PricedGraph, number: int, members: Sequence[int]) -> str:
-    if after.partition is None:
-        return f"{after.graph.operators[number].op} {after.graph.operators[number].name}"
-    return f"{number} (sub-graph {after.partition.group[members[0]]}): {operators_of(after.graph, members, 3)}"
-
-
 def search(result: Result) -> str:
     """How the e-graph grew, and why it stopped."""
-    saturation, extraction = result.saturation, result.extraction
-    gap = f"within {100 * extraction.gap:.2g} % of the optimum"
-    proof = "proven optimal" if extraction.status == "optimal" else gap
+    saturation = result.saturation
     note = (
         f"{saturation.stop_reason} after {saturation.iterations} iterations: {result.classes:,} e-classes, "
-        f"{result.enodes:,} e-nodes. Extraction: {proof}."
+        f"{result.enodes:,} e-nodes. Extraction: {render.proof(result.extraction)}."
     )
     if result.cut_short:
         note += f" The time limit ended {', '.join(result.cut_short)}."
@@ -229,13 +220,13 @@ def rules(result: Result) -> str:
         [
             Cell(r.name, is_text=True),
             Cell(str(r.matches), r.matches),
-            Cell(render.seconds(r.seconds) if r.seconds else "< 1 ms", r.seconds, r.seconds / slowest),
+            Cell(render.rule_seconds(r.seconds), r.seconds, r.seconds / slowest),
         ]
         for r in fired
     ]
-    known = sum(r.seconds for r in fired)
+    taken = sum(r.seconds for r in fired)
     note = f"{len(fired)} rules matched {sum(r.matches for r in fired):,} times"
-    note += f" and took {render.seconds(known)} of {render.seconds(result.saturation.seconds)}." if known else "."
+    note += f" and took {render.seconds(taken)} of {render.seconds(result.saturation.seconds)}." if taken else "."
     return section("Rules that matched", note, table(("rule", "matches", "time"), rows))
 
 

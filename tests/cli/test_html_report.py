@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from eqfuse.cli.html_report import html_report
-from eqfuse.cli.html_report.columns import Drawing, Network, draw
 from eqfuse.cli.html_report.compound import Arrangement, Box
-from eqfuse.cli.html_report.markup import embedded
+from eqfuse.cli.html_report.layered import Drawing, Network, draw
+from eqfuse.cli.html_report.markup import embed_json
 from eqfuse.driver.optimize import Result, optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.support.text import printable
@@ -26,6 +26,7 @@ from eqfuse.support.text import printable
 from .command_line import CommandLine
 
 HOSTILE = "<script>alert(1)</script>"
+DATE = "2026-11-23 08:00"
 VOID = frozenset({"meta", "input", "line", "circle"})
 
 
@@ -95,7 +96,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Options]:
 
 @pytest.fixture(scope="module")
 def text(joint: tuple[Result, Options]) -> str:
-    return html_report("in.onnx", *joint)
+    return html_report("models/in.onnx", DATE, *joint)
 
 
 # --- one file that needs nothing else
@@ -123,7 +124,8 @@ def test_the_policy_allows_this_script_alone(text: str) -> None:
 def test_the_figures_are_there_without_the_script(joint: tuple[Result, Options], text: str) -> None:
     result, _ = joint
     shown = Page(text).text
-    for line in ("in.onnx", "verification: not asked for", "partition joint", "rewritten, then fused", "Softmax"):
+    heading = ("models/in.onnx", DATE, "x: float32 4\u00d74", "verification: not asked for", "partition joint")
+    for line in (*heading, "rewritten, then fused", "Softmax"):
         assert line in shown
     assert all(rule.name in shown for rule in result.saturation.matched)
 
@@ -149,14 +151,14 @@ def test_the_shares_add_up_to_the_price(joint: tuple[Result, Options], text: str
 
 
 def test_it_works_without_a_partition(plain: tuple[Result, Options]) -> None:
-    page = Page(html_report("in.onnx", *plain))
+    page = Page(html_report("models/in.onnx", DATE, *plain))
     assert "Latency by operator" in page.text
     assert page.with_attribute("data-group") == []
     assert [len(page.content["graphs"][g]["views"]) for g in ("before", "after")] == [1, 1]
 
 
 def test_the_same_result_gives_the_same_bytes(joint: tuple[Result, Options], text: str) -> None:
-    assert html_report("in.onnx", *joint) == text
+    assert html_report("models/in.onnx", DATE, *joint) == text
 
 
 # --- names that are HTML
@@ -168,18 +170,18 @@ def test_names_of_nodes_are_text(text: str) -> None:
 
 
 def test_the_name_of_the_model_is_text(plain: tuple[Result, Options]) -> None:
-    page = Page(html_report(HOSTILE, *plain))
+    page = Page(html_report(HOSTILE, DATE, *plain))
     assert HOSTILE in page.text
     assert sum(tag == "script" for tag, _ in page.elements) == 2
 
 
 def test_a_name_that_is_no_text_is_shown_somehow(plain: tuple[Result, Options]) -> None:
-    assert "bad?.onnx" in html_report("bad\udcff.onnx", *plain)
+    assert "bad?.onnx" in html_report("bad\udcff.onnx", DATE, *plain)
 
 
 @given(st.text())
 def test_embedded_data_cannot_end_their_element(text: str) -> None:
-    made = embedded([text])
+    made = embed_json([text])
     assert not set("<>&\u2028\u2029") & set(made)
     assert json.loads(made) == [printable(text)]
 
@@ -300,5 +302,5 @@ def test_a_graph_of_no_layers(tmp_path: Path) -> None:
     nodes = [helper.make_node("Identity", ["w"], ["y"])]
     model = CommandLine(tmp_path, None).model("in.onnx", nodes, (2, 2), w=[[1.0, 2.0]] * 2)
     asked = Options(verify=False, partition="ago")
-    page = Page(html_report("in.onnx", optimize_model(model, None, asked), asked))
+    page = Page(html_report("in.onnx", DATE, optimize_model(model, None, asked), asked))
     assert page.content["graphs"]["after"]["operators"] == []

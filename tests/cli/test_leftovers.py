@@ -14,7 +14,6 @@ import pytest
 from onnx import helper
 
 import eqfuse.cli as command_line
-from eqfuse.cli import interruption
 
 from .command_line import CommandLine
 
@@ -115,8 +114,8 @@ def test_what_a_killed_compilation_left_goes_with_the_next(
 
 def test_a_signal_that_gets_lost_comes_again(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does that is raised in a finalizer."""
-    monkeypatch.setattr(interruption, "_AGAIN", 0.01)
-    with interruption.Interruption() as found:
+    monkeypatch.setattr(command_line, "_AGAIN", 0.01)
+    with command_line._Interruption() as found:
         with pytest.raises(SystemExit):
             os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(SystemExit):

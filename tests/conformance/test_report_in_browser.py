@@ -49,8 +49,11 @@ vertex.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: 10
 note("tip", document.getElementById("tip").textContent);
 const heading = [...document.querySelectorAll("th button")].find(b => b.textContent === "price");
 press(heading);
-const prices = [...heading.closest("table").tBodies[0].rows].map(row => Number(row.cells[4].dataset.value));
+const prices = [...heading.closest("table").tBodies[0].rows].map(row => Number(row.cells[2].dataset.value));
 note("sorted", prices.every((p, i) => !i || p <= prices[i - 1]));
+const frame = heading.closest(".scroll");
+const share = [...heading.closest("tr").cells].find(cell => cell.textContent === "share").getBoundingClientRect();
+note("price and share are in view", share.right <= frame.getBoundingClientRect().left + frame.clientWidth + 1);
 note("requests", performance.getEntriesByType("resource").length);
 note("wider than the window", document.documentElement.scrollWidth > document.documentElement.clientWidth);
 const outcome = document.createElement("pre");
@@ -105,5 +108,6 @@ def test_it_works_in_a_browser(report: Path, width: int) -> None:
     assert seen["found"] > 0
     assert "price" in seen["tip"]
     assert seen["sorted"] is True
+    assert seen["price and share are in view"] is True
     assert seen["requests"] == 0
     assert seen["wider than the window"] is False
