@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
-from ..engine.constant_conflicts import blame_own_rules
+from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.decode import drop_annotations
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
@@ -112,7 +112,7 @@ def optimize_model(
 
             prepare()
         saturated = saturate_model(source, output, options, started, clock)
-        with blame_own_rules(options.selection, saturated.egraph):
+        with blame_user_rules(options.selection, saturated.egraph):
             return _optimized(saturated, output, options, clock)
 
 

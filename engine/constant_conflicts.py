@@ -1,8 +1,8 @@
-"""A canary: do two distinct constants share an e-class?
+"""A check that no two distinct constants share an e-class, and the names of the rules that united them.
 
-No sound set of rules unites them, so a run in which they do is worthless. Every e-node of a constant class is computed
-in float64 from the values of its operands' classes, so that rounding does not pile up, and compared with the class'
-first e-node. Constants of many elements are not computed, which keeps healthy runs fast.
+No sound set of rules unites distinct constants, so a run that does is worthless. Every e-node of a constant class is
+computed in float64 from the values of its operands' classes, so that rounding does not pile up, and compared with the
+class's first e-node. Constants of many elements are not computed, which keeps healthy runs fast.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..rules.loader import Rule, load_rules
 from ..rules.places import shipped_files
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
-from .constants import Array
 from .egraph.encode import Encoding
-from .egraph.graph import EGraph, ENode
+from .egraph.folding import Array
+from .egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from .egraph.messages import RuleSelection
 from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
@@ -33,26 +33,27 @@ from .onnx.inference import Knowledge
 from .onnx.model import Model, elements
 
 Value = Array | tuple[Array, ...] | None
-Site = tuple[int, int]
-"""A class and the position of an e-node in it."""
 
 _MOST_ELEMENTS = 2**16
-"""Larger constants are not computed; two that are stored are compared in any case."""
+"""Larger constants are not computed; two stored ones are compared whatever their size."""
 _MOST_IN_ALL = 2**19
-"""Elements that are computed at most, of the smallest constants first."""
+"""Most elements that are computed, of the smallest constants first."""
 _LEAVES = frozenset({"Weight", "Full"})
 _WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 _ROUNDING = {"float16": 3e-4, "bfloat16": 3e-3}
-_USUAL = 1e-5
-"""What rounding may change, relative; rules know numbers like the root of 2 no better for float64 than for float32."""
+_USUAL_ROUNDING = 1e-5
+"""Relative change by rounding, also for float64: rules hold numbers like the root of 2 as exactly as for float32."""
 _GENEROUS = 100
-"""How many roundings are no difference yet."""
+"""Differences of up to this many roundings are no conflict."""
 _TRIALS = 3
+"""Draws of rounded operands, to see how far rounding moves a result."""
+_MOST_NAMED = 3
+"""Most rules that an error names, since it is one line."""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two e-nodes of one class that compute different constants; `first` and `second` say which and what."""
+    """Two e-nodes of one class that compute different constants; `first` and `second` say which and their values."""
 
     owner: int
     first: str
@@ -71,34 +72,34 @@ def check_constants(
     budget: Budget,
     deadline: float = inf,
 ) -> bool:
-    """Raise UnsoundRuleError where a class of the e-graph holds distinct constants.
+    """Raise UnsoundRuleError if a class of the e-graph holds distinct constants.
 
-    `selection` and `budget` are those of the saturation: where rules beside the shipped ones took part in it, it is
-    repeated with fewer of them, to name those that it takes, for at most as long as two saturations may take.
-    Returns whether all was looked at before the deadline (time.monotonic).
+    `selection` and `budget` are those of the saturation. If users' rules took part in it, it is repeated with fewer of
+    them to find a smallest set that fails, for at most the time of two saturations.
+    Returns whether the check was complete before the deadline (time.monotonic).
     """
     try:
-        found = conflict(model, knowledge, egraph, deadline)
+        conflict = find_conflict(model, knowledge, egraph, deadline)
     except OutOfTime:
         return False
-    if found is None:
+    if conflict is None:
         return True
 
     naming = time.monotonic() + 2 * budget.seconds
 
     def fails(worker: Worker, limited: Budget) -> bool:
-        return conflict(model, knowledge, saturate(encoding, worker, limited), naming) is not None
+        return find_conflict(model, knowledge, saturate(encoding, worker, limited), naming) is not None
 
-    matched = {rule.name for rule in _own_rules(selection, egraph)}
-    names = _culprits(selection, budget, naming, fails, lambda rule: rule.name in matched)
-    raise UnsoundRuleError(f"{names} proved two distinct constants equal: {found}")
+    matched = {rule.name for rule in _matched_user_rules(selection, egraph)}
+    names = _find_culprits(selection, budget, naming, fails, lambda rule: rule.name in matched)
+    raise UnsoundRuleError(f"{names} proved two distinct constants equal: {conflict}")
 
 
 @contextmanager
 def name_culprits(encoding: Encoding, selection: RuleSelection, budget: Budget) -> Iterator[None]:
-    """Have an UnsoundRuleError of the saturation of `encoding` say which rules united terms of different types.
+    """Add the rules that united terms of different types to an UnsoundRuleError of the saturation of `encoding`.
 
-    It is repeated with fewer rules for that, for at most as long as two saturations may take.
+    The saturation is repeated with fewer rules for that, for at most the time of two saturations.
     """
 
     def fails(worker: Worker, limited: Budget) -> bool:
@@ -111,36 +112,30 @@ def name_culprits(encoding: Encoding, selection: RuleSelection, budget: Budget) 
     try:
         yield
     except UnsoundRuleError as error:
-        names = _culprits(selection, budget, time.monotonic() + 2 * budget.seconds, fails, lambda _: True)
+        names = _find_culprits(selection, budget, time.monotonic() + 2 * budget.seconds, fails, lambda _: True)
         raise UnsoundRuleError(f"{names} {error}") from None
 
 
-def conflict(model: Model, knowledge: Knowledge, egraph: EGraph, deadline: float = inf) -> Conflict | None:
-    """The first class that holds distinct constants; None where none does, as far as they can be computed.
+def find_conflict(model: Model, knowledge: Knowledge, egraph: EGraph, deadline: float = inf) -> Conflict | None:
+    """The conflict of the first class with distinct constants; None if no computed class has any.
 
-    Raises OutOfTime once the deadline (time.monotonic) has come.
+    Raises OutOfTime at the deadline (time.monotonic).
     """
     suspects = [i for i, c in enumerate(egraph.classes) if c.constant and len(c.nodes) > 1 and i != egraph.absent]
     if not suspects:
         return None
-    needed = _needed(egraph, suspects)
-    return next(_Values(model, knowledge, egraph, _affordable(egraph, needed), deadline).conflicts(needed), None)
-
-
-def _needed(egraph: EGraph, suspects: Iterable[int]) -> set[int]:
-    """The suspects and the constants that they are computed from."""
-    found: set[int] = set()
+    needed: set[int] = set()
     pending = list(suspects)
     while pending:
         owner = pending.pop()
-        if owner not in found and egraph.classes[owner].constant:
-            found.add(owner)
+        if owner not in needed and egraph.classes[owner].constant:
+            needed.add(owner)
             pending += [c for node in egraph.classes[owner].nodes for c in node.children]
-    return found
+    return next(_Values(model, knowledge, egraph, _affordable(egraph, needed), deadline).conflicts(needed), None)
 
 
 def _affordable(egraph: EGraph, needed: Iterable[int]) -> frozenset[int]:
-    """Those that it does not take long to compute; of several outputs, all."""
+    """The classes that are fast to compute, those of nodes with several outputs included."""
     types = {owner: egraph.classes[owner].type for owner in needed}
     sizes = sorted((0 if t is None else t.elements(), o) for o, t in types.items() if t is None or t.is_static)
     totals = accumulate(size * len(egraph.classes[owner].nodes) for size, owner in sizes)
@@ -153,114 +148,104 @@ def _affordable(egraph: EGraph, needed: Iterable[int]) -> frozenset[int]:
 
 @dataclass
 class _Values:
-    """Values by class, floats in float64; of the e-node `first` of the class."""
+    """Values of classes, floats in float64, each computed by the class's e-node in `first`."""
 
     model: Model
     knowledge: Knowledge
     egraph: EGraph
     affordable: frozenset[int]
     deadline: float = inf
-    known: dict[int, Value] = field(default_factory=dict)
+    values: dict[int, Value] = field(default_factory=dict)
     first: dict[int, ENode] = field(default_factory=dict)
 
     def conflicts(self, needed: set[int]) -> Iterator[Conflict]:
-        """Compute all that is needed, operands first, and yield what does not agree."""
-        self.known[self.egraph.absent] = None
-        users, missing = self.dependencies(needed)
-        ready = sorted((site for site, count in missing.items() if count == 0), reverse=True)
+        """Compute the needed classes, operands first, and yield the disagreements."""
+        absent = self.egraph.absent
+        self.values[absent] = None
+        waiting = WaitingNodes()
+        ready = [
+            NodePosition(owner, place)
+            for owner in sorted(needed - {absent})
+            for place, node in enumerate(self.egraph.classes[owner].nodes)
+            if waiting.add(NodePosition(owner, place), {*node.children} - {absent})
+        ]
+        ready.reverse()
         while ready:
             require_time(self.deadline)
-            owner, index = ready.pop()
-            node = self.egraph.classes[owner].nodes[index]
+            owner, place = ready.pop()
+            node = self.egraph.classes[owner].nodes[place]
             value = self.value(owner, node)
             if value is None:
                 continue
             if owner in self.first:
-                if isinstance(value, np.ndarray) and (at := self.differing(owner, node, value)) is not None:
-                    first = self.told(self.first[owner], self.known[owner], at)
-                    yield Conflict(owner, first, self.told(node, value, at))
+                if isinstance(value, np.ndarray) and (at := self.difference(owner, node, value)) is not None:
+                    first = self.describe(self.first[owner], self.values[owner], at)
+                    yield Conflict(owner, first, self.describe(node, value, at))
                 continue
-            self.known[owner], self.first[owner] = value, node
-            for user in users.get(owner, ()):
-                missing[user] -= 1
-                if missing[user] == 0:
-                    ready.append(user)
-
-    def dependencies(self, needed: set[int]) -> tuple[dict[int, list[Site]], dict[Site, int]]:
-        """The e-nodes that use each class, and how many operands each e-node waits for."""
-        users: dict[int, list[Site]] = {}
-        missing: dict[Site, int] = {}
-        for owner in sorted(needed - {self.egraph.absent}):
-            for index, node in enumerate(self.egraph.classes[owner].nodes):
-                children = set(node.children) - {self.egraph.absent}
-                missing[owner, index] = len(children)
-                for child in children:
-                    users.setdefault(child, []).append((owner, index))
-        return users, missing
+            self.values[owner], self.first[owner] = value, node
+            ready += waiting.provide(owner)
 
     def value(self, owner: int, node: ENode) -> Value:
-        """The value of an e-node; None where it is too large or nothing says what it computes."""
+        """The value of an e-node; None if it is too large or cannot be computed."""
         if node.op in _LEAVES:
             return self.leaf(owner, node)
         if node.op in ("Var", "Op") or owner not in self.affordable:
             return None
-        return _computed(node, [self.known[c] for c in node.children])
+        return _compute(node, [self.values[c] for c in node.children])
 
     def leaf(self, owner: int, node: ENode) -> Value:
-        """What is stored; large ones only where another one could be distinct from it."""
+        """A stored value; None for a large one, unless its class holds another that could be distinct."""
         if owner not in self.affordable and sum(n.op in _LEAVES for n in self.egraph.classes[owner].nodes) == 1:
             return None
         if node.op == "Full":
             shape, number, dtype = node.attributes
             return np.broadcast_to(np.asarray(number, _WIDE.get(str(dtype), str(dtype))), shape)  # type: ignore[arg-type]
         name = str(node.attributes[0])
-        known = self.knowledge.constants.get(name)
-        array = elements(self.model.stored[name]) if known is None else known
+        small = self.knowledge.constants.get(name)
+        array = elements(self.model.stored[name]) if small is None else small
         return array.astype(np.float64) if array.dtype.name in _WIDE else array
 
-    def differing(self, owner: int, node: ENode, value: Array) -> tuple[int, ...] | None:
-        """Where a value is distinct from that of its class beyond rounding."""
-        expected = self.known[owner]
+    def difference(self, owner: int, node: ENode, value: Array) -> tuple[int, ...] | None:
+        """The place of an element that differs from the class's value by more than rounding; None if none does."""
+        expected = self.values[owner]
         if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiub" or expected.shape != value.shape:
             return None
         nodes = (self.first[owner], node)
         rounding = max(self.rounding(c) for c in (owner, *(c for n in nodes for c in n.children)))
         apart, allowed = _apart(expected, value), rounding * _largest(expected, value)
         wrong = apart > _GENEROUS * allowed
-        if wrong.any():  # or is it what they make of the rounding of their operands?
-            doubt = sum(self.moved(n, v, rounding) for n, v in zip(nodes, (expected, value), strict=True))
+        if wrong.any():  # unless rounding of the operands moves the elements as far
+            doubt = sum(self.movement(n, v, rounding) for n, v in zip(nodes, (expected, value), strict=True))
             wrong = apart > _GENEROUS * (allowed + doubt)
         return tuple(map(int, np.argwhere(wrong)[0])) if wrong.any() else None
 
     def rounding(self, owner: int) -> float:
         type_ = self.egraph.classes[owner].type
-        return _ROUNDING.get(type_.dtype, _USUAL) if type_ is not None else _USUAL
+        return _ROUNDING.get(type_.dtype, _USUAL_ROUNDING) if type_ is not None else _USUAL_ROUNDING
 
-    def moved(self, node: ENode, value: Array, rounding: float) -> Array:
+    def movement(self, node: ENode, value: Array, rounding: float) -> Array:
         """How far each element moves when the operands are rounded."""
         random = np.random.default_rng(0)
-        found = np.zeros(value.shape)
+        farthest = np.zeros(value.shape)
         for _ in range(_TRIALS):
-            shaken = [_shaken(self.known[c], rounding, random) for c in node.children]
-            again = _shaken(value, rounding, random) if node.op in _LEAVES else _computed(node, shaken)
+            operands = [_round_randomly(self.values[c], rounding, random) for c in node.children]
+            again = _round_randomly(value, rounding, random) if node.op in _LEAVES else _compute(node, operands)
             if isinstance(again, np.ndarray) and again.shape == value.shape:
-                found = np.maximum(found, _apart(value, again))
-        return found
+                farthest = np.maximum(farthest, _apart(value, again))
+        return farthest
 
-    # --- words
-
-    def told(self, node: ENode, value: Value, at: tuple[int, ...]) -> str:
+    def describe(self, node: ENode, value: Value, at: tuple[int, ...]) -> str:
         element = value[at] if isinstance(value, np.ndarray) else value
         return f"{self.text(node)} is {element}" + (f" at {list(at)}" if at else "")
 
     def text(self, node: ENode) -> str:
-        """An e-node by what its operands are called."""
+        """An e-node with the names of its operands."""
         operands = [self.name(c) for c in node.children if c != self.egraph.absent]
         literals = ("[" + " ".join(map(str, a)) + "]" if isinstance(a, tuple) else str(a) for a in node.attributes)
         return f"({' '.join((node.op, *operands, *literals))})"
 
     def name(self, owner: int) -> str:
-        """A stored constant by its name, one of a single value by that, others by their operator."""
+        """The value of a uniform constant, the name of a stored one, the operator of any other."""
         uniform = self.egraph.classes[owner].uniform
         if uniform is not None:
             return f"{uniform:g}"
@@ -268,8 +253,8 @@ class _Values:
         return str(node.attributes[0]) if node.op == "Weight" else f"({node.op} ...)"
 
 
-def _computed(node: ENode, operands: Sequence[Value]) -> Value:
-    """The value of an e-node over those of its operands."""
+def _compute(node: ENode, operands: Sequence[Value]) -> Value:
+    """The value of an e-node from the values of its operands; None if it cannot be computed."""
     from ..ir.operators import Unsupported, evaluate  # it takes a while, and most graphs do without
 
     literals = [_WIDE.get(a, a) if isinstance(a, str) else a for a in node.attributes]
@@ -288,7 +273,7 @@ def _computed(node: ENode, operands: Sequence[Value]) -> Value:
 
 
 def _apart(one: Array, other: Array) -> Array:
-    """How far elements are apart; not at all where one is not finite, for rules need not keep that."""
+    """Distances of elements; 0 if one is not finite, since rules need not preserve that."""
     if one.dtype.kind != "f":
         return np.asarray(one != other, np.float64)
     with np.errstate(all="ignore"):
@@ -296,77 +281,75 @@ def _apart(one: Array, other: Array) -> Array:
 
 
 def _largest(*values: Array) -> float:
-    """The largest number in sight; 0 for integers and truth values, which are exact."""
+    """The largest finite magnitude; 0 for integers and truth values, which are exact."""
     arrays = [np.abs(v[np.isfinite(v)]) for v in values if v.dtype.kind == "f"]
     return max((float(a.max()) for a in arrays if a.size), default=0.0)
 
 
-def _shaken(value: Value, rounding: float, random: np.random.Generator) -> Value:
-    """A value a little off, integers as they are."""
+def _round_randomly(value: Value, rounding: float, random: np.random.Generator) -> Value:
+    """A value with random relative errors of at most `rounding`; integers stay exact."""
     if isinstance(value, tuple):
-        return tuple(np.asarray(_shaken(part, rounding, random)) for part in value)
+        return tuple(np.asarray(_round_randomly(part, rounding, random)) for part in value)
     if value is None or value.dtype.kind != "f":
         return value
     return np.asarray(value * (1 + rounding * random.uniform(-1, 1, value.shape)))
 
 
-# --- the rule that did it
+# --- the rules at fault
 
 
 @contextmanager
-def blame_own_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
-    """Have an error that no code expects name the rules beside the shipped ones that made something of the model."""
+def blame_user_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]:
+    """Turn an unexpected error into a RuleError with the users' rules that matched, if any did."""
     try:
         yield
     except (EqfuseError, OSError, MemoryError):
         raise
     except Exception as error:
-        rules = _own_rules(selection, egraph) if selection.paths else []
+        rules = _matched_user_rules(selection, egraph) if selection.paths else []
         if not rules:
             raise
-        places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_NAMED])
-        more = f" and {len(rules) - _NAMED} more" if len(rules) > _NAMED else ""
+        places = ", ".join(f"{r.path}:{r.line}:{r.column}: rule {r.name}" for r in rules[:_MOST_NAMED])
+        more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise RuleError(f"{places}{more}: what these make of the model cannot be used ({text})") from error
 
 
-_NAMED = 3
-"""Rules that an error names at most; it is one line."""
-
-
-def _own_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
-    """The rules beside the shipped ones that matched."""
+def _matched_user_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
+    """The rules of users' files that matched."""
     chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
     shipped = {file.path for file in shipped_files()}
     matched = (chosen.by_name.get(r.name) for r in egraph.saturation.matched)
     return [rule for rule in matched if rule is not None and rule.path not in shipped]
 
 
-def _culprits(
+def _find_culprits(
     selection: RuleSelection,
     budget: Budget,
     deadline: float,
     fails: Callable[[Worker, Budget], bool],
     suspicious: Callable[[Rule], bool],
 ) -> str:
-    """The places and names of rules beside the shipped ones that a saturation fails with, none of which can be left
-    out; what else is known, where it fails without any, or the deadline (time.monotonic) comes first."""
+    """The places and names of a smallest set of `suspicious` users' rules with which a saturation fails.
+
+    Their files instead at the deadline (time.monotonic), and the shipped rules if it fails without users' rules.
+    """
     chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
     shipped = {file.path for file in shipped_files()}
     own = {r.base: r for r in chosen.rules if r.path not in shipped and not r.derives and suspicious(r)}
 
-    def failing(kept: Sequence[str]) -> bool:
+    def fails_with(names: Sequence[str]) -> bool:
         require_time(deadline)
-        skip = (*selection.skip, *(name for name in own if name not in kept))
+        skip = (*selection.skip, *(name for name in own if name not in names))
         limited = replace(budget, seconds=min(budget.seconds, seconds_left(deadline)))
         with Worker(RuleSelection(selection.paths, selection.precision, selection.only, skip)) as worker:
             return fails(worker, limited)
 
     try:
-        if not own or failing(()):
+        if not own or fails_with(()):
             return "the shipped rules (`eqfuse bisect` finds which)"
-        found = [own[name] for name in minimal_failure(failing, sorted(own))]
+        culprits = [own[name] for name in minimal_failure(fails_with, sorted(own))]
     except OutOfTime:
         files = ", ".join(sorted({str(rule.path) for rule in own.values()}))
         return f"the rules of {files} (`eqfuse bisect` finds which)"
-    return " and ".join(f"{r.path}:{r.line}:{r.column}: rule {r.base}" for r in found)
+    return " and ".join(f"{r.path}:{r.line}:{r.column}: rule {r.base}" for r in culprits)

@@ -1,12 +1,12 @@
 """From a selection back to an ONNX model: ``Selection -> Model``.
 
-Nodes of the model that were chosen again are kept as they are, with their names, doc strings and metadata; only
-what changed is made anew. Values keep the names they had wherever the new graph still computes them.
+Nodes of the model that were chosen again stay, with their names, doc strings and metadata; only the others are new.
+Values keep their names wherever the new graph still computes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,21 +15,19 @@ import numpy as np
 import onnx_ir as ir
 
 from ...errors import EqfuseError, ModelError
-from ...ir.types import TensorType
-from ..constants import Array, uniform_element
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model
 from ..onnx.nodes import body_graphs, has_body, title
 from ..onnx.typing import dtype_of
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding
-from .folding import FOLD, Folder, new_tensor
+from .folding import FOLD, Array, Folder, uniform_element
 from .graph import EGraph, ENode, Selection
 from .plan import Origins, PlanStep, is_value, locate_origins, plan_steps
 from .spellings import OPERAND
 
 _FILL_FROM = 256
-"""Bytes from which a constant of one value throughout is written as a ConstantOfShape."""
+"""A uniform constant of at least this many bytes is written as a ConstantOfShape."""
 _FILL_OPSET = 9
 """The first opset that has ConstantOfShape."""
 
@@ -61,15 +59,15 @@ class _Decoder:
 
     @cached_property
     def projections(self) -> dict[tuple[int, int], list[int]]:
-        """Classes whose value is chosen to be an output of a node with several, by that node's class and number.
+        """Classes whose chosen value is an output of a node with several, by that node's class and the output's number.
 
-        Other classes may hold that output too, but their value, and its name, comes from elsewhere.
+        Other classes may hold that output too, but their value, and its name, comes from another node.
         """
-        found: dict[tuple[int, int], list[int]] = {}
+        owners: dict[tuple[int, int], list[int]] = {}
         for owner, node in self.choice.items():
             if node.op == "Out":
-                found.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
-        return found
+                owners.setdefault((node.children[0], int(node.attributes[0])), []).append(owner)  # type: ignore[arg-type]
+        return owners
 
     def prepare(self) -> None:
         """Take the clone's nodes out; they go back in one by one."""
@@ -113,15 +111,15 @@ class _Decoder:
 
     def initializer(self, name: str, content: Array | ir.TensorProtocol) -> ir.Value:
         value = ir.Value(name=name)
-        value.const_value = new_tensor(content, name) if isinstance(content, np.ndarray) else content
-        value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape.numpy())
+        tensor = ir.tensor(np.asarray(content, order="C"), name=name) if isinstance(content, np.ndarray) else content
+        value.const_value, value.dtype, value.shape = tensor, tensor.dtype, ir.Shape(tensor.shape.numpy())
         self.graph.register_initializer(value)
         if self.target.ir_version < 4:
             self.graph.inputs.append(value)
         return value
 
     def fill(self, name: str, array: Array, element: Any) -> ir.Value:
-        shape = self.integers(np.asarray(array.shape, np.int64))
+        shape = self.shared_constant(np.asarray(array.shape, np.int64))
         attributes = {"value": ir.tensor(np.asarray([element], array.dtype))}
         node = ir.node("ConstantOfShape", [shape], attributes=attributes, name=self.fresh("Fill"))
         output = node.outputs[0]
@@ -129,8 +127,8 @@ class _Decoder:
         self.nodes.append(node)
         return output
 
-    def integers(self, array: Array) -> ir.Value:
-        """A constant list, one initializer for all equal ones."""
+    def shared_constant(self, array: Array) -> ir.Value:
+        """A small constant, one initializer for all equal ones."""
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.lists:
             self.lists[key] = self.initializer(self.fresh("list"), array)
@@ -147,15 +145,16 @@ class _Decoder:
     # --- nodes
 
     def node(self, step: PlanStep) -> None:
-        made = self.new(step) if step.original is None else self.kept(step, self.clones[step.original])
-        self.nodes.append(made)
-        self.outputs[step.owner] = tuple(made.outputs)
+        node = self.new(step) if step.original is None else self.keep(self.clones[step.original])
+        self.nodes.append(node)
+        self.outputs[step.owner] = tuple(node.outputs)
         if is_value(step.node):
-            self.values[step.owner] = made.outputs[0]
+            self.values[step.owner] = node.outputs[0]
         elif step.original is not None:
-            self.several[step.owner] = tuple(made.outputs)
+            self.several[step.owner] = tuple(node.outputs)
 
-    def kept(self, step: PlanStep, node: ir.Node) -> ir.Node:
+    def keep(self, node: ir.Node) -> ir.Node:
+        """A node of the model on the new values of its operands."""
         for index, value in enumerate(node.inputs):
             if value is not None:
                 node.replace_input_with(index, self.current(value))
@@ -163,24 +162,17 @@ class _Decoder:
             self.rebind(node)
         return node
 
-    def _give_up_names(self) -> None:
-        """Rename outputs of kept nodes that nothing uses any more: their names went to what replaces them."""
-        for owner, outputs in self.several.items():
-            for index, output in enumerate(outputs):
-                if output.name and not self._projections(owner, index):
-                    output.name = self.fresh("unused")
-
     def current(self, value: ir.Value) -> ir.Value:
-        """The value that now stands for a value of the original graph."""
+        """The new value in the place of a value of the original graph."""
         name = value.name or ""
         owner = self.egraph.terms[self.encoding.values[name]]
-        if owner not in self.values:  # a constant list that the e-node holds as a literal
+        if owner not in self.values:  # the e-node holds this constant list as a literal
             stored = name in self.graph.initializers
             self.values[owner] = value if stored else self.initializer(name, self.known[name])
         return self.values[owner]
 
     def rebind(self, node: ir.Node) -> None:
-        """Point what the bodies take from the outer scope at the new values."""
+        """Point references from the bodies to the outer graph at the new values."""
         for body in body_graphs(node):
             for inner in body.all_nodes():
                 for index, value in enumerate(inner.inputs):
@@ -193,7 +185,7 @@ class _Decoder:
     def new(self, step: PlanStep) -> ir.Node:
         spec = self._emission(step)
         if spec.lines:
-            return self.spelled(spec, step)
+            return self.spell_out(spec, step)
         inputs = [self._input(i, step) for i in spec.inputs]
         name = self.fresh(spec.op_type)
         node = ir.node(
@@ -211,23 +203,24 @@ class _Decoder:
             self._annotate(output, step, index)
         return node
 
-    def spelled(self, spec: Emission, step: PlanStep) -> ir.Node:
-        """Several nodes for one e-node: all but the last are added, the last is what computes its value."""
-        operand = self.values[step.operands[0]]
-        made: list[ir.Node] = []
-        for line in spec.lines:
-            inputs = [self._line_input(i, operand, made) for i in line.inputs]
-            made.append(ir.node(line.op_type, inputs, name=self.fresh(line.op_type)))
-            made[-1].outputs[0].name = self.fresh("value")
-            self._annotate(made[-1].outputs[0], step, 0)
-        made[-1].outputs[0].name = self._output_name(step, None)
-        self.nodes += made[:-1]
-        return made[-1]
+    def spell_out(self, spec: Emission, step: PlanStep) -> ir.Node:
+        """Several nodes for one e-node: adds all but the last and returns the last, which computes the value."""
+        nodes: list[ir.Node] = []
 
-    def _line_input(self, source: str | int | float, operand: ir.Value, made: Sequence[ir.Node]) -> ir.Value:
-        if source == OPERAND:
-            return operand
-        return made[source].outputs[0] if isinstance(source, int) else self.integers(np.asarray(source, np.float32))
+        def operand(source: str | int | float) -> ir.Value:
+            if source == OPERAND:
+                return self.values[step.operands[0]]
+            if isinstance(source, int):
+                return nodes[source].outputs[0]
+            return self.shared_constant(np.asarray(source, np.float32))
+
+        for line in spec.lines:
+            nodes.append(ir.node(line.op_type, [operand(i) for i in line.inputs], name=self.fresh(line.op_type)))
+            nodes[-1].outputs[0].name = self.fresh("value")
+            self._annotate(nodes[-1].outputs[0], step, 0)
+        nodes[-1].outputs[0].name = self._output_name(step, None)
+        self.nodes += nodes[:-1]
+        return nodes[-1]
 
     def _emission(self, step: PlanStep) -> Emission:
         if step.node.op == "Concat":
@@ -242,9 +235,9 @@ class _Decoder:
         return spec
 
     def _input(self, source: int | Array | None, step: PlanStep) -> ir.Value | None:
-        if source is None or isinstance(source, int):
-            return None if source is None else self.values[step.operands[source]]
-        return self.integers(source)
+        if source is None:
+            return None
+        return self.values[step.operands[source]] if isinstance(source, int) else self.shared_constant(source)
 
     def _output_name(self, step: PlanStep, index: int | None) -> str:
         """The first name that a value of this class had, or a new one."""
@@ -259,26 +252,31 @@ class _Decoder:
         owners = [step.owner] if is_value(step.node) else self._projections(step.owner, index)
         type_ = next((self.egraph.classes[o].type for o in owners), None)
         if type_ is not None:
-            set_type(output, type_)
+            output.dtype = dtype_of(type_.dtype)
+            if type_.shape is not None:
+                output.shape = ir.Shape(type_.shape)
 
     # --- the graph as a whole
 
     def finish(self, roots: Iterable[int]) -> None:
-        self._give_up_names()
-        kept = frozenset(self.nodes)
+        for owner, outputs in self.several.items():
+            for index, output in enumerate(outputs):
+                if output.name and not self._projections(owner, index):  # its name went to another value
+                    output.name = self.fresh("unused")
+        nodes = frozenset(self.nodes)
         for node in self.clones:
-            if node not in kept:
-                detach(node)
+            if node not in nodes:
+                _detach(node)
         self.graph.extend(self.nodes)
         for index, root in enumerate(roots):
             self._output(index, self.values[root])
-        self._drop_unused()
+        self._remove_unused_initializers()
 
     def _output(self, index: int, value: ir.Value) -> None:
         old = self.graph.outputs[index]
         names = [output.name for output in self.source.graph.outputs]
         first = names.index(names[index])
-        if first < index:  # ONNX Runtime takes an output that is listed twice
+        if first < index:  # ONNX Runtime accepts an output that is listed twice
             self.graph.outputs[index] = self.graph.outputs[first]
             return
         if value is old:
@@ -293,7 +291,7 @@ class _Decoder:
         value.name, value.type, value.shape, value.doc_string = names[index], type_, shape, doc
         self.graph.outputs[index] = value
 
-    def _drop_unused(self) -> None:
+    def _remove_unused_initializers(self) -> None:
         outputs = set(self.graph.outputs)
         overridable = self.source.overridable_initializers
         for name, value in list(self.graph.initializers.items()):
@@ -304,8 +302,8 @@ class _Decoder:
                 self.graph.inputs.remove(value)
 
 
-def detach(node: ir.Node) -> None:
-    """Let go of everything that a dropped node used."""
+def _detach(node: ir.Node) -> None:
+    """Remove a dropped node from the uses of its operands."""
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for body in body_graphs(node):
@@ -314,18 +312,8 @@ def detach(node: ir.Node) -> None:
                 inner.replace_input_with(index, None)
 
 
-def set_type(value: ir.Value, type_: TensorType) -> None:
-    """Annotate a value."""
-    value.dtype = dtype_of(type_.dtype)
-    if type_.shape is not None:
-        value.shape = ir.Shape(type_.shape)
-
-
 def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: Selection) -> Model:
-    """Write the selected graph as a model. The given one stays unchanged.
-
-    Raises ModelError where a chosen constant cannot be evaluated.
-    """
+    """Write the selected graph as a new model. Raises ModelError if a chosen constant cannot be evaluated."""
     origin = locate_origins(model.graph, encoding, egraph)
     plan = plan_steps(egraph, selection, origin)
     folded = [s.owner for s in plan if s.node == FOLD]
@@ -334,7 +322,7 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     constants = folder.values(missing)
     unknown = [c for c in missing if c not in constants]
     if unknown:
-        raise _unevaluated(model, egraph, origin, unknown[0])
+        raise _missing_value_error(model, egraph, origin, unknown[0])
     decoder = _Decoder(
         model,
         model.ir.clone(),
@@ -352,8 +340,8 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
     return Model(decoder.target)
 
 
-def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
-    """What to say of a constant class without a value: the model's own node is at fault where it makes that value."""
+def _missing_value_error(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
+    """The error for a constant class without a value. It blames the model's own node if one makes that value."""
     names = origin.names.get(owner, ())
     node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
     if node is None:
@@ -369,7 +357,7 @@ def _unevaluated(model: Model, egraph: EGraph, origin: Origins, owner: int) -> M
 
 
 def drop_annotations(result: Model, original: Model) -> None:
-    """Forget the types of intermediate values where the original carried none either: they only make files larger."""
+    """Remove the types of intermediate values if the original carries none either: they only make files larger."""
     if any(o.shape is not None for n in original.graph for o in n.outputs if not o.is_graph_output()):
         return
     for node in result.graph:

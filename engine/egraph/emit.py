@@ -15,8 +15,8 @@ import onnx_ir as ir
 from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
-from . import other_domains as custom
 from .graph import ENode
+from .other_domains import parse_operator_key
 from .spellings import Line, spell_out
 
 Array = np.ndarray[Any, Any]
@@ -25,9 +25,9 @@ Types = Sequence[TensorType | None]
 
 @dataclass(frozen=True)
 class Emission:
-    """An ONNX node to be: each input is the index of an operand, a constant list, or None (absent).
+    """A new ONNX node: each input is the index of an operand, a constant list, or None (absent).
 
-    With `lines` it is several nodes, an operator that the opset lacks written out.
+    With `lines` it is several nodes, which spell out an operator that the opset lacks.
     """
 
     op_type: str
@@ -52,12 +52,12 @@ def emit_node(
     *,
     runs: bool = False,
 ) -> Emission | None:
-    """How to write `node` in ONNX; None where this opset cannot say it; with `runs`, or ONNX Runtime cannot run it.
+    """How to write `node` in ONNX; None if this opset cannot, or if `runs` is set and ONNX Runtime cannot run it.
 
     `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions.
     """
     if node.op == "Op":
-        return _custom(node, absent)
+        return _emit_named(node, absent)
     operator = OPERATORS.get(node.op)
     if operator is None:
         return None
@@ -84,8 +84,8 @@ def emit_node(
     return result if _is_allowed(result, operands, opset) and _is_exact(operator, literals, operands) else None
 
 
-def _custom(node: ENode, absent: int) -> Emission | None:
-    parsed = custom.parse(str(node.attributes[0]))
+def _emit_named(node: ENode, absent: int) -> Emission | None:
+    parsed = parse_operator_key(str(node.attributes[0]))
     if parsed is None:
         return None
     domain, op_type, attributes = parsed
@@ -197,7 +197,7 @@ def _cumulative(context: _Context, inputs: Inputs, attributes: Attributes) -> tu
 def _softmax(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     shape = context.output.shape if context.output else None
     if context.opset < 13 and (shape is None or any(d != 1 for d in shape[context.literals["axis"] + 1 :])):
-        raise _Inexpressible  # it would be over all axes from that on
+        raise _Inexpressible  # it would run over all axes from that axis on
     return inputs, {"axis": context.literals["axis"]}
 
 
@@ -211,7 +211,7 @@ def _resize(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[
     config = json.loads(context.literals["config"])
     arrays = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
     extra = [np.asarray(config.pop(n), d) if n in config else None for n, d in arrays.items()]
-    if context.opset < 13:  # roi and scales may be empty there, but not left out
+    if context.opset < 13:  # there roi and scales may be empty, but not absent
         extra[:2] = [np.empty(0, np.float32) if e is None else e for e in extra[:2]]
     return [0, *extra], {"mode": context.literals["mode"], **config}
 
@@ -251,7 +251,7 @@ def _schema(op_type: str, opset: int) -> onnx.defs.OpSchema | None:
 
 @cache
 def _allowed_types(op_type: str, opset: int) -> frozenset[str]:
-    """What the first operand may be; onnx 1.20 cannot say `schema.inputs[0].types`, so this asks the constraints."""
+    """The types of the first operand by the constraints, since `schema.inputs[0].types` fails in onnx 1.20."""
     schema = _schema(op_type, opset)
     if schema is None or not schema.inputs:
         return frozenset()
@@ -277,11 +277,11 @@ _SINGLE_ONLY = frozenset(
         "ConvTranspose", "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
     }
 )  # fmt: skip
-"""What not every supported ONNX Runtime computes in float64 as in float32: a graph with a new one may not run."""
+"""Operators that some supported ONNX Runtime cannot compute in float64: a graph with a new one may not run."""
 
 
 _BODY_ONLY = {"Swish": 24}
-"""What ONNX Runtime 1.32 has no kernel for and knows by ONNX's body alone, which it has for this one opset."""
+"""Operators that ONNX Runtime 1.32 runs only by their body in ONNX, which it has only up to this opset."""
 
 
 def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
@@ -292,7 +292,7 @@ def _lacks_kernel(node: Emission, operands: Types, opset: int) -> bool:
 
 
 def _is_exact(operator: OperatorSchema, literals: Mapping[str, Any], operands: Types) -> bool:
-    """Whether attributes, which are float32 in ONNX, hold what float64 operands meet."""
+    """Whether attributes, which ONNX stores as float32, are exact enough for float64 operands."""
     if not any(type_ is not None and type_.dtype == "float64" for type_ in operands):
         return True
     return all(float(np.float32(literals[a.name])) == literals[a.name] for a in operator.attributes if a.kind == "f64")

@@ -19,13 +19,13 @@ from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
 from ..onnx.nodes import blame_node, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
 from ..onnx.typing import constant_type
-from . import other_domains as custom
+from . import other_domains
 from .canonical import Call, canonical
 from .graph import ENode, Literal
 
 _FIRST_SYMBOL = -1000
 OPAQUE = "!opaque"
-"""Name of the made-up graph input that keeps an opaque node from being taken for a constant."""
+"""Name of an artificial graph input. As an operand it keeps an opaque node from being a constant."""
 _ALIASES = frozenset({"Identity", "Dropout", "Sum", "Min", "Max"})
 
 
@@ -33,8 +33,8 @@ _ALIASES = frozenset({"Identity", "Dropout", "Sum", "Min", "Max"})
 class Encoding:
     """The graph as terms: `terms[i].children` are indices below i.
 
-    `values` gives the term of each named value; `nodes` the term of each ONNX node (None: it is a constant or an
-    alias of its operand); `symbols` numbers the symbolic dimensions.
+    `values` gives the term of each named value; `nodes` the term of each ONNX node, except constants and aliases of
+    operands; `symbols` numbers the symbolic dimensions.
     """
 
     terms: tuple[ENode, ...]
@@ -74,11 +74,10 @@ class _Encoder:
             return
         self.values[name] = term
         type_ = self.knowledge.types.get(name)
-        if type_ is not None and self._is_sure(type_):
+        if type_ is None or type_.shape is None:
+            return
+        if all(isinstance(d, int) or d in self.symbols for d in type_.shape):
             self.types.setdefault(term, type_)
-
-    def _is_sure(self, type_: TensorType) -> bool:
-        return type_.shape is not None and all(isinstance(d, int) or d in self.symbols for d in type_.shape)
 
     # --- leaves
 
@@ -107,7 +106,7 @@ class _Encoder:
         return term
 
     def constant(self, name: str, array: np.ndarray[Any, Any]) -> int:
-        """A constant whose elements are known here."""
+        """A constant with known elements."""
         number = uniform_value(array)
         dtype = array.dtype.name
         if number is not None:
@@ -138,9 +137,9 @@ class _Encoder:
         if alias is not None:
             self.bind(node.outputs[0].name, alias)
             return
-        term = self._filled(node)
+        term = self._encode_fill(node)
         if term is None:
-            term = self._sum(node)
+            term = self._encode_sum(node)
         if term is None:
             call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
             term = self.opaque(node) if call is None else self.call(node, call)
@@ -170,7 +169,7 @@ class _Encoder:
         return tuple(self.symbols[v] if isinstance(v, str) else int(v) for v in literal)
 
     def opaque(self, node: ir.Node) -> int:
-        named = custom.key(node, self.named)
+        named = other_domains.operator_key(node, self.named)
         if named is not None:
             term = self.term("Op", (named,), [self.operand(i.name if i else None) for i in node.inputs])
             self._outputs(node, term, True)
@@ -205,7 +204,7 @@ class _Encoder:
         array = self.knowledge.constants.get(value.name or "")
         return None if array is None else uniform_value(array)
 
-    def _sum(self, node: ir.Node) -> int | None:
+    def _encode_sum(self, node: ir.Node) -> int | None:
         """A Sum of two is an Add."""
         if node.op_type != "Sum" or not is_standard(node) or len(node.inputs) != 2:
             return None
@@ -213,7 +212,7 @@ class _Encoder:
         self.bind(node.outputs[0].name, term)
         return term
 
-    def _filled(self, node: ir.Node) -> int | None:
+    def _encode_fill(self, node: ir.Node) -> int | None:
         """A ConstantOfShape of known shape, however large, is one ``Full``."""
         if node.op_type != "ConstantOfShape" or not is_standard(node) or node.inputs[0] is None:
             return None
@@ -230,15 +229,18 @@ class _Encoder:
 
 
 def is_finite(array: np.ndarray[Any, Any]) -> bool:
-    """Whether no element is NaN or infinite: nor is then their sum, which needs no room of its own."""
+    """Whether no element is NaN or infinite, which their sum shows without another array."""
     if array.dtype.kind in "OSU":
         return False
-    with np.errstate(invalid="ignore"):
-        return bool(np.isfinite(np.sum(array, dtype=np.float64)))
+    if array.dtype.kind in "iub":
+        return True
+    with np.errstate(invalid="ignore", over="ignore"):
+        is_single = array.dtype == np.float32  # its sum is faster in its own type, and rarely too large for that
+        return bool((is_single and np.isfinite(np.sum(array))) or np.isfinite(np.sum(array, dtype=np.float64)))
 
 
 def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
-    """The number that every element is, where a float64 holds it exactly; None elsewhere."""
+    """The number that every element equals, if a float64 holds it exactly; else None."""
     if array.size == 0 or array.size > SMALL or array.dtype.kind not in "fiub":
         return None
     first = array.flat[0]
@@ -250,8 +252,7 @@ def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
 
 
 def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset()) -> Encoding:
-    """The main graph as terms. Nodes that nothing needs are left out; `named` are operators of other domains that
-    rules speak of."""
+    """The main graph as terms, without unused nodes. `named` are the operators of other domains that rules name."""
     symbols = {s: _FIRST_SYMBOL - i for i, s in enumerate(sorted(knowledge.symbols))}
     encoder = _Encoder(model, knowledge, symbols, named)
     encoder.inputs()

@@ -42,9 +42,9 @@ def signature(op: str) -> tuple[str, ...]:
 
 @dataclass
 class Labels:
-    """Strings as egglog's tables can hold them: those with tabs, line breaks or blank ends are replaced by a number.
+    """Strings that egglog's tables can hold: a number replaces a string with tabs, line breaks or blank ends.
 
-    Every other one is itself, for rules look into some (the configuration of a Resize).
+    Every other string stays, for rules look into some (the configuration of a Resize).
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Tables:
         return self.labels.of(literal) if isinstance(literal, str) else repr(literal)
 
     def key(self, integers: tuple[int, ...]) -> str:
-        """The name under which the program knows an integer list."""
+        """The name of an integer list in the program."""
         key = ",".join(map(str, integers)) or "-"
         self.integers[key] = integers
         return key
@@ -109,7 +109,7 @@ def _arguments(tables: Tables, term: ENode) -> Iterable[str]:
 def _write_analyses(encoding: Encoding, tables: Tables) -> None:
     for term, type_ in encoding.types.items():
         tables.add("known-dtype", term, type_.dtype)
-        shape = _numbered(type_, encoding)
+        shape = _number_shape(type_, encoding)
         if shape is not None:
             tables.add("known-shape", term, tables.key(shape))
     for index, node in enumerate(encoding.terms):
@@ -126,14 +126,14 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
         tables.add("known-finite", term)
 
 
-def _numbered(type_: TensorType, encoding: Encoding) -> tuple[int, ...] | None:
+def _number_shape(type_: TensorType, encoding: Encoding) -> tuple[int, ...] | None:
     if type_.shape is None:
         return None
     return tuple(d if isinstance(d, int) else encoding.symbols[d] for d in type_.shape)
 
 
 def tokens(identity: str) -> tuple[int, int]:
-    """The two numbers that stand for a stored constant in rules/analysis/tokens.egg: random, but the same every run."""
+    """The two numbers that represent a stored constant in rules/analysis/tokens.egg: random, but the same every run."""
     digest = hashlib.sha256(identity.encode()).digest()
     return tuple(int.from_bytes(digest[8 * i : 8 * i + 8], "little") % p for i, p in enumerate(_PRIMES))  # type: ignore[return-value]
 
@@ -149,7 +149,7 @@ _ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "known-token": (("i64", "i64", "i64"), "", "(set (token (term x0)) (vec-of x1 x2))"),
     "known-number": (("f64", "i64", "i64"), "", "(set (number x0) (vec-of x1 x2))"),
 }
-"""Tables of what is known: columns, condition and action of the rule that loads a row."""
+"""Tables of known facts: columns, condition and action of the rule that loads a row."""
 
 
 def _program(encoding: Encoding, tables: Tables, arities: list[int]) -> str:

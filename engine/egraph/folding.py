@@ -1,4 +1,8 @@
-"""How to compute the constants that a chosen graph needs: for each class the shortest expression over stored ones."""
+"""Evaluation of the constants that a chosen graph needs, by the shortest expressions over stored constants.
+
+Each expression is evaluated once, in float64, and cast. Operators that only move elements, and those of the model
+itself, run in their own element type: a runtime would have computed them so.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,63 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
+import onnx
 from onnx_ir import serde
 
-from ..constants import Array, Step, compute
+from ..onnx.evaluation import evaluate, evaluate_by_reference
 from ..onnx.model import Model, elements
 from ..onnx.typing import dtype_of
 from .emit import Emission, emit_node
 from .encode import Encoding, multiple_outputs
-from .graph import EGraph, ENode
+from .graph import EGraph, ENode, NodePosition, WaitingNodes, postorder
 from .plan import Origins
 
+Array = np.ndarray[Any, Any]
+
 FOLD = ENode("Constant", (), ())
-"""The e-node that stands for "evaluate this constant at compile time" in a selection."""
+"""The e-node that means "evaluate this constant at compile time" in a selection."""
 
 _LEAVES = frozenset({"Weight", "Full"})
 _OPSET = 18
-"""What new constant expressions are written for, whatever the model's opset: they never leave this process."""
+"""The opset of new constant expressions, whatever the model's opset: they never leave this process."""
 _LARGEST_BYTES = 4 << 30
-"""Constants that take more are not computed: no file could hold them, and few machines."""
+"""Larger constants are not computed: no file could hold them, and few machines."""
+_MOVEMENT = frozenset(
+    {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Slice", "Gather", "Concat", "Split"}
+)
+
+
+@dataclass(frozen=True)
+class FoldingStep:
+    """A node that computes a constant, with the constant lists that it reads.
+
+    `native`: compute in the element type of the operands rather than in float64. `opsets` are those of the node.
+    """
+
+    node: onnx.NodeProto
+    lists: Mapping[str, Array]
+    native: bool
+    opsets: Mapping[str, int]
+
+    def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name; {} if an operand is missing, and without outputs that cannot be evaluated."""
+        names = {name for name in self.node.input if name}
+        inputs = {n: array for n in names if (array := values.get(n, self.lists.get(n))) is not None}
+        if len(inputs) < len(names):
+            return {}
+        outputs = [name for name in self.node.output if name]
+        results: dict[str, Array] = {}
+        if self.node.op_type in _MOVEMENT:
+            results = evaluate_by_reference([self.node], inputs, outputs, self.opsets)
+        elif not self.native:
+            wide = {n: a.astype(np.float64) if _is_float(a) else a for n, a in inputs.items()}
+            results = evaluate_by_reference([self.node], wide, outputs, self.opsets)
+        if len(results) == len(outputs):
+            return results
+        # Some operands may be wider by an earlier step: all take the narrowest type among them.
+        narrowest = min((a.dtype for a in inputs.values() if _is_float(a)), key=lambda d: d.itemsize, default=None)
+        narrow = {n: a.astype(narrowest, copy=False) if _is_float(a) else a for n, a in inputs.items()}
+        return evaluate([self.node], narrow, outputs, self.opsets)
 
 
 @dataclass(frozen=True)
@@ -41,60 +83,51 @@ class Folder:
 
     def values(self, wanted: Iterable[int]) -> dict[int, Array]:
         """The value of each wanted class. A class that cannot be evaluated, or is too large, is left out."""
-        chosen = self.expressions()
+        chosen = self._choose_expressions()
         reachable = [c for c in wanted if c in chosen]
-        leaves: dict[str, Array] = {}
-        steps: list[Step] = []
-        for owner in self._postorder(reachable, chosen):
-            node = chosen[owner]
-            uniform = self.uniform(owner)
+
+        def operands(owner: int) -> list[int]:
+            is_leaf = self._uniform(owner) is not None
+            return [] if is_leaf else [c for c in chosen[owner].children if c in chosen]
+
+        values: dict[str, Array] = {}
+        for owner in postorder(reachable, operands):
+            node, uniform = chosen[owner], self._uniform(owner)
             if uniform is not None:
-                leaves[_name(owner)] = uniform
+                values[_name(owner)] = uniform
             elif node.op in _LEAVES:
-                leaves[_name(owner)] = self._leaf(node)
+                values[_name(owner)] = self._leaf(node)
             elif self._bytes(owner) <= _LARGEST_BYTES:
-                steps.append(self._step(owner, node))
-        dtypes = {_name(c): self._dtype(c) for c in reachable}
-        found = compute(leaves, steps, dtypes)
-        return {c: found[_name(c)] for c in reachable if _name(c) in found}
+                values |= self._step(owner, node).run(values)
+        return {
+            c: values[_name(c)].astype(self._dtype(c), copy=False) for c in reachable if _name(c) in values
+        }
 
-    def expressions(self) -> dict[int, ENode]:
-        """Knuth's generalisation of Dijkstra: the e-node of each constant class with the fewest operations."""
-        best: dict[int, ENode] = {}
-        users, missing = self._users()
+    def _choose_expressions(self) -> dict[int, ENode]:
+        """The e-node of each constant class with the fewest operations, by Knuth's generalisation of Dijkstra."""
         absent = self.egraph.absent
-        heap: list[tuple[int, int, int]] = []
-        costs: dict[int, int] = {}
-        for owner, index in missing:
-            if missing[owner, index] == 0:
-                heapq.heappush(heap, (self._weight(owner, index), owner, index))
-        while heap:
-            cost, owner, index = heapq.heappop(heap)
-            if owner in best:
-                continue
-            best[owner], costs[owner] = self.egraph.classes[owner].nodes[index], cost
-            for user in users.get(owner, ()):
-                missing[user] -= 1
-                if missing[user] == 0 and user[0] not in best:
-                    children = self.egraph.classes[user[0]].nodes[user[1]].children
-                    heapq.heappush(heap, (self._weight(*user) + sum(costs[c] for c in set(children) - {absent}), *user))
-        return best
-
-    def _users(self) -> tuple[dict[int, list[tuple[int, int]]], dict[tuple[int, int], int]]:
-        users: dict[int, list[tuple[int, int]]] = {}
-        missing: dict[tuple[int, int], int] = {}
-        absent = self.egraph.absent
+        waiting = WaitingNodes()
+        heap: list[tuple[int, NodePosition]] = []
         for owner, class_ in enumerate(self.egraph.classes):
             if not class_.constant and owner != absent:
                 continue
-            for index, node in enumerate(class_.nodes):
-                children = {c for c in node.children if c != absent}
-                if not self._is_usable(owner, node):
-                    continue
-                missing[owner, index] = len(children)
-                for child in children:
-                    users.setdefault(child, []).append((owner, index))
-        return users, missing
+            for place, node in enumerate(class_.nodes):
+                position = NodePosition(owner, place)
+                if self._is_usable(owner, node) and waiting.add(position, {*node.children} - {absent}):
+                    heap.append((self._weight(position), position))
+        heapq.heapify(heap)
+        best: dict[int, ENode] = {}
+        costs: dict[int, int] = {}
+        while heap:
+            cost, (owner, place) = heapq.heappop(heap)
+            if owner in best:
+                continue
+            best[owner], costs[owner] = self.egraph.classes[owner].nodes[place], cost
+            for user in waiting.provide(owner):
+                if user.owner not in best:
+                    children = {*self.egraph.classes[user.owner].nodes[user.place].children} - {absent}
+                    heapq.heappush(heap, (self._weight(user) + sum(costs[c] for c in children), user))
+        return best
 
     def _is_usable(self, owner: int, node: ENode) -> bool:
         if node.op in _LEAVES or node.op == "Out":
@@ -103,31 +136,16 @@ class Folder:
             return False
         return self.origin.find(owner, node, node.children) is not None or self._emission(owner, node) is not None
 
-    def _weight(self, owner: int, index: int) -> int:
-        node = self.egraph.classes[owner].nodes[index]
-        return 0 if node.op in _LEAVES else 1 + index.bit_length()
+    def _weight(self, position: NodePosition) -> int:
+        node = self.egraph.classes[position.owner].nodes[position.place]
+        return 0 if node.op in _LEAVES else 1 + position.place.bit_length()
 
     def _emission(self, owner: int, node: ENode) -> Emission | None:
         types = tuple(self.egraph.classes[c].type for c in node.children)
         return emit_node(node, types, self.egraph.classes[owner].type, _OPSET, {}, self.egraph.absent)
 
-    def _postorder(self, wanted: Iterable[int], chosen: Mapping[int, ENode]) -> list[int]:
-        done: dict[int, None] = {}
-        stack = [(c, False) for c in wanted]
-        while stack:
-            owner, ready = stack.pop()
-            if owner in done:
-                continue
-            if ready:
-                done[owner] = None
-                continue
-            stack.append((owner, True))
-            if self.uniform(owner) is None:
-                stack += [(c, False) for c in chosen[owner].children if c in chosen]
-        return list(done)
-
-    def uniform(self, owner: int) -> Array | None:
-        """A constant of one value throughout, without the memory for it."""
+    def _uniform(self, owner: int) -> Array | None:
+        """The value of a uniform constant, broadcast from one element; None for other classes."""
         class_ = self.egraph.classes[owner]
         if class_.uniform is None or class_.type is None or class_.type.shape is None:
             return None
@@ -141,11 +159,11 @@ class Folder:
         name = str(node.attributes[0])
         return self.known[name] if name in self.known else elements(self.model.stored[name])
 
-    def _step(self, owner: int, node: ENode) -> Step:
+    def _step(self, owner: int, node: ENode) -> FoldingStep:
         if node.op == "Out":
             index = int(node.attributes[0])  # type: ignore[arg-type]
-            copy = _proto("Identity", [_output(node.children[0], index)], [_name(owner)], {})
-            return Step(copy, {}, True, {"": _OPSET})
+            copy = onnx.helper.make_node("Identity", [_output(node.children[0], index)], [_name(owner)])
+            return FoldingStep(copy, {}, True, {"": _OPSET})
         position = self.origin.find(owner, node, node.children)
         if position is not None and node.op != "Concat":
             return self._original(owner, node, position)
@@ -157,10 +175,11 @@ class Folder:
             for i, a in enumerate(spec.inputs)
         ]
         outputs = [_output(owner, i) for i in range(spec.outputs)] if multiple_outputs(node.op) else [_name(owner)]
-        return Step(_proto(spec.op_type, inputs, outputs, spec.attributes), lists, False, {"": _OPSET})
+        proto = onnx.helper.make_node(spec.op_type, inputs, outputs, **spec.attributes)
+        return FoldingStep(proto, lists, False, {"": _OPSET})
 
-    def _original(self, owner: int, node: ENode, position: int) -> Step:
-        """A node that the model itself has, with all its inputs as they are."""
+    def _original(self, owner: int, node: ENode, position: int) -> FoldingStep:
+        """A node of the model itself, with its own inputs."""
         source = self.model.graph[position]
         proto = serde.serialize_node(source)
         lists: dict[str, Array] = {}
@@ -169,14 +188,14 @@ class Folder:
                 continue
             term = self.encoding.values[value.name or ""]
             proto.input[index] = _name(self.egraph.terms[term])
-            known = self.known.get(value.name or "")
-            if self.egraph.terms[term] not in node.children and known is not None:
-                lists[proto.input[index]] = known
+            constant = self.known.get(value.name or "")
+            if self.egraph.terms[term] not in node.children and constant is not None:
+                lists[proto.input[index]] = constant
         several = multiple_outputs(node.op)
         for index, output in enumerate(source.outputs):
             if output.name:
                 proto.output[index] = _output(owner, index) if several else _name(owner)
-        return Step(proto, lists, True, self.model.ir.opset_imports)
+        return FoldingStep(proto, lists, True, self.model.ir.opset_imports)
 
     def _bytes(self, owner: int) -> int:
         type_ = self.egraph.classes[owner].type
@@ -196,10 +215,18 @@ def _output(owner: int, index: int) -> str:
     return f"c{owner}_{index}"
 
 
-def _proto(op_type: str, inputs: list[str], outputs: list[str], attributes: Mapping[str, Any]) -> Any:
-    import onnx
+def _is_float(array: Array) -> bool:
+    return bool(array.dtype.kind == "f" or array.dtype.name == "bfloat16")
 
-    return onnx.helper.make_node(op_type, inputs, outputs, **attributes)
+
+def uniform_element(array: Array) -> Any | None:
+    """The element that all elements of an array of some size equal; None if they differ."""
+    if array.size < 32 or array.dtype.kind not in "fiub":
+        return None
+    first = array.flat[0]
+    if not any(array.strides):
+        return first  # broadcast from one element
+    return first if bool((array == first).all()) else None
 
 
 def is_foldable_class(egraph: EGraph, owner: int) -> bool:
@@ -208,8 +235,3 @@ def is_foldable_class(egraph: EGraph, owner: int) -> bool:
     if not class_.constant or class_.type is None or not class_.type.is_static:
         return False
     return class_.type.dtype != "string" or any(n.op == "Weight" for n in class_.nodes)
-
-
-def new_tensor(array: Array, name: str) -> ir.TensorProtocol:
-    """A tensor for an initializer."""
-    return ir.tensor(np.asarray(array, order="C"), name=name)

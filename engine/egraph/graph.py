@@ -1,10 +1,11 @@
-"""The e-graph as Python sees it: e-classes of e-nodes, with what the analyses found out about each class."""
+"""The e-graph in Python: e-classes of e-nodes, with the results of the analyses for each class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from ...ir.types import TensorType
 
@@ -15,8 +16,8 @@ Literal = int | float | str | tuple[int, ...]
 class ENode:
     """A constructor, its literals, and its operands as indices (of e-classes, or of terms before saturation).
 
-    The literals and operands stand in the order of the constructor's arguments of either kind. The operands of an
-    opaque ``Op`` are its list, flattened.
+    Literals and operands each have the order of the constructor's arguments. The operands of an opaque ``Op`` are its
+    list, flattened.
     """
 
     op: str
@@ -26,8 +27,8 @@ class ENode:
 
 @dataclass(frozen=True)
 class EClass:
-    """Terms proven equal. `type` is None where the analyses could not tell it; `uniform` is the number that
-    every element of a constant has."""
+    """Terms proven equal. `type` is None if the analyses did not find it; `uniform` is the number that all elements of
+    a constant have."""
 
     nodes: tuple[ENode, ...]
     type: TensorType | None
@@ -46,7 +47,7 @@ class RuleStatistics:
 
 @dataclass(frozen=True)
 class Saturation:
-    """How the rewriting went: `growth` is the number of e-nodes after each iteration, `seconds` leave out the rules."""
+    """Figures of a saturation: `growth` is the number of e-nodes after each iteration; `seconds` exclude the rules."""
 
     stop_reason: str
     iterations: int
@@ -56,17 +57,17 @@ class Saturation:
 
     @property
     def budget_hit(self) -> bool:
-        """Whether a limit ended it before nothing was left to rewrite."""
+        """Whether a limit ended it while there was still something to rewrite."""
         return self.stop_reason != "saturated"
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time ended it."""
+        """Whether the time limit ended it."""
         return self.stop_reason == "time limit"
 
     @property
     def is_void(self) -> bool:
-        """Whether it ended before a single iteration was complete: then the e-graph is the model as it was."""
+        """Whether it ended before one iteration was complete, so that the e-graph is the original model."""
         return self.iterations == 0 and self.stop_reason in ("time limit", "memory limit")
 
     @property
@@ -90,7 +91,7 @@ class EGraph:
 
     @cached_property
     def absent(self) -> int:
-        """The class of (Absent), -1 where the e-graph has none."""
+        """The class of (Absent), -1 if the e-graph has none."""
         return next((i for i, c in enumerate(self.classes) if any(n.op == "Absent" for n in c.nodes)), -1)
 
     @property
@@ -104,7 +105,7 @@ class Selection:
     """One e-node chosen for every class that the outputs need.
 
     Invariant: the chosen nodes form an acyclic graph that reaches every root. `lower_bound` is proven: no choice is
-    cheaper. `out_of_time` says whether the time ended the search for the optimum.
+    cheaper. `out_of_time` says whether the time limit ended the search for the optimum.
     """
 
     choice: Mapping[int, ENode] = field(repr=False)
@@ -117,3 +118,51 @@ class Selection:
     def gap(self) -> float:
         """Proven distance from the optimum, relative."""
         return 0.0 if self.cost <= self.lower_bound else (self.cost - self.lower_bound) / max(self.cost, 1e-300)
+
+
+class NodePosition(NamedTuple):
+    """An e-node by its class and its place in that class."""
+
+    owner: int
+    place: int
+
+
+class WaitingNodes:
+    """E-nodes that wait for the classes of their operands, for walks from the leaves to the roots."""
+
+    def __init__(self) -> None:
+        self._users: dict[int, list[NodePosition]] = {}
+        self._missing: dict[NodePosition, int] = {}
+
+    def add(self, position: NodePosition, operands: Iterable[int]) -> bool:
+        """Add an e-node. Returns whether it has no operands to wait for."""
+        classes = set(operands)
+        self._missing[position] = len(classes)
+        for owner in classes:
+            self._users.setdefault(owner, []).append(position)
+        return not classes
+
+    def provide(self, owner: int) -> list[NodePosition]:
+        """Mark a class as done, once. Returns the e-nodes that waited for it alone."""
+        ready = []
+        for user in self._users.get(owner, ()):
+            self._missing[user] -= 1
+            if not self._missing[user]:
+                ready.append(user)
+        return ready
+
+
+def postorder(roots: Iterable[int], operands: Callable[[int], Iterable[int]]) -> list[int]:
+    """The classes that the roots reach, each after its `operands`."""
+    done: dict[int, None] = {}
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        owner, is_ready = stack.pop()
+        if owner in done:
+            continue
+        if is_ready:
+            done[owner] = None
+            continue
+        stack.append((owner, True))
+        stack += [(operand, False) for operand in reversed(list(operands(owner))) if operand not in done]
+    return list(done)

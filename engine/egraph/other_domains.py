@@ -1,7 +1,8 @@
-"""Operators of other domains that rules speak of: ``(Op "com.example.FusedSwish/beta=1.0" (Cons x (Nil)))``.
+"""Operators of other domains in rules: ``(Op "com.example.FusedSwish/beta=1.0" (Cons x (Nil)))``.
 
-A node that no constructor fits is opaque to rules, unless one names its operator. The key of such a term is its domain
-and type, then its attributes in alphabetical order. Naming it says that equal operands give equal results.
+A node that fits no constructor is opaque to rules, unless one names its operator. The key of such a term is the domain
+and type of the operator, then its attributes in alphabetical order. A rule that names an operator thereby says that
+equal operands give it equal results.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _PLAIN = {
 
 
 def named_operators(paths: Sequence[Path]) -> frozenset[str]:
-    """The operators, as ``domain.Type``, that the rules in some files speak of."""
-    found: set[str] = set()
+    """The operators, as ``domain.Type``, that the rules of some files name."""
+    names: set[str] = set()
     for path in rule_paths(paths):
-        with suppress(OSError, UnicodeDecodeError):  # the loader says what is wrong with the file
-            found.update(_NAMED.findall(path.read_text(encoding="utf-8")))
-    return frozenset(found)
+        with suppress(OSError, UnicodeDecodeError):  # the loader reports problems of the file
+            names.update(_NAMED.findall(path.read_text(encoding="utf-8")))
+    return frozenset(names)
 
 
-def key(node: ir.Node, named: Iterable[str]) -> str | None:
-    """The key of a node that rules speak of; None for any other, and for attributes that a key cannot hold."""
+def operator_key(node: ir.Node, named: Iterable[str]) -> str | None:
+    """The key of a node whose operator is `named`; None for other nodes, and for attributes that no key can hold."""
     name = f"{node.domain}.{node.op_type}"
     if name not in named or len(node.outputs) != 1 or any(a.type not in _PLAIN for a in node.attributes.values()):
         return None
@@ -53,7 +54,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def parse(text: str) -> tuple[str, str, Mapping[str, Any]] | None:
+def parse_operator_key(text: str) -> tuple[str, str, Mapping[str, Any]] | None:
     """Domain, type and attributes of a key; None for the key of an opaque node."""
     name, *attributes = text.split("/")
     domain, _, op_type = name.rpartition(".")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import EqfuseError, RuleError
@@ -19,22 +19,22 @@ from ...support.worker_process import WorkerDiedError, WorkerFailedError
 from .collector import pause_collection
 from .encode import Encoding
 from .facts import write_facts
-from .graph import EClass, EGraph, ENode, Literal, RuleStatistics, Saturation
+from .graph import EClass, EGraph, ENode, NodePosition, RuleStatistics, Saturation, WaitingNodes
 from .messages import Job, Progress, Snapshot
 from .worker import Worker
 
 ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) settle explore)"
-"""One iteration: what is always for the better and the analyses to their end, then one round of exploring.
+"""One iteration: simplifications and analyses until nothing changes, then one round of exploration.
 
-Constants are hidden between the two, and not before: one that exploring made, as a transposed transposition, is first
-simplified to the one it was made from, or the next round makes another from it."""
+Constants are hidden between the two: a constant that exploration made, such as a transposed transposition, must first
+be simplified to its origin, or the next round makes another one from it."""
 CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
 _INTERNAL = ("analysis.", "settle.", "(")
-"""Rules that rewrite nothing: analyses, what hides constants, what loads tables."""
+"""Prefixes of rules that rewrite nothing: they analyse, hide constants or load tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
-"""What a worker that has no memory left dies with: what Rust says, what Python says."""
+"""Messages of Rust and Python by which a worker without memory dies."""
 _GRACE = 1.0
-"""Seconds a worker that is over its time limit gets to end its iteration by itself."""
+"""Seconds that a worker over its time limit has to end its iteration by itself."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,10 @@ class Budget:
     iterations: int = 200
 
 
-_Row = tuple[str, tuple[Literal, ...], tuple[int, ...]]
-"""Constructor, literals and operands."""
-
-
 class UnsoundRuleError(RuleError):
-    """Two terms of different shape or element type, or distinct constants, were proven equal: a rule is wrong.
+    """A rule is wrong: it proved two terms of different shape or element type, or distinct constants, equal.
 
-    `saturate` says only what was done; `constant_conflicts.name_culprits` adds who did it.
+    The message of `saturate` does not name the rule; `constant_conflicts.name_culprits` does.
     """
 
 
@@ -67,9 +63,9 @@ def saturate(
 ) -> EGraph:
     """Rewrite the encoding under the worker's rules until nothing changes or a limit is hit.
 
-    The time begins when the worker has loaded its rules; where it or the memory ends before the first iteration does,
-    the e-graph holds the encoding as it is. Raises UnsoundRuleError where a rule contradicts the shape or dtype
-    analysis, RuleError where egglog refuses the rules.
+    The time limit begins when the worker has loaded its rules. If time or memory ends before the first iteration does,
+    the e-graph holds the encoding unchanged. Raises UnsoundRuleError if a rule contradicts the shape or dtype analysis,
+    RuleError if egglog refuses the rules.
     """
     facts, labels = write_facts(encoding, worker.folder)
     job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
@@ -82,7 +78,7 @@ def saturate(
 
 
 class _Conversation:
-    """Talks to one worker until it is done, dead or out of time."""
+    """The messages of one worker until it is done, dead or out of time."""
 
     def __init__(self, worker: Worker, job: Job, progress: Callable[[Progress], None] | None) -> None:
         self.worker, self.job, self.report = worker, job, progress
@@ -153,9 +149,8 @@ def _statistics(progress: Progress, seconds: float) -> Saturation:
 
 
 def _unrewritten(encoding: Encoding, statistics: Saturation) -> EGraph:
-    """Every term a class by itself."""
-    members = [[term] for term in encoding.terms]
-    constant = _constant(members)
+    """Every term as a class of its own."""
+    constant = _constant_classes([[term] for term in encoding.terms])
     classes = tuple(
         EClass((term,), encoding.types.get(index), index in constant, encoding.uniform.get(index))
         for index, term in enumerate(encoding.terms)
@@ -167,16 +162,21 @@ def _egraph(
     snapshot: Snapshot, encoding: Encoding, originals: Mapping[str, str], statistics: Saturation
 ) -> EGraph:
     """Number the classes by the first term they hold, so that results do not depend on egglog's numbering."""
-    rows: dict[int, list[_Row]] = {}
+    rows: dict[int, list[ENode]] = {}
     for op, literals, children, owner in snapshot.rows:
         attributes = tuple([originals.get(a, a) if isinstance(a, str) else a for a in literals])
-        rows.setdefault(owner, []).append((op, attributes, children))
+        rows.setdefault(owner, []).append(ENode(op, attributes, children))
     order = _class_order(snapshot, encoding, rows)
     rank = {c: i for i, c in enumerate(order)}
     terms = {term: rank[c] for term, c in snapshot.terms.items()}
-    members = [[ENode(op, a, tuple([rank[c] for c in cs])) for op, a, cs in rows[owner]] for owner in order]
-    _sort(members, _original_nodes(encoding, terms))
-    constant = _constant(members)
+    members = [[replace(n, children=tuple([rank[c] for c in n.children])) for n in rows[owner]] for owner in order]
+    original: dict[ENode, int] = {}
+    for index, term in enumerate(encoding.terms):
+        original.setdefault(ENode(term.op, term.attributes, tuple(terms[c] for c in term.children)), index)
+    for nodes in members:  # the model's own e-nodes first, in its order
+        if len(nodes) > 1:
+            nodes.sort(key=lambda n: (original.get(n, math.inf), n.op, repr(n.attributes), n.children))
+    constant = _constant_classes(members)
     types = _Types(snapshot, {number: name for name, number in encoding.symbols.items()})
     values = snapshot.analyses["value"]
     classes = [
@@ -186,32 +186,13 @@ def _egraph(
     return EGraph(tuple(classes), terms, tuple(terms[r] for r in encoding.roots), statistics)
 
 
-def _sort(classes: list[list[ENode]], original: Mapping[ENode, int]) -> None:
-    """The model's own e-nodes first, in its order."""
-    for members in classes:
-        if len(members) > 1:
-            members.sort(key=lambda n: (original.get(n, math.inf), n.op, _sortable(n)))
-
-
-def _sortable(node: ENode) -> tuple[str, tuple[int, ...]]:
-    return (repr(node.attributes), node.children)
-
-
-def _original_nodes(encoding: Encoding, terms: Mapping[int, int]) -> dict[ENode, int]:
-    """E-nodes that the model itself has, with the first term they come from."""
-    found: dict[ENode, int] = {}
-    for index, term in enumerate(encoding.terms):
-        found.setdefault(ENode(term.op, term.attributes, tuple(terms[c] for c in term.children)), index)
-    return found
-
-
-def _class_order(snapshot: Snapshot, encoding: Encoding, rows: Mapping[int, list[_Row]]) -> list[int]:
+def _class_order(snapshot: Snapshot, encoding: Encoding, rows: Mapping[int, list[ENode]]) -> list[int]:
     """Classes of the model's own terms first, in its order; then the others by structure, children first."""
     order = list(dict.fromkeys(snapshot.terms[i] for i in range(len(encoding.terms)) if i in snapshot.terms))
     rank = {c: i for i, c in enumerate(order)}
     pending = [c for c in rows if c not in rank]
     while pending:
-        ready = sorted((key, c) for c in pending if (key := _key(rows[c], rank)) is not None)
+        ready = sorted((key, c) for c in pending if (key := _sort_key(rows[c], rank)) is not None)
         if not ready:
             break
         for _, owner in ready:
@@ -221,56 +202,48 @@ def _class_order(snapshot: Snapshot, encoding: Encoding, rows: Mapping[int, list
     return order
 
 
-def _key(rows: list[_Row], rank: Mapping[int, int]) -> tuple[str, str, tuple[int, ...]] | None:
-    """What a class is sorted by, once one of its rows has all its children in order."""
+def _sort_key(nodes: list[ENode], rank: Mapping[int, int]) -> tuple[str, str, tuple[int, ...]] | None:
+    """The sort key of a class; None until the children of one of its e-nodes all have a rank."""
     keys = [
-        (op, repr(attributes), tuple([rank[c] for c in children]))
-        for op, attributes, children in rows
-        if all(c in rank for c in children)
+        (node.op, repr(node.attributes), tuple([rank[c] for c in node.children]))
+        for node in nodes
+        if all(c in rank for c in node.children)
     ]
     return min(keys, default=None)
 
 
-def _constant(classes: list[list[ENode]]) -> set[int]:
+def _constant_classes(classes: list[list[ENode]]) -> set[int]:
     """Classes that can be computed from stored constants alone, whatever their age."""
-    users: dict[int, list[tuple[int, int]]] = {}
-    missing: dict[tuple[int, int], int] = {}
-    ready: list[int] = []
-    for owner, nodes in enumerate(classes):
-        for index, node in enumerate(nodes):
-            children = set(node.children)
-            missing[owner, index] = len(children) if node.op != "Var" else -1
-            for child in children:
-                users.setdefault(child, []).append((owner, index))
-            if missing[owner, index] == 0:
-                ready.append(owner)
-    found: set[int] = set()
+    waiting = WaitingNodes()
+    ready = [
+        owner
+        for owner, nodes in enumerate(classes)
+        for index, node in enumerate(nodes)
+        if node.op != "Var" and waiting.add(NodePosition(owner, index), node.children)
+    ]
+    constant: set[int] = set()
     while ready:
         owner = ready.pop()
-        if owner in found:
-            continue
-        found.add(owner)
-        for user in users.get(owner, ()):
-            missing[user] -= 1
-            if missing[user] == 0:
-                ready.append(user[0])
-    return found
+        if owner not in constant:
+            constant.add(owner)
+            ready += [user.owner for user in waiting.provide(owner)]
+    return constant
 
 
 class _Types:
-    """The types that the analyses found out, one object for all classes of a type."""
+    """The types that the analyses found, one object for all classes of a type."""
 
     def __init__(self, snapshot: Snapshot, symbols: Mapping[int, str]) -> None:
         self.dtypes, self.shapes = snapshot.analyses["dtype"], snapshot.analyses["shape"]
         self.symbols = symbols
-        self.made: dict[tuple[str, tuple[int, ...] | None], TensorType] = {}
+        self.types: dict[tuple[str, tuple[int, ...] | None], TensorType] = {}
 
     def of(self, owner: int) -> TensorType | None:
-        """The type of a class, None where its dtype is not known."""
+        """The type of a class, None if its dtype is unknown."""
         dtype, shape = self.dtypes.get(owner), self.shapes.get(owner)
         if dtype is None:
             return None
-        if (dtype, shape) not in self.made:
+        if (dtype, shape) not in self.types:
             named = None if shape is None else tuple(self.symbols.get(d, d) for d in shape)
-            self.made[dtype, shape] = TensorType(dtype, named)
-        return self.made[dtype, shape]
+            self.types[dtype, shape] = TensorType(dtype, named)
+        return self.types[dtype, shape]

@@ -1,7 +1,7 @@
-"""Operators that an opset lacks, written out in the very form that runtimes know and run as one.
+"""Spellings of operators that an opset lacks, in forms that runtimes fuse into one kernel.
 
 ONNX has Gelu from opset 20. ONNX Runtime fuses the two forms below, which the exporters of PyTorch write, at any opset;
-a form that saves a node, with the factor 1/2 in the next weights, it does not recognise, and runs four kernels.
+it does not recognise a form that saves a node by putting the factor 1/2 into the next weights, and runs four kernels.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LEAST = 9
 
 
 def spell_out(op: str, literals: Mapping[str, object], opset: int) -> tuple[Line, ...]:
-    """How to write an operator that `opset` has not; nothing where it has it, or where there is no such form."""
+    """The nodes for an operator that `opset` lacks; none if it has the operator, or if there is no such form."""
     if op not in _SINCE or not _LEAST <= opset < _SINCE[op]:
         return ()
     return _SPELLINGS.get((op, literals["approximate"]), ())

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from eqfuse.cli import main
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.engine.constant_conflicts import Conflict, conflict
+from eqfuse.engine.constant_conflicts import Conflict, find_conflict
 from eqfuse.engine.egraph.graph import EClass, EGraph, ENode, Saturation
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
 from eqfuse.engine.onnx.inference import Knowledge
@@ -128,7 +128,7 @@ def found(folder: Path, *classes: EClass, deadline: float = inf, **weights: Arra
     model = read(written(folder, "float32", [helper.make_node("Identity", ["x"], ["y"])]))
     saturation = Saturation("saturated", 1, (), 0.0, ())
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    return conflict(model, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation), deadline)
+    return find_conflict(model, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation), deadline)
 
 
 def binary(op: str, *operands: int) -> ENode:

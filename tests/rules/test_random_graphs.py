@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from eqfuse.engine.constant_conflicts import conflict
+from eqfuse.engine.constant_conflicts import find_conflict
 from eqfuse.engine.egraph.messages import RuleSelection
 
 from .random_graphs.builder import Graph
@@ -32,7 +32,7 @@ def check(graph: Graph) -> None:
     found = saturated(graph)
     disagreements = [str(d) for d in Evaluation(found).disagreements()]
     assert not disagreements, "\n".join(disagreements)
-    assert conflict(found.model, found.knowledge, found.egraph) is None
+    assert find_conflict(found.model, found.knowledge, found.egraph) is None
     verdict = compare(graph, found.cheapest())
     assert not verdict.differences, "\n".join(verdict.differences)
 
