@@ -30,7 +30,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.kernels.kernel_function import kernel_function
-from eqfuse.lowering.schedules import constants, schedule
+from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.target import target_of
 
 Array = NDArray[np.float32]
@@ -146,7 +146,7 @@ def ours(model: onnx.ModelProto, feeds: list[Array], device: Device, threads: in
     stored = {i.name: np.array(numpy_helper.to_array(i)) for i in model.graph.initializer}
     values = {**stored, **{v.name: a for v, a in zip(model.graph.input, feeds, strict=True)}}
     positions = tuple(n for n, v in enumerate(made.inputs) if graph.values[v].is_constant)
-    scheduled = schedule(constants(made.prim_func, positions), device, threads)
+    scheduled = schedule(mark_constants(made.prim_func, positions), device, threads)
     arrays = [values[graph.values[v].name] for v in made.inputs]
     for repack in scheduled.repack:
         arrays[repack.parameter] = repack(arrays[repack.parameter])

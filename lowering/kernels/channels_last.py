@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 
 from ...extract.partition.layouts.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph
-from ..schedules.stages import FUNCTION, Stage, index_map, is_parameter, stages
+from ..schedules.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
 from .steps import Step, View
 
 _RANKS = range(3, 6)
@@ -67,41 +67,41 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
     schedule = s_tir.Schedule(function)
     moved = {str(function.params[p].name) for p in parameters}
     outputs = _written(schedule) & moved
-    for current in stages(schedule):
+    for current in find_blocks(schedule):
         if _follows(current, moved, outputs, function):
             moved.add(current.write.name)
-    for current in reversed(stages(schedule)):
+    for current in reversed(find_blocks(schedule)):
         if current.reduced and current.write.name in moved:
             moved |= _read_by_channel(current, _written(schedule), function)
     done: set[str] = set()
-    for current in stages(schedule):
+    for current in find_blocks(schedule):
         _move_buffers(schedule, current, moved, done)
-    for current in stages(schedule):
+    for current in find_blocks(schedule):
         _reorder(schedule, current, moved)
     return schedule.mod[FUNCTION].with_attrs(dict(function.attrs.items()))
 
 
 def _written(schedule: s_tir.Schedule) -> set[str]:
-    return {current.write.name for current in stages(schedule)}
+    return {current.write.name for current in find_blocks(schedule)}
 
 
-def _follows(current: Stage, moved: set[str], outputs: set[str], function: tirx.PrimFunc) -> bool:
+def _follows(current: BlockInfo, moved: set[str], outputs: set[str], function: tirx.PrimFunc) -> bool:
     write = current.write
-    if len(write.shape) not in _RANKS or is_parameter(function, write.buffer):
+    if len(write.shape) not in _RANKS or parameter_index(function, write.buffer) is not None:
         return False
     alike = any(read.name in moved and len(read.shape) == len(write.shape) for read in current.reads)
     return alike or bool(current.reduced and outputs)
 
 
-def _read_by_channel(current: Stage, computed: set[str], function: tirx.PrimFunc) -> set[str]:
+def _read_by_channel(current: BlockInfo, computed: set[str], function: tirx.PrimFunc) -> set[str]:
     """Intermediate results of which a channel of a reduction needs that channel alone."""
     channel = current.write.iterators[1]
-    inside = [read for read in current.reads if read.name in computed and not is_parameter(function, read.buffer)]
+    inside = [r for r in current.reads if r.name in computed and parameter_index(function, r.buffer) is None]
     alike = [read for read in inside if len(read.shape) == len(current.write.shape)]
     return {read.name for read in alike if channel and read.iterators[1] == channel}
 
 
-def _move_buffers(schedule: s_tir.Schedule, current: Stage, moved: set[str], done: set[str]) -> None:
+def _move_buffers(schedule: s_tir.Schedule, current: BlockInfo, moved: set[str], done: set[str]) -> None:
     accesses = [("write", 0, current.write), *(("read", n, read) for n, read in enumerate(_reads(schedule, current)))]
     for kind, number, access in accesses:
         if access.name in moved - done:
@@ -109,7 +109,7 @@ def _move_buffers(schedule: s_tir.Schedule, current: Stage, moved: set[str], don
             schedule.transform_layout(current.block, (kind, number), _last)
 
 
-def _reads(schedule: s_tir.Schedule, current: Stage) -> list[Any]:
+def _reads(schedule: s_tir.Schedule, current: BlockInfo) -> list[Any]:
     return [region.source for region in schedule.get(current.block).reads]
 
 
@@ -117,7 +117,7 @@ def _last(*indices: Any) -> list[Any]:
     return [indices[0], *indices[2:], indices[1]]
 
 
-def _reorder(schedule: s_tir.Schedule, current: Stage, moved: set[str]) -> None:
+def _reorder(schedule: s_tir.Schedule, current: BlockInfo, moved: set[str]) -> None:
     """Loops over the output as it lies in memory; then those over a reduction, the one along the channels last.
 
     TVM takes reduced iterators of extent 1 for others, so they are left out; where there are only such, nothing moves.
@@ -131,12 +131,12 @@ def _reorder(schedule: s_tir.Schedule, current: Stage, moved: set[str]) -> None:
         schedule.transform_block_layout(current.block, permuted)
 
 
-def _spatial(current: Stage) -> list[int]:
+def _spatial(current: BlockInfo) -> list[int]:
     written = [i for used in current.write.iterators for i in sorted(used)]
     if len(set(written)) != len(written) or set(written) != set(current.spatial):
         return list(current.spatial)
     return written
 
 
-def _along(current: Stage, iterator: int, moved: set[str]) -> bool:
+def _along(current: BlockInfo, iterator: int, moved: set[str]) -> bool:
     return any(read.name in moved and iterator in read.iterators[-1] for read in current.reads)

@@ -13,7 +13,7 @@ import tvm_ffi
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
 from ..compute import lowerable
-from ..schedules import constants, is_intensive
+from ..schedules import is_intensive, mark_constants
 from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last, channels_last_values
@@ -70,7 +70,7 @@ class KernelFunctions:
             return " ".join(f"{type(error).__name__}: {error}".split())[:200]
         positions = tuple(position for position, value in enumerate(made.inputs) if self._is_constant(value))
         stored = {n for n, value in enumerate((*made.inputs, *made.outputs)) if value in self.last}
-        return replace(made, prim_func=channels_last(constants(made.prim_func, positions), stored))
+        return replace(made, prim_func=channels_last(mark_constants(made.prim_func, positions), stored))
 
     def resettle(self, step: View | Call | Fallback, answers: Mapping[str, Answer]) -> View | Call | Fallback:
         """The step, or a fallback for a kernel that TVM could not compile."""

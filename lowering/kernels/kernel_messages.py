@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...costmodels.device import Device
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ class Answer:
     rule: str = ""
     problem: str | None = None
     recovered: str | None = None
-    trace: tuple[Site, ...] = ()
+    trace: tuple[DecisionSite, ...] = ()
     lost: bool = False

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..schedules.decisions import Trace, following
+from ..schedules.decisions import Trace
 from .kernel_messages import Answer, Request
 
 if TYPE_CHECKING:
-    from ..schedules.packing import Scheduled
+    from ..schedules.draft import Scheduled
 
 
 def compile_kernel(request: Request) -> Answer:
@@ -37,24 +37,24 @@ def _compile(request: Request) -> tuple[Scheduled, Trace]:
     """By the first schedule that TVM can make and compile; the last one may raise."""
     import tvm
 
-    from .scheduling import candidates
+    from ..schedules import list_candidates
 
     prim_func = tvm.ir.load_json(request.prim_func)
-    *better, last = candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
+    *better, last = list_candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
     for candidate in better:
-        with following(request.decisions) as trace:
-            try:
-                scheduled = candidate()
-                if scheduled is not None:
-                    _build(scheduled, request)
-                    return scheduled, trace
-            except Exception:  # of many kinds; the next candidate is simpler
-                if any(site.chosen for site in trace.sites):
-                    raise  # what was decided is wrong, not the rule: the next one says nothing about it
-    scheduled = last()
+        trace = Trace(request.decisions)
+        try:
+            scheduled = candidate(trace)
+            if scheduled is not None:
+                _build(scheduled, request)
+                return scheduled, trace
+        except Exception:  # of many kinds; the next candidate is simpler
+            if any(site.chosen for site in trace.sites):
+                raise  # what was decided is wrong, not the rule: the next one says nothing about it
+    scheduled = last(trace := Trace())
     assert scheduled is not None
     _build(scheduled, request)
-    return scheduled, Trace({})
+    return scheduled, trace
 
 
 def _build(scheduled: Scheduled, request: Request) -> None:

@@ -1,30 +1,28 @@
-"""What a schedule leaves open: sites, each with its options and what they are estimated to cost.
+"""The decisions of a schedule as data: sites with options and their estimated costs.
 
-A rule asks `decide` at each site. By itself that gives the cheapest option, so the schedule is the analytic one. Inside
-of `following` it gives the options that are named there (where a site has them), and notes what there was to choose
-from: a search changes decisions and applies the rule again, so that every candidate is one that the rules can make.
+A rule asks the trace that it is given at each site. A trace without wanted decisions takes the cheapest option
+everywhere: the analytic schedule. Otherwise it takes the options that are wanted, where a site has them. It records
+every site in order, so a search changes decisions and applies the rule again: the rules make every candidate.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 Decisions = Mapping[str, str]
-"""Labels of options by the names of their sites; what is not named is decided by the estimate."""
+"""Labels of options by the names of their sites; a site that is not named takes its cheapest option."""
 
 MOST_OPTIONS = 64
-"""Of a site with more, only the cheapest are options."""
+"""A site with more options keeps only its cheapest ones."""
 WORST_COST = 4.0
-"""Options whose estimate is more than so many times the best are none: the device model prunes them unbuilt."""
+"""An option that is estimated to cost more than this multiple of the best is dropped without being built."""
 
 
-class _Choosable(Protocol):
-    """What tells an option from the others of its site, and what a learned model may judge it by."""
+class Choosable(Protocol):
+    """An option: a label that is unique at its site, and features that a learned model may judge it by."""
 
     @property
     def label(self) -> str: ...
@@ -33,7 +31,8 @@ class _Choosable(Protocol):
     def features(self) -> Mapping[str, float]: ...
 
 
-_Any = TypeVar("_Any", bound=_Choosable)
+_Choice = TypeVar("_Choice", bound=Choosable)
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,13 @@ class Number:
         return {"value": float(self.value)}
 
 
-Value = TypeVar("Value")
-
-
 @dataclass(frozen=True)
-class Named(Generic[Value]):
-    """Something to choose by a name; its `cost` is in the unit of its site."""
+class Alternative(Generic[_Value]):
+    """A value to choose by its label; `cost` is in the unit of the site."""
 
     label: str
     cost: float
-    value: Value
+    value: _Value
 
     @property
     def features(self) -> Mapping[str, float]:
@@ -69,7 +65,7 @@ class Named(Generic[Value]):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a site: its estimate in the site's own unit, and its features."""
+    """A recorded option of a site: its estimate in the site's own unit, and its features."""
 
     label: str
     cost: float
@@ -77,8 +73,8 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Site:
-    """A decision that was taken: `options[chosen]`; the cheapest stands first."""
+class DecisionSite:
+    """A recorded decision: `options[chosen]` was taken; the cheapest option is first."""
 
     name: str
     options: tuple[Option, ...]
@@ -86,77 +82,51 @@ class Site:
 
     @property
     def option(self) -> Option:
-        """The one that was taken."""
+        """The option that was taken."""
         return self.options[self.chosen]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trace:
-    """The decisions of one application of a rule, in the order in which they were taken."""
+    """Replays the `wanted` decisions in one application of a rule, and records all of them in order in `sites`."""
 
-    wanted: Decisions
-    sites: list[Site] = field(default_factory=list)
-    scopes: list[str] = field(default_factory=list)
-    asked: Counter[str] = field(default_factory=Counter)
+    wanted: Decisions = field(default_factory=dict)
+    prefix: str = ""
+    sites: list[DecisionSite] = field(default_factory=list)
+    _asked: Counter[str] = field(default_factory=Counter)
 
-    def named(self, site: str) -> str:
-        """The full name of a site that is asked now: ``second.tile``, and ``second.tile 2`` when it is asked again."""
-        name = ".".join((*self.scopes, site))
-        self.asked[name] += 1
-        return name if self.asked[name] == 1 else f"{name} {self.asked[name]}"
+    def within(self, scope: str) -> Trace:
+        """The same trace for one of several similar blocks: its sites are named ``scope.site``."""
+        return replace(self, prefix=f"{self.prefix}{scope}.")
 
+    def decide(self, site: str, choices: Sequence[_Choice], cost: Callable[[_Choice], float]) -> _Choice:
+        """The wanted choice, else the cheapest, the first among equals. Expects at least one choice.
 
-_TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
+        A site that is asked again gets a number: ``second.tile``, then ``second.tile 2``.
+        """
+        ranked = sorted(((cost(choice), choice) for choice in choices), key=lambda pair: pair[0])
+        limit = WORST_COST * max(ranked[0][0], 0.0)
+        ranked = [pair for pair in ranked[:MOST_OPTIONS] if pair[0] <= limit or pair is ranked[0]]
+        name = self.prefix + site
+        self._asked[name] += 1
+        if self._asked[name] > 1:
+            name = f"{name} {self._asked[name]}"
+        labels = [choice.label for _, choice in ranked]
+        wanted = self.wanted.get(name)
+        chosen = labels.index(wanted) if wanted in labels else 0
+        if len(ranked) > 1:
+            options = tuple(Option(choice.label, price, choice.features) for price, choice in ranked)
+            self.sites.append(DecisionSite(name, options, chosen))
+        return ranked[chosen][1]
 
+    def decide_number(self, site: str, values: Sequence[int], cost: Callable[[int], float]) -> int:
+        """Decide between numbers."""
+        return self.decide(site, [Number(value) for value in values], lambda number: cost(number.value)).value
 
-@contextmanager
-def following(decisions: Decisions) -> Iterator[Trace]:
-    """Rules that are applied inside take these decisions; the result notes all that they took."""
-    trace = Trace(dict(decisions))
-    token = _TRACE.set(trace)
-    try:
-        yield trace
-    finally:
-        _TRACE.reset(token)
+    def decide_flag(self, site: str, usual: bool) -> bool:
+        """Decide between 0 and 1: `usual`, unless the other is wanted."""
+        return bool(self.decide_number(site, (0, 1), lambda number: 1.0 + abs(number - usual)))
 
-
-@contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Sites inside are called ``name.site``: for functions with several blocks of a kind."""
-    trace = _TRACE.get()
-    if trace is None:
-        yield
-        return
-    trace.scopes.append(name)
-    try:
-        yield
-    finally:
-        trace.scopes.pop()
-
-
-def decide(site: str, choices: Sequence[_Any], cost: Callable[[_Any], float]) -> _Any:
-    """One of at least one options: the one that is wanted, else the one of the least cost, the first among equals."""
-    trace = _TRACE.get()
-    if trace is None:
-        return min(choices, key=cost)
-    ranked = _worthwhile(choices, cost)
-    name = trace.named(site)
-    labels = [option.label for _, option in ranked]
-    wanted = trace.wanted.get(name)
-    chosen = labels.index(wanted) if wanted in labels else 0
-    if len(ranked) > 1:
-        options = tuple(Option(option.label, price, option.features) for price, option in ranked)
-        trace.sites.append(Site(name, options, chosen))
-    return ranked[chosen][1]
-
-
-def decide_number(site: str, values: Sequence[int], cost: Callable[[int], float]) -> int:
-    """The same for plain numbers."""
-    return decide(site, [Number(value) for value in values], lambda number: cost(number.value)).value
-
-
-def _worthwhile(options: Sequence[_Any], cost: Callable[[_Any], float]) -> list[tuple[float, _Any]]:
-    """The options with their costs, the cheapest first, without those that the device model rules out."""
-    ranked = sorted(((cost(option), option) for option in options), key=lambda pair: pair[0])
-    limit = WORST_COST * max(ranked[0][0], 0.0)
-    return [pair for pair in ranked[:MOST_OPTIONS] if pair[0] <= limit or pair is ranked[0]]
+    def choose(self, site: str, alternatives: Sequence[Alternative[_Value]]) -> _Value:
+        """The value of one of these alternatives."""
+        return self.decide(site, alternatives, lambda alternative: alternative.cost).value

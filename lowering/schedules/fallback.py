@@ -1,78 +1,84 @@
-"""The last rule: matches every function, so that none runs without a schedule.
-
-Point-wise blocks are inlined where TVM can, the outermost data-parallel loops of every block are shared by the threads,
-and the innermost data-parallel axis is moved innermost and vectorised where that is contiguous in memory.
-"""
+"""The last rules, which match every function, so that none runs without a schedule."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import s_tir
 
-from ...costmodels.device import Device
-from .packing import Scheduled
+from .blocks import BlockInfo
+from .draft import Draft, Scheduled
 from .pointwise import schedule_pointwise, vector_width
-from .preparation import is_cheap
-from .stages import FUNCTION, Stage, is_parameter, may_inline, stages
-from .tails import overlap_tails
+from .tails import finish
 
 
-def fallback(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled:
-    """The rule that always matches. A block that resists keeps its plain loops."""
-    schedule = s_tir.Schedule(function)
-    for current in stages(schedule):
-        if not current.reduced and is_cheap(current):
-            _inline(schedule, current)
-    for current in stages(schedule):
-        attempt = schedule.copy()
+def fallback(draft: Draft) -> Scheduled:
+    """Inline point-wise blocks, share the outer loops of each block, and vectorise its innermost axis if contiguous.
+
+    A block that resists keeps its plain loops.
+    """
+    for block in draft.blocks():
+        if block.is_cheap() and draft.may_inline(block):
+            try:
+                draft.inline(block)
+            except s_tir.ScheduleError:
+                continue
+    for block in draft.blocks():
+        attempt = draft.copy()
         try:
-            _schedule(attempt, _again(attempt, current), device, threads)
+            _schedule(attempt, attempt.inspect(block.block))
         except s_tir.ScheduleError:
             continue
-        schedule = attempt
-    return Scheduled(overlap_tails(schedule), (), "fallback")
+        draft = attempt
+    return finish(draft, "fallback")
 
 
-def _inline(schedule: s_tir.Schedule, current: Stage) -> None:
-    if is_parameter(schedule.mod[FUNCTION], current.write.buffer) or not may_inline(stages(schedule), current):
+def _schedule(draft: Draft, block: BlockInfo) -> None:
+    loops = draft.loops(block)
+    if len(loops) != len(block.extents):
         return
-    try:
-        schedule.compute_inline(current.block)
-    except s_tir.ScheduleError:
-        return
+    if block.is_pointwise():
+        schedule_pointwise(draft, block, loops)
+    elif block.reduced:
+        _schedule_reduction(draft, block, loops)
 
 
-def _again(schedule: s_tir.Schedule, current: Stage) -> Stage:
-    """The same block in a copy of the schedule."""
-    return next(s for s in stages(schedule) if s.write.name == current.write.name)
-
-
-def _schedule(schedule: s_tir.Schedule, current: Stage, device: Device, threads: int) -> None:
-    loops = schedule.get_loops(current.block)
-    if len(loops) != len(current.extents):
-        return
-    if current.is_pointwise():
-        schedule_pointwise(schedule, current, loops, device, threads)
-    elif current.reduced:
-        _reduction(schedule, current, loops, device, threads)
-
-
-def _reduction(schedule: s_tir.Schedule, current: Stage, loops: list[Any], device: Device, threads: int) -> None:
+def _schedule_reduction(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
     """for i, j, k: ... => parallel i: for j_outer: { init; for k: vectorised j_inner }.
 
     The reduction is inside of the tile, for a tile that is moved back (see tails) starts it anew.
     """
-    spatial = [loops[i] for i in current.spatial]
-    reduced = [loops[i] for i in sorted(current.reduced)]
+    schedule = draft.schedule
+    spatial = [loops[i] for i in block.spatial]
+    reduced = [loops[i] for i in sorted(block.reduced)]
     if not spatial:
         return
     *outer, last = spatial
-    width = 1 if current.has_booleans() else vector_width(int(schedule.get(last).extent), device)
+    width = 1 if block.has_booleans() else vector_width(draft.extent(last), draft.device)
     tile, lanes = schedule.split(last, [None, width])
     schedule.reorder(*outer, tile, *reduced, lanes)
-    if threads > 1:
-        schedule.parallel(schedule.fuse(*outer, tile) if outer else tile)
+    if draft.threads > 1:
+        schedule.parallel(draft.fuse([*outer, tile]))
     schedule.vectorize(lanes)
-    initial = schedule.decompose_reduction(current.block, reduced[0])
+    initial = schedule.decompose_reduction(block.block, reduced[0])
     schedule.vectorize(schedule.get_loops(initial)[-1])
+
+
+def plain(draft: Draft) -> Scheduled:
+    """Each block by itself, its spatial loops shared among threads; no vectors, which LLVM lacks for some types.
+
+    for i, j, k: C[i, j, k] = ...      =>  parallel(i * j * k): C[i, j, k] = ...
+    for i, j, r: C[i, j] += ...        =>  parallel(i * j): C[i, j] = 0; for r: C[i, j] += ...
+    """
+    schedule = draft.schedule
+    for block in draft.blocks():
+        loops = draft.loops(block)
+        spatial = [loops[i] for i in block.spatial] if len(loops) == len(block.extents) else []
+        if not spatial:
+            continue
+        reduced = [loops[i] for i in sorted(block.reduced)]
+        schedule.reorder(*spatial, *reduced)
+        schedule.parallel(schedule.fuse(*spatial))
+        if reduced:
+            schedule.decompose_reduction(block.block, reduced[0])
+    return Scheduled(schedule, rule="plain")

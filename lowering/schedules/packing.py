@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import s_tir
 
-from .winograd_filters import WinogradWeights
+from .winograd.filters import WinogradWeights
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,4 @@ class Repack:
 
 
 Packing = Repack | WinogradWeights
-"""What is done to a constant: a value that compares and hashes."""
-
-
-@dataclass(frozen=True)
-class Scheduled:
-    """A scheduled function, the constants to repack for it, and the rule that did it.
-
-    Parameters keep their order; a repacked one has the shape that its `packed_shape` gives.
-    """
-
-    schedule: s_tir.Schedule
-    repack: tuple[Packing, ...] = ()
-    rule: str = ""
+"""How a constant is packed: a value that compares and hashes."""

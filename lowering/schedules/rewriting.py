@@ -1,8 +1,8 @@
-"""Functions with some of their blocks replaced: TVM's blocks cannot be changed in place."""
+"""Functions with some of their statements replaced: TVM's statements cannot be changed in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tvm import ir, sym, tirx
@@ -10,7 +10,7 @@ from tvm.s_tir import stmt as s_stmt
 
 
 def with_body(block: Any, body: Any, **changed: Any) -> Any:
-    """The block with another body, and whatever else has `changed`, by TVM's names."""
+    """The block with another body, and with the `changed` fields, by TVM's names."""
     names = ("iter_vars", "reads", "writes", "name_hint", "init", "alloc_buffers", "match_buffers", "annotations")
     fields = {name: getattr(block, name) for name in names} | changed
     return s_stmt.SBlock(
@@ -24,33 +24,49 @@ def with_loop_body(loop: Any, body: Any) -> Any:
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
-def map_blocks(node: Any, change: Callable[[Any], Any]) -> Any:
-    """The statement with every innermost block changed, loops as they are."""
+def rebuild(node: Any, change: Callable[[Any], Any]) -> Any:
+    """The statement with the statements directly inside of it changed; one without any is returned as it is."""
     if isinstance(node, tirx.For):
-        return with_loop_body(node, map_blocks(node.body, change))
+        return with_loop_body(node, change(node.body))
     if isinstance(node, tirx.SeqStmt):
-        return tirx.SeqStmt([map_blocks(part, change) for part in node.seq])
-    if not isinstance(node, s_stmt.SBlockRealize):
-        return node
-    inside = node.block.body
-    is_leaf = isinstance(inside, tirx.BufferStore)
-    block = change(node.block) if is_leaf else with_body(node.block, map_blocks(inside, change))
-    return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
+        return tirx.SeqStmt([change(part) for part in node.seq])
+    if isinstance(node, s_stmt.SBlockRealize):
+        block = with_body(node.block, change(node.block.body))
+        return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
+    return node
 
 
-def simplified(block: Any) -> Any:
-    """A block with its indices simplified by the ranges of its iterators; those of one iteration stay in sight."""
-    analyzer = sym.Analyzer()
+def simplify_blocks(node: Any) -> Any:
+    """The statement with the indices of every innermost block simplified by the ranges of its iterators.
+
+    Iterators of one iteration stay in sight.
+    """
+    if not isinstance(node, s_stmt.SBlockRealize) or not isinstance(node.block.body, tirx.BufferStore):
+        return rebuild(node, simplify_blocks)
+    block, store, analyzer = node.block, node.block.body, sym.Analyzer()
     for iterator in block.iter_vars:
         if int(iterator.dom.extent) > 1:
             analyzer.bind(iterator.var, iterator.dom)
-    store = block.body
+
+    def simplify_region(region: Any) -> Any:
+        ranges = [ir.Range.from_min_extent(analyzer.simplify(r.min), r.extent) for r in region.region]
+        return tirx.BufferRegion(region.source, ranges)
+
     indices = [analyzer.simplify(index) for index in store.indices]
     body = tirx.BufferStore(store.buffer, analyzer.simplify(store.value), indices)
-    reads, writes = ([_region(region, analyzer) for region in regions] for regions in (block.reads, block.writes))
-    return with_body(block, body, reads=reads, writes=writes)
+    reads, writes = ([simplify_region(region) for region in regions] for regions in (block.reads, block.writes))
+    return s_stmt.SBlockRealize(node.iter_values, node.predicate, with_body(block, body, reads=reads, writes=writes))
 
 
-def _region(region: Any, analyzer: Any) -> Any:
-    ranges = [ir.Range.from_min_extent(analyzer.simplify(r.min), r.extent) for r in region.region]
-    return tirx.BufferRegion(region.source, ranges)
+def point(buffer: Any, indices: Iterable[Any]) -> Any:
+    """The region of one element."""
+    return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(index, 1) for index in indices])
+
+
+def conjuncts(condition: Any) -> Iterator[Any]:
+    """The conditions of a conjunction."""
+    if isinstance(condition, tirx.And):
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    else:
+        yield condition

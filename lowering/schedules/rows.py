@@ -3,144 +3,138 @@
     for i, k: M = max(M, X); for i, k: E = exp(X - M); for i, k: S += E; for i, k: Y = E / S
  => parallel i: { for k_o: vectorised k_i: M' = max(M', X); for k_i: M = max(M, M'); vectorised E; S the same; Y }
 
-All stages of a row run while it is in the first cache; a reduction keeps vectors of partial results.
+All blocks of a row run while it is in the first cache; a reduction keeps vectors of partial results.
 """
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from math import log2, prod
 from typing import Any
 
-from tvm import s_tir, tirx
+import tvm
+import tvm_ffi
+from tvm import te, tirx
 
-from ...costmodels.device import Device
-from .decisions import decide_number
-from .packing import Scheduled
+from .blocks import BlockInfo
+from .draft import Draft, Scheduled
 from .pointwise import schedule_pointwise
-from .preparation import is_cheap
-from .reducers import register_reducers
-from .stages import FUNCTION, Stage, consumers, is_parameter, may_inline, stage, stages
-from .tails import MASKED_EXTENT, MASKED_TILE, overlap_tails
+from .tails import MASKED_EXTENT, MASKED_TILE, finish
 from .tiling.tiles import largest_divisor
 
 PARTIAL_VECTORS = 4
 """Independent partial results of a reduction: the latency of an addition over its throughput, halved."""
-
 PARALLEL_ELEMENTS = 1 << 13
-"""Fewer steps than this, of all stages, are done by one thread: waking the others takes as long."""
+"""One thread takes fewer steps than this, of all blocks: waking the others takes as long."""
 LEAST_STEPS = 4
-"""Steps of a reduction by vectors that are worth the reduction of the vector."""
+"""Fewer steps of a reduction by vectors are not worth the reduction of the vector at the end."""
 
 
-def rows(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
+def rows(draft: Draft) -> Scheduled | None:
     """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them."""
     register_reducers()
-    schedule = s_tir.Schedule(function)
-    _inline(schedule)
-    found = stages(schedule)
-    reductions = [s for s in found if s.reduced]
-    if not reductions:
+    for block in draft.blocks():
+        if draft.may_inline(block):
+            users = draft.consumers(block)
+            if block.is_cheap() or (len(users) == 1 and users[0].extents == block.extents):
+                draft.inline(block)
+    blocks = draft.blocks()
+    reductions = [block for block in blocks if block.reduced]
+    shared = min((min(block.reduced) for block in reductions), default=0)
+    last = blocks[-1]
+    if shared == 0 or sum(map(draft.is_output, blocks)) != 1:
         return None
-    shared = min(_leading(s) for s in reductions)
-    last = found[-1]
-    outputs = [s for s in found if is_parameter(schedule.mod[FUNCTION], s.write.buffer)]
-    if shared == 0 or len(outputs) != 1 or any(s.extents[:shared] != last.extents[:shared] for s in found):
+    if any(block.extents[:shared] != last.extents[:shared] for block in blocks):
         return None
-    if any(not _is_trailing(s, shared) or s.has_booleans() for s in reductions):
+    if any(not _is_trailing(block, shared) or block.has_booleans() for block in reductions):
         return None
-    _schedule(schedule, found, shared, device, threads)
-    return Scheduled(overlap_tails(schedule), (), "rows")
+    _schedule(draft, blocks, shared)
+    return finish(draft, "rows")
 
 
-def _inline(schedule: s_tir.Schedule) -> None:
-    for current in stages(schedule):
-        if current.reduced or is_parameter(schedule.mod[FUNCTION], current.write.buffer):
-            continue
-        if not may_inline(stages(schedule), current):
-            continue
-        users = consumers(stages(schedule), current)
-        if is_cheap(current) or (len(users) == 1 and users[0].extents == current.extents):
-            schedule.compute_inline(current.block)
+def _is_trailing(block: BlockInfo, shared: int) -> bool:
+    """Whether all iterators behind the shared ones are reduced or of extent 1, and some operand has rows in memory."""
+    along = any(read.iterators and read.iterators[-1] & block.reduced for read in block.reads)
+    return along and all(i in block.reduced or block.extents[i] == 1 for i in range(shared, len(block.extents)))
 
 
-def _leading(current: Stage) -> int:
-    """How many iterators stand before the first reduced one."""
-    return min(current.reduced)
+def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int) -> None:
+    partial = [result for block in blocks if block.reduced for result in split_reduction(draft, block)]
+    last = blocks[-1]
+    row = draft.fuse(draft.loops(last)[:shared])
+    if draft.threads > 1:
+        usual = sum(prod(block.extents) for block in blocks) >= PARALLEL_ELEMENTS
+        if draft.trace.decide_flag("parallel", usual):
+            draft.schedule.parallel(row)
+    for block in reversed(draft.blocks()):
+        if draft.schedule.get(block.block).name_hint != draft.schedule.get(last.block).name_hint:
+            draft.compute_at(block.block, row)
+    for block in draft.blocks():
+        loops = draft.loops(block)[1:]
+        if not block.reduced and loops and len(loops) <= len(block.extents) and all(map(draft.extent, loops)):
+            schedule_pointwise(draft.serial(), block, loops)
+    for result in partial:
+        vectorise_partial_result(draft, result)
 
 
-def _is_trailing(current: Stage, shared: int) -> bool:
-    """Whether all iterators behind the shared ones are reduced or of extent 1, and rows lie in memory as such."""
-    along = any(read.iterators and read.iterators[-1] & current.reduced for read in current.reads)
-    return along and all(i in current.reduced or current.extents[i] == 1 for i in range(shared, len(current.extents)))
+def split_reduction(draft: Draft, block: BlockInfo) -> list[Any]:
+    """Split the reduction into one of vectors, whose blocks are returned, and one over the lanes of the last vector.
 
-
-def _schedule(schedule: s_tir.Schedule, found: list[Stage], shared: int, device: Device, threads: int) -> None:
-    partial = [b for s in found if s.reduced for b in partial_results(schedule, s, device)]
-    last = found[-1]
-    loops = schedule.get_loops(last.block)
-    row = schedule.fuse(*loops[:shared]) if shared > 1 else loops[0]
-    if threads > 1:
-        usual = sum(prod(s.extents) for s in found) >= PARALLEL_ELEMENTS
-        if decide_number("parallel", (0, 1), lambda number: 1.0 + abs(number - usual)):
-            schedule.parallel(row)
-    for current in reversed(stages(schedule)):
-        if schedule.get(current.block).name_hint != schedule.get(last.block).name_hint:
-            schedule.compute_at(current.block, row, preserve_unit_loops=True)
-    for current in stages(schedule):
-        loops = schedule.get_loops(current.block)[1:]
-        if not current.reduced and len(loops) <= len(current.extents) and loops:
-            _vectorise(schedule, current, loops, device)
-    for block in partial:
-        vectorise_partial(schedule, block, device)
-
-
-def partial_results(schedule: s_tir.Schedule, current: Stage, device: Device) -> list[Any]:
-    """Splits the reduction in one of vectors and one over the lanes of the last; nothing where no width divides."""
-    loops = schedule.get_loops(current.block)
-    reduced = [loops[i] for i in sorted(current.reduced)]
-    loop = schedule.fuse(*reduced) if len(reduced) > 1 else reduced[0]
-    found = []
-    while (width := partial_width(extent := int(schedule.get(loop).extent), device)) > 1:
+    There are several blocks where the lanes are split again, and none where no width divides.
+    """
+    loops, schedule = draft.loops(block), draft.schedule
+    loop = draft.fuse([loops[i] for i in sorted(block.reduced)])
+    results = []
+    while (width := _partial_width(draft, extent := draft.extent(loop))) > 1:
         _, loop = schedule.split(loop, [None, width])
-        found.append(schedule.rfactor(loop, len(current.write.shape)))
+        results.append(schedule.rfactor(loop, len(block.write.shape)))
         if extent % width:
-            schedule.annotate(found[-1], MASKED_EXTENT, extent)
-            schedule.annotate(found[-1], MASKED_TILE, width)
-        loop = schedule.get_loops(current.block)[-1]
-    return found
+            schedule.annotate(results[-1], MASKED_EXTENT, extent)
+            schedule.annotate(results[-1], MASKED_TILE, width)
+        loop = draft.loops(block)[-1]
+    return results
 
 
-def partial_width(extent: int, device: Device) -> int:
+def _partial_width(draft: Draft, extent: int) -> int:
     """Elements of partial results: whole vectors if they divide the extent, else a part of a vector that does.
 
     One vector (with a tail that is masked, see tails) where that is less than half of one; 1 for few elements.
     """
-    widths = [v * device.lanes for v in range(PARTIAL_VECTORS, 0, -1)]
+    lanes = draft.device.lanes
+    widths = [v * lanes for v in range(PARTIAL_VECTORS, 0, -1)]
     if whole := [w for w in widths if extent % w == 0 and extent >= LEAST_STEPS * w]:
-        return decide_number("partial", whole, lambda width: 1.0 + log2(widths[0] / width))
-    divisor = largest_divisor(extent, min(device.lanes, extent // LEAST_STEPS)) if extent >= 2 * LEAST_STEPS else 1
-    return device.lanes if extent >= LEAST_STEPS * device.lanes and divisor < device.lanes // 2 else divisor
+        return draft.trace.decide_number("partial", whole, lambda width: 1.0 + log2(widths[0] / width))
+    divisor = largest_divisor(extent, min(lanes, extent // LEAST_STEPS)) if extent >= 2 * LEAST_STEPS else 1
+    return lanes if extent >= LEAST_STEPS * lanes and divisor < lanes // 2 else divisor
 
 
-def _vectorise(schedule: s_tir.Schedule, current: Stage, loops: list[Any], device: Device) -> None:
-    hidden = len(current.extents) - len(loops)
-    if hidden >= 0 and all(int(schedule.get(loop).extent) > 0 for loop in loops):
-        schedule_pointwise(schedule, current, loops, device)
-
-
-def vectorise_partial(schedule: s_tir.Schedule, block: Any, device: Device) -> None:
-    """The last dimension of a partial result becomes vectors, inside of the steps that add to it."""
-    current = stage(schedule, block)
-    loops = schedule.get_loops(block)[-len(current.extents) :]
-    if len(current.reduced) != 1:  # axes that are fused to one loop, but are no one axis in memory
-        raise RuntimeError(f"block {current.write.name}: a partial result over several axes")
-    (steps,), (lane,) = current.reduced, current.write.iterators[-1]
-    others = [loops[i] for i in current.spatial if i != lane]
-    extent = current.extents[lane]
-    vectors, lanes = schedule.split(loops[lane], [None, largest_divisor(extent, device.lanes)])
+def vectorise_partial_result(draft: Draft, block: Any) -> None:
+    """Make vectors of the last dimension of a partial result, inside of the steps that add to it."""
+    result, schedule = draft.inspect(block), draft.schedule
+    loops = draft.loops(result)[-len(result.extents) :]
+    if len(result.reduced) != 1:  # axes that are fused to one loop, but are no one axis in memory
+        raise RuntimeError(f"block {result.name}: a partial result over several axes")
+    (steps,), (lane,) = result.reduced, result.write.iterators[-1]
+    others = [loops[i] for i in result.spatial if i != lane]
+    vectors, lanes = schedule.split(loops[lane], [None, largest_divisor(result.extents[lane], draft.device.lanes)])
     schedule.reorder(*others, loops[steps], vectors, lanes)
     schedule.unroll(vectors)
     schedule.vectorize(lanes)
     initial = schedule.decompose_reduction(block, loops[steps])
-    *_, last = schedule.get_loops(initial)
-    schedule.vectorize(last)
+    schedule.vectorize(schedule.get_loops(initial)[-1])
+
+
+@cache
+def register_reducers() -> None:
+    """Tell TVM's `rfactor` of the maximum from -infinity and the minimum from infinity; its own start at finite bounds.
+
+    Its registry outlives the interpreter, which freeing a function would need: a reference too many keeps them.
+    """
+    register = tvm.get_global_func("s_tir.schedule.RegisterReducer")
+    for combine, start in ((te.max, float("-inf")), (te.min, float("inf"))):
+        combiner = tvm_ffi.convert(lambda left, right, combine=combine: [combine(left[0], right[0])])
+        identity = tvm_ffi.convert(lambda values, start=start: [tirx.const(start, str(values[0].ty.dtype))])
+        for function in (combiner, identity):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+        register(1, combiner, identity)

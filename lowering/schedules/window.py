@@ -10,40 +10,37 @@ Rows of a tile share what they load: with 3 x 3 and four rows each vector of P i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import tirx
 
 from ...costmodels.device import Device
-from .decisions import decide
-from .packing import Scheduled
-from .preparation import anchor_and_epilogue, pad_in_place
-from .stages import Access, Stage, is_unit_stride, stage, stages, walk
-from .tails import overlap_tails
+from .blocks import BlockInfo, BufferAccess, walk
+from .draft import Draft, Scheduled
+from .preparation import find_anchor, pad_in_place
+from .tails import finish
 from .tiling.register_tile import reduce_in_registers, share
 from .tiling.tiles import LATENCY, Tile, register_tiles
 
+MOST_ROWS = 6
+"""Rows of a tile; more would not fit the registers together with the window."""
 
-def window(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
+
+def window(draft: Draft) -> Scheduled | None:
     """The rule: matches one reduction over a window of the last two axes, with point-wise blocks around it."""
-    schedule = s_tir.Schedule(function)
-    found = anchor_and_epilogue(schedule, lambda stage: bool(stage.reduced))
-    if found is None:
+    pair = find_anchor(draft, lambda block: bool(block.reduced))
+    if pair is None or not _is_window(pair[0]):
         return None
-    anchor, epilogue = found
-    if not _is_window(anchor):
-        return None
-    phases = split_phases(schedule, anchor)
-    anchor = stage(schedule, anchor.block)
-    tile = choose(anchor, device)
-    cycles = prod(anchor.extents[i] for i in anchor.spatial[:-2]) * _cycles(anchor, tile, *sizes(anchor), device)
-    _schedule(schedule, anchor, epilogue, tile, threads, phases, cycles)
-    return Scheduled(overlap_tails(schedule), (), "window")
+    anchor, epilogue = pair
+    phases = _split_phases(draft, anchor)
+    anchor = draft.inspect(anchor.block)
+    tile = _choose_tile(draft, anchor)
+    _schedule(draft, anchor, epilogue, tile, phases)
+    return finish(draft, "window")
 
 
-def _is_window(anchor: Stage) -> bool:
+def _is_window(anchor: BlockInfo) -> bool:
     """Whether the last two axes of the output are those of some operand, moved by reduced iterators.
 
     Not for volumes, whose padding spans more than a plane.
@@ -57,27 +54,18 @@ def _is_window(anchor: Stage) -> bool:
     )  # fmt: skip
 
 
-def choose(anchor: Stage, device: Device) -> Tile:
-    """The tile of the fewest cycles, if nothing else is decided.
-
-    Products, loads (rows share theirs) or latency, times the tiles.
-    """
-    height, width = sizes(anchor)
-    column = anchor.spatial[-1]
-    contiguous = all(is_unit_stride(r, column) for r in anchor.reads if column in r.used())
-    tiles = [t for t in register_tiles(height, width, device, window=True) if t.rows <= 6]
-    if not contiguous:
-        tiles = [t for t in tiles if t.vectors == 1]
-    return decide("tile", tiles, lambda tile: _cycles(anchor, tile, height, width, device))
+def _choose_tile(draft: Draft, anchor: BlockInfo) -> Tile:
+    """The tile of the fewest cycles, if nothing else is decided."""
+    height, width = anchor.spatial[-2:]
+    contiguous = all(read.is_unit_stride(width) for read in anchor.operands(width))
+    candidates = register_tiles(anchor.extents[height], anchor.extents[width], draft.device, window=True)
+    tiles = [t for t in candidates if t.rows <= MOST_ROWS and (contiguous or t.vectors == 1)]
+    return draft.trace.decide("tile", tiles, lambda tile: _plane_cycles(anchor, tile, draft.device))
 
 
-def sizes(anchor: Stage) -> tuple[int, int]:
-    """Height and width of the output."""
-    *_, row, column = anchor.spatial
-    return anchor.extents[row], anchor.extents[column]
-
-
-def _cycles(anchor: Stage, tile: Tile, height: int, width: int, device: Device) -> float:
+def _plane_cycles(anchor: BlockInfo, tile: Tile, device: Device) -> float:
+    """Cycles for one plane: products, loads (rows share theirs) or latency, whichever is most, for each tile."""
+    height, width = (anchor.extents[i] for i in anchor.spatial[-2:])
     *first, across = [anchor.extents[i] for i in sorted(anchor.reduced)]
     down = first[-1] if first else 1
     count = -(-height // tile.rows) * -(-width // tile.columns)
@@ -87,66 +75,50 @@ def _cycles(anchor: Stage, tile: Tile, height: int, width: int, device: Device) 
     return count * (busy + tile.rows * tile.vectors)
 
 
-def _schedule(
-    schedule: s_tir.Schedule,
-    anchor: Stage,
-    epilogue: Stage,
-    tile: Tile,
-    threads: int,
-    phases: list[PhaseCopy],
-    cycles: float,
-) -> None:
-    *planes, height, width = schedule.get_loops(epilogue.block)
+def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, phases: list[tuple[Any, int]]) -> None:
+    schedule = draft.schedule
+    *planes, height, width = draft.loops(epilogue)
     rows, row = schedule.split(height, [None, tile.rows])
     columns, vectors, lanes = schedule.split(width, [None, tile.vectors, tile.lanes])
     schedule.reorder(*planes, rows, columns, row, vectors, lanes)
-    fused = schedule.fuse(*planes) if len(planes) > 1 else planes[0]
-    plane = share(schedule, [fused], threads, cycles)[-1]
+    cycles = prod(anchor.extents[i] for i in anchor.spatial[:-2]) * _plane_cycles(anchor, tile, draft.device)
+    plane = share(draft, [draft.fuse(planes)], cycles)[-1]
     schedule.vectorize(lanes)
-    for loop in (row, vectors):
-        schedule.unroll(loop)
-    schedule.compute_at(anchor.block, columns, preserve_unit_loops=True)
+    draft.unroll(row, vectors)
+    draft.compute_at(anchor.block, columns)
     schedule.set_scope(anchor.block, 0, "local")
-    reduce_in_registers(schedule, anchor, anchor.spatial, tile)
-    for copy in phases:
-        schedule.compute_at(copy.block, plane, preserve_unit_loops=True)
-        *_, phase = schedule.split(schedule.get_loops(copy.block)[-1], [None, copy.stride])
+    reduce_in_registers(draft, anchor, anchor.spatial, tile)
+    for copy, stride in phases:
+        draft.compute_at(copy, plane)
+        *_, phase = schedule.split(schedule.get_loops(copy)[-1], [None, stride])
         schedule.unroll(phase)
-    _padding(schedule, plane)
+    for block in reversed(draft.blocks()):  # what stands in front, while a plane is in the first cache
+        if len(draft.loops(block)) == len(block.extents) and block.is_pointwise():
+            draft.compute_at(block.block, plane)
+            pad_in_place(draft.serial(), block, draft.loops(block)[1:])
 
 
-@dataclass(frozen=True)
-class PhaseCopy:
-    """The block that copies what the window reads with this stride."""
-
-    block: Any
-    stride: int
-
-
-def split_phases(schedule: s_tir.Schedule, anchor: Stage) -> list[PhaseCopy]:
-    """Copies what the window reads with a stride along the columns so that each phase of the stride is contiguous.
+def _split_phases(draft: Draft, anchor: BlockInfo) -> list[tuple[Any, int]]:
+    """Copy operands that are read with a stride along the columns, so that each phase of the stride is contiguous.
 
     P[c, h, w * 2 + k]    =>    P'[c, h, k % 2, w + k // 2], with P'[c, h, p, j] = P[c, h, j * 2 + p]
 
-    Nothing where the stride does not divide the width.
+    The result has each copy with its stride; operands whose width the stride does not divide have none.
     """
-    column = anchor.spatial[-1]
-    copies: list[PhaseCopy] = []
+    copies = []
     for number, read in enumerate(anchor.reads):
-        stride = stride_of(read, column)
-        if stride <= 1 or read.shape[-1] % stride:
-            continue
-        copy = schedule.cache_read(anchor.block, number, "global")
-        schedule.transform_layout(anchor.block, ("read", number), _phases(stride))
-        copies.append(PhaseCopy(copy, stride))
+        stride = _column_stride(read, anchor.spatial[-1])
+        if stride > 1 and read.shape[-1] % stride == 0:
+            copies.append((draft.schedule.cache_read(anchor.block, number, "global"), stride))
+            draft.schedule.transform_layout(anchor.block, ("read", number), _separate_phases(stride))
     return copies
 
 
-def _phases(stride: int) -> Callable[..., list[Any]]:
+def _separate_phases(stride: int) -> Callable[..., list[Any]]:
     return lambda *indices: [*indices[:-1], indices[-1] % stride, indices[-1] // stride]
 
 
-def stride_of(read: Access, column: int) -> int:
+def _column_stride(read: BufferAccess, column: int) -> int:
     """The factor of the column in the last index, if that is a sum with it; else 0."""
     if column not in read.iterators[-1]:
         return 0
@@ -154,12 +126,3 @@ def stride_of(read: Access, column: int) -> int:
         if isinstance(part, tirx.Mul) and isinstance(part.b, tirx.IntImm) and isinstance(part.a, tirx.Var):
             return int(part.b)
     return 1
-
-
-def _padding(schedule: s_tir.Schedule, plane: Any) -> None:
-    """Blocks in front of the window are computed plane by plane, while a plane is in the first cache."""
-    for current in reversed(stages(schedule)):
-        loops = schedule.get_loops(current.block)
-        if len(loops) == len(current.extents) and current.is_pointwise():
-            schedule.compute_at(current.block, plane, preserve_unit_loops=True)
-            pad_in_place(schedule, current, schedule.get_loops(current.block)[1:], 1)

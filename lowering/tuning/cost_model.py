@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schedules.decisions import Option, Site
+from ..schedules.decisions import DecisionSite, Option
 
 Row = Mapping[str, float]
 """Features by name."""
@@ -59,7 +59,7 @@ class AnalyticModel:
 # --- features
 
 
-def features_of(task_features: Row, trace: Sequence[Site]) -> dict[str, float]:
+def features_of(task_features: Row, trace: Sequence[DecisionSite]) -> dict[str, float]:
     """A candidate's row: ``task.NAME``, and for each site ``SITE.NAME`` of the chosen option and its cost ratio.
 
     What is a size or a count is on a logarithmic scale; all of them are finite.
@@ -78,7 +78,7 @@ def task_row(task_features: Row) -> dict[str, float]:
     return {f"task.{name}": _scaled(value) for name, value in task_features.items() if math.isfinite(value)}
 
 
-def option_row(site: Site, index: int) -> dict[str, float]:
+def option_row(site: DecisionSite, index: int) -> dict[str, float]:
     """The part of a candidate's row that taking this option gives."""
     option = site.options[index]
     row = {f"{site.name}.{name}": _scaled(value) for name, value in option.features.items() if math.isfinite(value)}
@@ -86,7 +86,7 @@ def option_row(site: Site, index: int) -> dict[str, float]:
     return row
 
 
-def cost_ratio(site: Site, option: Option) -> float:
+def cost_ratio(site: DecisionSite, option: Option) -> float:
     """The option's estimate, as a multiple (at least 1) of that of the site's cheapest one; 1 where there is none."""
     ratio = option.cost / site.options[0].cost if site.options[0].cost > 0 else 1.0
     return max(ratio, 1.0) if math.isfinite(ratio) else 1.0

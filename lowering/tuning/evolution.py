@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 from .cost_model import CostModel, Row, task_row
 from .records import Record
 from .space import Genome, Space, decisions_of, key_of
@@ -112,7 +112,7 @@ class TaskSearch:
 
     # --- what is learned
 
-    def observe(self, decisions: Decisions, trace: Sequence[Site] | None, latency: float | None) -> None:
+    def observe(self, decisions: Decisions, trace: Sequence[DecisionSite] | None, latency: float | None) -> None:
         """A candidate was built and measured: its trace, if it has one, and its seconds; None where it failed.
 
         One that turns out to be another that is known was not measured again, and is no trial.
@@ -123,7 +123,7 @@ class TaskSearch:
             self._note(taken, latency)
         self.observe_trace(decisions, trace)
 
-    def observe_trace(self, decisions: Decisions, trace: Sequence[Site] | None) -> None:
+    def observe_trace(self, decisions: Decisions, trace: Sequence[DecisionSite] | None) -> None:
         """A candidate was built: what it took, and what it could have taken; None where that is not known."""
         asked = key_of(decisions)
         self._pending.discard(asked)

@@ -14,7 +14,7 @@ from math import inf
 from ..kernels.intensive import candidates, joined
 from ..kernels.kernel_functions import Fitting
 from ..kernels.product_chains import in_order, with_chains
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""
@@ -95,7 +95,7 @@ def with_joins(fits: Fitting, apart: Sequence[Members], joins: Iterable[Join]) -
     return tuple(kernels)
 
 
-def composed(sites: Sequence[Site], parts: Sequence[Decisions]) -> dict[str, str]:
+def composed(sites: Sequence[DecisionSite], parts: Sequence[Decisions]) -> dict[str, str]:
     """The schedule of a joined kernel that is composed of those of its parts: where their decisions are options.
 
     `sites` are those of the joined kernel, named by scopes (``first.tile``); `parts` are what was decided for the

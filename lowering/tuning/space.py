@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from random import Random
 
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 from .cost_model import TOTAL, Row, cost_ratio, option_row
 
 Genome = tuple[int, ...]
@@ -21,7 +21,7 @@ PREFERENCE = 1.5
 """A mutation takes an option in proportion to this power of 1 / its cost ratio."""
 
 
-def decisions_of(trace: Sequence[Site]) -> dict[str, str]:
+def decisions_of(trace: Sequence[DecisionSite]) -> dict[str, str]:
     """The normal form of what a trace took: only sites that deviate from their cheapest option, by name."""
     return {site.name: site.option.label for site in sorted(trace, key=lambda site: site.name) if site.chosen}
 
@@ -29,7 +29,7 @@ def decisions_of(trace: Sequence[Site]) -> dict[str, str]:
 class Space:
     """All choices at the sites of one trace. `task_row` is what is the same in the rows of all candidates."""
 
-    def __init__(self, trace: Sequence[Site], task_row: Row) -> None:
+    def __init__(self, trace: Sequence[DecisionSite], task_row: Row) -> None:
         self.sites = tuple(trace)
         self.own: Genome = tuple(site.chosen for site in self.sites)
         self._task_row = task_row

@@ -16,7 +16,7 @@ from ..kernels.kernel_functions import Call, Fitting, task_key
 from ..kernels.kernel_table import roofline
 from ..kernels.steps import Kernel, steps
 from ..schedules import CONSTANTS
-from ..schedules.stages import stages
+from ..schedules.blocks import find_blocks
 from .task import Task
 
 Members = tuple[int, ...]
@@ -84,7 +84,7 @@ def _type(buffer: Any) -> TensorType:
 
 def _loops(function: Any) -> dict[str, float]:
     """How many blocks there are, and the extents of the one that does most."""
-    found = stages(tvm.s_tir.Schedule(function))
+    found = find_blocks(tvm.s_tir.Schedule(function))
     largest = max(found, key=lambda stage: sum(log2(max(1, extent)) for extent in stage.extents))
     spatial = [largest.extents[i] for i in largest.spatial if largest.extents[i] > 1]
     reduced = [largest.extents[i] for i in sorted(largest.reduced) if largest.extents[i] > 1]

@@ -16,7 +16,7 @@ from ...support.store import source_digest
 from ..bundle.bundle import versions
 from ..kernels.kernel_messages import Answer, Request
 from ..running.turns import Middle
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 from ..target import Target
 from .cost_model import features_of
 from .records import Record, RecordDatabase
@@ -38,7 +38,7 @@ class Built:
 
     task: Task
     decisions: Decisions
-    trace: tuple[Site, ...]
+    trace: tuple[DecisionSite, ...]
     kernel: KernelObject | None
     digest: str = ""
     problem: str | None = None

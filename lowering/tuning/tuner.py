@@ -14,7 +14,7 @@ from math import inf
 from random import Random
 
 from ..kernels.kernels import intensive_kernels
-from ..schedules.decisions import Decisions, Site
+from ..schedules.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, composed, possible_joins, with_joins
 from .learning import Learner
@@ -75,14 +75,14 @@ class Tuner:
     settings: Settings
     observer: Observer = lambda line: None
     searches: dict[str, TaskSearch] = field(default_factory=dict)
-    traces: dict[str, dict[tuple[tuple[str, str], ...], tuple[Site, ...]]] = field(default_factory=dict)
+    traces: dict[str, dict[tuple[tuple[str, str], ...], tuple[DecisionSite, ...]]] = field(default_factory=dict)
     joins: tuple[Join, ...] = ()
     curve: list[Point] = field(default_factory=list)
     _random: Random = field(init=False)
     _learner: Learner = field(init=False)
     _base: tuple[Members, ...] = field(init=False)
     _waiting: list[Join] = field(init=False)
-    _begun_whole: dict[str, tuple[Join, tuple[Site, ...]]] = field(init=False, default_factory=dict)
+    _begun_whole: dict[str, tuple[Join, tuple[DecisionSite, ...]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         laboratory = self.laboratory
@@ -144,7 +144,7 @@ class Tuner:
                 self.searches[key].observe_trace(lost[key], trace)
                 self._keep_trace(key, trace)
 
-    def _keep_trace(self, key: str, trace: Sequence[Site] | None) -> None:
+    def _keep_trace(self, key: str, trace: Sequence[DecisionSite] | None) -> None:
         if trace is not None:
             self.traces[key][tuple(sorted(decisions_of(trace).items()))] = tuple(trace)
 

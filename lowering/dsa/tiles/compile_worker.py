@@ -28,10 +28,11 @@ def compile_tiles(job: TileJob) -> TileResult:
 
 
 def _scheduled(function: Any, job: TileJob) -> Any:
-    from ...kernels.scheduling import plain
-    from ...schedules.fallback import fallback
+    from ...schedules.draft import Draft
+    from ...schedules.fallback import fallback, plain
 
-    scheduled = plain(function) if job.plain else fallback(function, job.device, 1)
+    draft = Draft.of(function, job.device)
+    scheduled = plain(draft) if job.plain else fallback(draft)
     (found,) = scheduled.schedule.mod.functions.values()
     return found
 

@@ -19,261 +19,218 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import Any
 
-from tvm import s_tir
-
-from ....costmodels.device import Device
-from ..apart import APART, split_off
+from ..axes import fuse_pixels
+from ..blocks import BlockInfo
 from ..channels import (
     best_window,
-    choose_window,
-    compute_before,
+    compute_prologues,
     decide_slab,
+    decide_window,
     fitting_rows,
-    is_window,
-    matches,
+    is_channel_window,
+    is_channelwise,
     pack_channels,
+    schedule_window,
     window_cycles,
-    window_tile,
     window_tiles,
 )
-from ..contraction import cheapest, pack, plans, tile_order
-from ..decisions import decide, decide_number, scope
-from ..packing import Scheduled
-from ..pixels import flatten_pixels
-from ..pointwise import schedule_before, vectorise_last
-from ..preparation import can_decompose, is_cheap
-from ..stages import FUNCTION, Stage, consumers, is_parameter, is_product_sum, may_inline, stage, stages
+from ..contraction import decide_plan, list_plans, order_tiles, pack_operands
+from ..draft import Draft, Scheduled
+from ..outlining import OUTLINED, outline_loops
+from ..pointwise import schedule_prologues, vectorise_last
 from ..tails import overlap_tails
-from ..tiling.register_tile import Plan, counterpart, cut_tile, finish_tile, share
+from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, largest_divisor
 
 
 @dataclass(frozen=True)
-class Pair:
+class ConvolutionPair:
     """Two reductions, the block that writes what the second reads (of what the first made), and that of the output."""
 
-    first: Stage
-    between: Stage
-    second: Stage
-    epilogue: Stage
+    first: BlockInfo
+    between: BlockInfo
+    second: BlockInfo
+    epilogue: BlockInfo
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of one channel of the map between them."""
+        return FLOAT_BYTES * prod(self.between.extents[:-1])
 
 
-def convolution_pair(function: Any, device: Device, threads: int = 1) -> Scheduled | None:
+def convolution_pair(draft: Draft) -> Scheduled | None:
     """The rule: matches two reductions over feature maps with their channels last, the second reading the first."""
-    schedule = s_tir.Schedule(function)
-    pair = find_pair(schedule)
+    pair = _find_pair(draft)
     if pair is None:
         return None
-    if _is_per_channel(pair) and matches(schedule.mod[FUNCTION], pair.second, pair.epilogue):
-        return _into_channels(schedule, pair, device, threads)
-    return _into_pixels(schedule, pair, device, threads) if is_product_sum(pair.second) else None
+    is_per_channel = pair.second.spatial[-1] in pair.second.read_of(pair.between).used
+    if is_per_channel and is_channelwise(draft, pair.second, pair.epilogue):
+        return _tile_channels(draft, pair)
+    return _tile_pixels(draft, pair) if pair.second.is_product_sum() else None
 
 
-def _is_per_channel(pair: Pair) -> bool:
-    """Whether a channel of the second reduction needs one channel of the first alone."""
-    read = next(r for r in pair.second.reads if r.name == pair.between.write.name)
-    return pair.second.spatial[-1] in read.used()
-
-
-# --- finding the pair
-
-
-def find_pair(schedule: s_tir.Schedule) -> Pair | None:
+def _find_pair(draft: Draft) -> ConvolutionPair | None:
     """The pair, after inlining; None where the function is no such pair."""
-    reductions = [s for s in stages(schedule) if s.reduced]
-    if len(reductions) != 2 or any(s.has_booleans() for s in stages(schedule)):
+    blocks = draft.blocks()
+    reductions = [block for block in blocks if block.reduced]
+    if len(reductions) != 2 or any(block.has_booleans() for block in blocks):
         return None
-    names = [s.write.name for s in reductions]
-    _inline(schedule, names)
-    first, second = (_named(schedule, name).block for name in names)
-    between = _between(schedule, first, second)
-    after = consumers(stages(schedule), stage(schedule, second))
+    first, second = (block.name for block in reductions)
+    for block in blocks:  # but for paddings in front of the first, and the last block before the second
+        readers = {user.name for user in draft.consumers(block)}
+        if draft.may_inline(block) and second not in readers and (block.is_cheap() or first not in readers):
+            draft.inline(block)
+    handles = [block.block for block in reductions]
+    between = _find_between(draft, *map(draft.inspect, handles))
+    after = draft.consumers(draft.inspect(handles[1]))
     if not after:
-        schedule.cache_write(second, 0, "global")
-        after = consumers(stages(schedule), stage(schedule, second))
+        draft.schedule.cache_write(handles[1], 0, "global")
+        after = draft.consumers(draft.inspect(handles[1]))
     if between is None or len(after) != 1 or after[0].reduced:
         return None
-    return Pair(*(stage(schedule, block) for block in (first, between, second, after[0].block)))
+    return ConvolutionPair(*map(draft.inspect, (handles[0], between.block, handles[1], after[0].block)))
 
 
-def _named(schedule: s_tir.Schedule, name: str) -> Stage:
-    return next(s for s in stages(schedule) if s.write.name == name)
-
-
-def _inline(schedule: s_tir.Schedule, names: list[str]) -> None:
-    """Inlines point-wise blocks but paddings in front of the first reduction, and the last before the second."""
-    for current in stages(schedule):
-        users = consumers(stages(schedule), current)
-        if current.reduced or is_parameter(schedule.mod[FUNCTION], current.write.buffer):
-            continue
-        if not may_inline(stages(schedule), current) or any(user.write.name == names[1] for user in users):
-            continue
-        if is_cheap(current) or not any(user.write.name == names[0] for user in users):
-            schedule.compute_inline(current.block)
-
-
-def _between(schedule: s_tir.Schedule, first: Any, second: Any) -> Any | None:
+def _find_between(draft: Draft, first: BlockInfo, second: BlockInfo) -> BlockInfo | None:
     """The only block that reads the first reduction, and that the second reads; a copy where there is none."""
-    result = stage(schedule, second).write.name
-    users = consumers(stages(schedule), stage(schedule, first))
-    if [user.write.name for user in users] == [result]:
-        schedule.cache_write(first, 0, "global")
-        users = consumers(stages(schedule), stage(schedule, first))
-    if len(users) != 1 or is_parameter(schedule.mod[FUNCTION], users[0].write.buffer):
+    users = draft.consumers(first)
+    if [user.name for user in users] == [second.name]:
+        draft.schedule.cache_write(first.block, 0, "global")
+        users = draft.consumers(draft.inspect(first.block))
+    if len(users) != 1 or draft.is_output(users[0]):
         return None
-    readers = consumers(stages(schedule), users[0])
-    return users[0].block if [reader.write.name for reader in readers] == [result] else None
+    return users[0] if [reader.name for reader in draft.consumers(users[0])] == [second.name] else None
 
 
 # --- downstream depthwise: channels are tiled
 
 
-def _into_channels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
-    plan = _plan_of_channels(schedule, pair, device)
-    columns = plan.tile.columns if plan is not None else _columns_of_windows(schedule, pair, device)
+def _tile_channels(draft: Draft, pair: ConvolutionPair) -> Scheduled | None:
+    schedule = draft.schedule
+    plan = _decide_first_plan(draft, pair)
+    columns = plan.tile.columns if plan is not None else _decide_window_columns(draft, pair)
     if columns is None:
         return None
-    packed = pack(schedule, pair.first, plan) if plan is not None else pack_channels(schedule, pair.first)
-    repacked = (*packed, *pack_channels(schedule, pair.second))
-    *outer, height, width, channel = schedule.get_loops(pair.epilogue.block)
+    packed = pack_operands(draft, pair.first, plan) if plan is not None else pack_channels(draft, pair.first)
+    repack = (*packed, *pack_channels(draft, pair.second))
+    *outer, height, width, channel = draft.loops(pair.epilogue)
     tiles, channel = schedule.split(channel, [None, columns])
     schedule.reorder(*outer, tiles, height, width, channel)
-    loop = share(schedule, [*outer, tiles], threads, _cycles_of_channels(pair, plan, device))[-1]
-    depth = len(schedule.get_loops(pair.epilogue.block)) - 3
-    with scope("second"):
-        _window(schedule, pair.second.block, (height, width, channel), columns, device)
-    schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
-    if can_decompose(schedule, pair.between, schedule.get_loops(pair.between.block)[depth]):
-        border = schedule.decompose_padding(pair.between.block, schedule.get_loops(pair.between.block)[depth])
-        vectorise_last(schedule, border, device)
-    if plan is None and stage(schedule, pair.between.block).extents != pair.first.extents[: len(pair.first.spatial)]:
-        return None  # a border that could not be taken apart
+    windows = [pair.second] if plan is not None else [pair.first, pair.second]
+    cycles = sum(window_cycles(each, best_window(each, draft.device), draft.device) for each in windows)
+    loop = share(draft, [*outer, tiles], cycles + (plan.cycles if plan is not None else 0.0))[-1]
+    depth = len(draft.loops(pair.epilogue)) - 3
+    _schedule_part(draft.within("second"), pair.second, (height, width, channel), columns)
+    draft.compute_at(pair.between.block, loop)
+    if draft.is_padding(pair.between, draft.loops(pair.between)[depth]):
+        border = schedule.decompose_padding(pair.between.block, draft.loops(pair.between)[depth])
+        vectorise_last(draft, border)
     if plan is not None:
-        _first_product(schedule, pair, plan, depth, device)
-        schedule_before(schedule, pair.epilogue, device, threads)
+        _schedule_first_product(draft, pair, plan, depth)
+        schedule_prologues(draft, pair.epilogue)
+    elif draft.inspect(pair.between.block).extents != pair.first.extents[: len(pair.first.spatial)]:
+        return None  # a border that could not be taken apart
     else:
-        with scope("first"):
-            _, *plane = schedule.get_loops(pair.between.block)[depth:]
-            compute_before(schedule, _window(schedule, pair.first.block, tuple(plane), columns, device), device)
-    schedule.annotate(schedule.get_loops(pair.between.block)[depth], APART, 1)
-    return Scheduled(split_off(overlap_tails(schedule)), repacked, "convolution_pair")
+        _, *plane = draft.loops(pair.between)[depth:]
+        compute_prologues(draft, _schedule_part(draft.within("first"), pair.first, tuple(plane), columns))
+    return _finish(draft, pair, depth, repack)
 
 
-def _plan_of_channels(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
+def _decide_first_plan(draft: Draft, pair: ConvolutionPair) -> TilePlan | None:
     """The plan of the first product: its columns divide the channels, and their plane fits half of the second cache."""
     first, column = pair.first, len(pair.first.spatial) - 1
-    if not is_product_sum(first):
+    if not first.is_product_sum():
         return None
-    found = plans(schedule.mod[FUNCTION], first, pair.between, device)
-    plane = FLOAT_BYTES * prod(pair.between.extents) // pair.between.extents[-1]
-    fitting = [p for p in found if plane * p.tile.columns <= device.second_cache // 2]
+    plans = list_plans(draft, first, pair.between)
+    fitting = [p for p in plans if pair.plane_bytes * p.tile.columns <= draft.device.second_cache // 2]
     whole = [p for p in fitting if p.column == column and first.extents[column] % p.tile.columns == 0]
-    with scope("first"):
-        return cheapest(whole)
+    return decide_plan(draft.within("first"), whole)
 
 
-def _columns_of_windows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int | None:
-    """Of two windows: vectors of channels that divide them all, whose plane fits half of the second cache."""
-    if not is_window(schedule.mod[FUNCTION], pair.first):
+def _decide_window_columns(draft: Draft, pair: ConvolutionPair) -> int | None:
+    """The channels of a tile of two windows: vectors that divide all, whose plane fits half of the second cache."""
+    if not is_channel_window(draft, pair.first):
         return None
-    channels = pair.between.extents[-1]
-    plane = FLOAT_BYTES * prod(pair.between.extents) // channels
-    most = device.second_cache // 2 // plane
-    found = [n for n in range(device.lanes, min(channels, most) + 1, device.lanes) if channels % n == 0]
-    return decide_number("columns", found, lambda number: 1.0 + log2(number)) if found else None
+    channels, lanes = pair.between.extents[-1], draft.device.lanes
+    most = min(channels, draft.device.second_cache // 2 // pair.plane_bytes)
+    columns = [n for n in range(lanes, most + 1, lanes) if channels % n == 0]
+    return draft.trace.decide_number("columns", columns, lambda number: 1.0 + log2(number)) if columns else None
 
 
-def _cycles_of_channels(pair: Pair, plan: Plan | None, device: Device) -> float:
-    windows = [pair.second] if plan is not None else [pair.first, pair.second]
-    own = sum(window_cycles(stage, best_window(stage, device), device) for stage in windows)
-    return own + (plan.cycles if plan is not None else 0.0)
-
-
-def _window(schedule: s_tir.Schedule, block: Any, plane: tuple[Any, Any, Any], columns: int, device: Device) -> Any:
-    """Register tiles of a window that divide so many channels; the loop over tiles of channels."""
-    anchor = stage(schedule, block)
+def _schedule_part(draft: Draft, window: BlockInfo, plane: tuple[Any, ...], columns: int) -> Any:
+    """Register tiles of a window that divide that many channels; the result is the loop over tiles of channels."""
+    anchor, device = draft.inspect(window.block), draft.device
     narrow = [tile for tile in window_tiles(anchor, device) if columns % tile.columns == 0]
-    tile = decide("tile", narrow, lambda tile: window_cycles(anchor, tile, device))
-    return window_tile(schedule, anchor, tile, plane)
+    tile = draft.trace.decide("tile", narrow, lambda tile: window_cycles(anchor, tile, device))
+    height, width, channel = plane
+    return schedule_window(draft, anchor, tile, (height, width, channel))
 
 
 # --- downstream pointwise: rows of pixels are tiled
 
 
-def _into_pixels(schedule: s_tir.Schedule, pair: Pair, device: Device, threads: int) -> Scheduled | None:
-    flat = (
-        flatten_pixels(schedule, pair.second, pair.epilogue, operand=False) if len(pair.second.spatial) == 4 else None
-    )
+def _tile_pixels(draft: Draft, pair: ConvolutionPair) -> Scheduled | None:
+    schedule = draft.schedule
+    flat = fuse_pixels(draft, pair.second, pair.epilogue, operand=False) if len(pair.second.spatial) == 4 else None
     if flat is None:
         return None
     second, epilogue = flat
-    slab = pair.between.extents[2] * _slab_rows(schedule, pair, device)
-    plan, first = _plan_of_pixels(schedule, second, epilogue, slab, device), _first_plan(schedule, pair, device)
-    if plan is None or (first is None and not matches(schedule.mod[FUNCTION], pair.first, pair.between)):
+    slab = pair.between.extents[2] * _decide_slab_rows(draft, pair)
+    second_plans = list_plans(draft, second, epilogue)
+    whole = [p for p in second_plans if (p.row, p.column) == (1, 2) and slab % p.tile.rows == 0]
+    plan, first = decide_plan(draft.within("second"), whole), None
+    if pair.first.is_product_sum():
+        axes = (len(pair.first.spatial) - 2, len(pair.first.spatial) - 1)
+        plans = [p for p in list_plans(draft, pair.first, pair.between) if (p.row, p.column) == axes]
+        first = decide_plan(draft.within("first"), plans)
+    if plan is None or (first is None and not is_channelwise(draft, pair.first, pair.between)):
         return None
-    repacked = pack(schedule, second, plan)
-    repacked += pack(schedule, pair.first, first) if first is not None else pack_channels(schedule, pair.first)
-    batch, pixels, column = schedule.get_loops(epilogue.block)
+    repack = pack_operands(draft, second, plan)
+    repack += pack_operands(draft, pair.first, first) if first is not None else pack_channels(draft, pair.first)
+    batch, pixels, column = draft.loops(epilogue)
     slabs, pixels = schedule.split(pixels, [None, slab])
-    loop = share(schedule, [batch, slabs], threads, plan.cycles)[-1]
-    depth = len(schedule.get_loops(epilogue.block)) - 2
-    with scope("second"):
-        order = [i for i in tile_order(second, plan, device) if i in (plan.row, plan.column)]
-        outer, cut = cut_tile(schedule, plan, {plan.row: pixels, plan.column: column}, order)
-        finish_tile(schedule, second, epilogue, plan, [*schedule.get_loops(epilogue.block)[:depth], *outer], cut)
-    schedule.compute_at(pair.between.block, loop, preserve_unit_loops=True)
+    loop = share(draft, [batch, slabs], plan.cycles)[-1]
+    depth = len(draft.loops(epilogue)) - 2
+    part = draft.within("second")
+    order = [i for i in order_tiles(part, second, plan) if i in (plan.row, plan.column)]
+    outer, inner = cut_tile(part, plan, {plan.row: pixels, plan.column: column}, order)
+    finish_tile(part, second, epilogue, plan, [*draft.loops(epilogue)[:depth], *outer], inner)
+    draft.compute_at(pair.between.block, loop)
     if first is not None:
-        _first_product(schedule, pair, first, depth, device)
-        schedule_before(schedule, epilogue, device, threads)
+        _schedule_first_product(draft, pair, first, depth)
+        schedule_prologues(draft, epilogue)
     else:
-        compute_before(schedule, _first_window(schedule, pair, depth, device), device)
-    schedule.annotate(schedule.get_loops(pair.between.block)[depth], APART, 1)
-    return Scheduled(split_off(overlap_tails(schedule)), repacked, "convolution_pair")
+        anchor = draft.inspect(pair.first.block)
+        _, height, width, channel = draft.loops(pair.between)[depth:]
+        tile = decide_window(draft.within("first"), anchor)
+        compute_prologues(draft, schedule_window(draft, anchor, tile, (height, width, channel)))
+    return _finish(draft, pair, depth, repack)
 
 
-def _plan_of_pixels(schedule: s_tir.Schedule, second: Stage, epilogue: Stage, slab: int, device: Device) -> Plan | None:
-    """The plan of the second product whose rows divide the pixels of a slab."""
-    found = plans(schedule.mod[FUNCTION], second, epilogue, device)
-    with scope("second"):
-        return cheapest(p for p in found if (p.row, p.column) == (1, 2) and slab % p.tile.rows == 0)
-
-
-def _slab_rows(schedule: s_tir.Schedule, pair: Pair, device: Device) -> int:
+def _decide_slab_rows(draft: Draft, pair: ConvolutionPair) -> int:
     """Rows of the plane at a time: what is kept of them fits a quarter of the second cache.
 
     Of a window, what it reads for a tile of channels also fits half of the first.
     """
     _, height, width, count = pair.between.extents
-    rows = min(height, max(1, device.second_cache // 4 // (FLOAT_BYTES * width * count)))
-    if matches(schedule.mod[FUNCTION], pair.first, pair.between):
-        rows = min(rows, fitting_rows(pair.first, best_window(pair.first, device), device))
-    return decide_slab(height, largest_divisor(height, rows))
+    rows = min(height, max(1, draft.device.second_cache // 4 // (FLOAT_BYTES * width * count)))
+    if is_channelwise(draft, pair.first, pair.between):
+        rows = min(rows, fitting_rows(pair.first, best_window(pair.first, draft.device), draft.device))
+    return decide_slab(draft, height, largest_divisor(height, rows))
 
 
-def _first_plan(schedule: s_tir.Schedule, pair: Pair, device: Device) -> Plan | None:
-    first = pair.first
-    if not is_product_sum(first):
-        return None
-    found = plans(schedule.mod[FUNCTION], first, pair.between, device)
-    width, column = len(first.spatial) - 2, len(first.spatial) - 1
-    with scope("first"):
-        return cheapest(p for p in found if (p.row, p.column) == (width, column))
+# --- both
 
 
-def _first_product(schedule: s_tir.Schedule, pair: Pair, plan: Plan, depth: int, device: Device) -> None:
-    """The register tiles of the first product, in the loops of the block between."""
-    between = stage(schedule, pair.between.block)
-    own = schedule.get_loops(between.block)[depth:]
+def _schedule_first_product(draft: Draft, pair: ConvolutionPair, plan: TilePlan, depth: int) -> None:
+    """Put the register tiles of the first product into the loops of the block between."""
+    between, part = draft.inspect(pair.between.block), draft.within("first")
+    own = draft.loops(between)[depth:]
     loops = {i: own[counterpart(pair.first, between, i)] for i in pair.first.spatial}
-    with scope("first"):
-        outer, cut = cut_tile(schedule, plan, loops, tile_order(pair.first, plan, device))
-        prefix = schedule.get_loops(between.block)[:depth]
-        finish_tile(schedule, pair.first, between, plan, [*prefix, *outer], cut)
+    outer, inner = cut_tile(part, plan, loops, order_tiles(part, pair.first, plan))
+    finish_tile(part, pair.first, between, plan, [*draft.loops(between)[:depth], *outer], inner)
 
 
-def _first_window(schedule: s_tir.Schedule, pair: Pair, depth: int, device: Device) -> Any:
-    first = stage(schedule, pair.first.block)
-    _, height, width, channel = schedule.get_loops(pair.between.block)[depth:]
-    with scope("first"):
-        tile = choose_window(first, device)
-    return window_tile(schedule, first, tile, (height, width, channel))
+def _finish(draft: Draft, pair: ConvolutionPair, depth: int, repack: tuple[Any, ...]) -> Scheduled:
+    draft.schedule.annotate(draft.loops(pair.between)[depth], OUTLINED, 1)
+    return Scheduled(outline_loops(overlap_tails(draft)).schedule, repack, "convolution_pair")

@@ -4,139 +4,207 @@
  => parallel outer axes, row tiles:
         S'[rows, all j] = Q[rows, :] K (by register tiles); for row: softmax; Y[rows, :] = P' V (by register tiles)
 
-A tile of rows runs through the whole chain: products, and row-wise stages between and after them. The tiles' loops are
+A tile of rows runs through the whole chain: products, and row-wise blocks between and after them. The tiles' loops are
 axes that every block of the chain has, so no block does anything for two of them (section III-B, Fig. 7: matrix
 products tile rows and keep columns whole), and what is kept between blocks is a tile of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import s_tir, tirx
-
 from ....costmodels.device import Device
-from ..apart import APART, split_off
-from ..contraction import pack
-from ..decisions import Named, decide, scope
-from ..packing import Scheduled
+from ..contraction import decide_plan, list_plans, pack_operands
+from ..decisions import Alternative
+from ..draft import Draft, Scheduled
+from ..outlining import OUTLINED, outline_loops
 from ..pointwise import schedule_pointwise
-from ..preparation import is_cheap
-from ..reducers import register_reducers
-from ..rows import partial_results, vectorise_partial
-from ..stages import Stage, stage, stages
+from ..rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tails import overlap_tails
-from ..tiling.register_tile import Plan, counterpart, cut_tile, finish_tile, share
+from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES
-from .chain_stages import Chain, Link, find_chain
-from .chain_tiles import ChainPlan, choose_tile
+from .chain_blocks import BlockChain, ChainBlock, find_chain
 
 UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""
+SINGLE_ROWS, ROW_STEP = 64, 8
+"""Numbers of rows that are tried: all up to the first, then multiples of the second."""
+TILE_CYCLES = 300
+"""Cycles that a tile takes besides its arithmetic: memory for what it keeps, a call, loops that start."""
 
 
-def product_chain(function: tirx.PrimFunc, device: Device, threads: int = 1) -> Scheduled | None:
+def product_chain(draft: Draft) -> Scheduled | None:
     """The rule: matches a product sum whose rows are read by further product sums or row-wise reductions."""
     register_reducers()
-    schedule = s_tir.Schedule(function)
-    chain = find_chain(schedule)
-    plan = None if chain is None else choose_tile(schedule, chain, device, threads)
-    if chain is None or plan is None:
+    chain = find_chain(draft)
+    tile = None if chain is None else _decide_rows(draft, chain)
+    if chain is None or tile is None:
         return None
-    links = zip(chain.products, plan.products, strict=True)
-    repacked = tuple(repack for link, product in links for repack in pack(schedule, link.stage, product))
-    _schedule(schedule, chain, plan, device, threads)
-    return Scheduled(split_off(overlap_tails(schedule)), repacked, "product_chain")
+    plans = []
+    for number, product in enumerate(chain.products, 1):
+        plan = decide_plan(draft.within(f"product {number}"), _list_product_plans(draft, chain, product, tile.rows))
+        assert plan is not None  # these rows were chosen since there is one
+        plans.append(plan)
+    links = list(zip(chain.products, plans, strict=True))
+    repack = tuple(repack for product, plan in links for repack in pack_operands(draft, product.info, plan))
+    _schedule(draft, chain, tile, plans)
+    return Scheduled(outline_loops(overlap_tails(draft)).schedule, repack, "product_chain")
 
 
-def _schedule(schedule: s_tir.Schedule, chain: Chain, plan: ChainPlan, device: Device, threads: int) -> None:
-    outside = {s.write.name for s in stages(schedule)} - {link.name for link in chain.links}
+# --- how many rows at once
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Rows of a tile, and estimates for the chain: `seconds` with all threads, `cycles` with one."""
+
+    rows: int
+    seconds: float
+    cycles: float
+
+    @property
+    def label(self) -> str:
+        """``8 rows``."""
+        return f"{self.rows} rows"
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """The numbers that a learned model judges it by."""
+        return {"rows": self.rows}
+
+
+def _decide_rows(draft: Draft, chain: BlockChain) -> RowTile | None:
+    """The tile of the least time among those that fit half of the second cache; None where none does."""
+    few = range(1, min(chain.rows, SINGLE_ROWS) + 1)
+    sizes = sorted({*few, *range(SINGLE_ROWS, chain.rows, ROW_STEP), chain.rows})
+    tiles = [tile for rows in sizes if (tile := _estimate_tile(draft, chain, rows)) is not None]
+    return draft.trace.decide("rows", tiles, lambda tile: tile.seconds) if tiles else None
+
+
+def _estimate_tile(draft: Draft, chain: BlockChain, rows: int) -> RowTile | None:
+    kept, device = rows * chain.kept_elements * FLOAT_BYTES, draft.device
+    if kept > device.second_cache // 2:
+        return None
+    cycles: float = 0
+    for product in chain.products:
+        plans = _list_product_plans(draft, chain, product, rows)
+        best = min((plan.cycles for plan in plans), default=None)
+        if best is None:
+            return None
+        cycles += best
+    seconds = _tile_seconds(cycles, kept, chain.shared_elements * FLOAT_BYTES, device)
+    tiles = chain.copies * -(-chain.rows // rows)
+    return RowTile(rows, -(-tiles // draft.threads) * seconds, tiles * seconds * device.clock)
+
+
+def _tile_seconds(cycles: float, kept: int, shared: int, device: Device) -> float:
+    """Seconds for a tile that keeps some bytes, and reads others that every tile reads.
+
+    Bytes in the second cache are there when they are needed; those further out are waited for.
+    """
+    computing, reading = (cycles + TILE_CYCLES) / device.clock, shared / device.bandwidth(shared)
+    seconds = max(computing, reading) if shared <= device.second_cache else computing + reading
+    return seconds + (2 * kept / device.bandwidth(kept) if kept > device.caches[0].size // 2 else 0.0)
+
+
+def _list_product_plans(draft: Draft, chain: BlockChain, product: ChainBlock, rows: int) -> Iterator[TilePlan]:
+    """The register tiles of a product on a tile of rows: they divide the tile, unless it is all rows."""
+    extents = [1 if i in product.axes else extent for i, extent in enumerate(product.info.extents)]
+    extents[product.row] = rows
+    anchor = replace(product.info, extents=tuple(extents))
+    for plan in list_plans(draft, anchor, chain.epilogue(product).info):
+        divides = rows % plan.tile.rows == 0 or rows == chain.rows
+        if plan.row == product.row and plan.column not in product.axes and divides:
+            yield plan
+
+
+# --- the loops
+
+
+def _schedule(draft: Draft, chain: BlockChain, tile: RowTile, plans: list[TilePlan]) -> None:
+    outside = {block.name for block in draft.blocks()} - {block.name for block in chain.blocks}
     partial = {
-        link.name: partial_results(schedule, link.stage, device)
-        for link in chain.links
-        if link.is_row_wise and link.stage.reduced
+        block.name: split_reduction(draft, block.info)
+        for block in chain.blocks
+        if block.is_row_wise and block.info.reduced
     }
-    outer = _tile_loops(schedule, chain, plan, threads)
-    for current in reversed(stages(schedule)):
-        if current.write.name not in (*outside, chain.last.name):
-            schedule.compute_at(current.block, outer[-1], preserve_unit_loops=True)
+    outer = _cut_rows(draft, chain, tile)
+    for info in reversed(draft.blocks()):
+        if info.name not in (*outside, chain.last.name):
+            draft.compute_at(info.block, outer[-1])
     for group in chain.row_wise_groups():
-        _row_wise(schedule, chain, group, partial, len(outer), device)
-    for number, (link, product) in enumerate(zip(chain.products, plan.products, strict=True)):
-        with scope(f"product {number + 1}"):
-            _product(schedule, chain, link, product, len(outer), device)
-    for current in stages(schedule):
-        if current.write.name in outside:
-            schedule_pointwise(schedule, current, schedule.get_loops(current.block), device, threads)
+        _schedule_row_wise(draft, chain, group, partial, len(outer))
+    for number, (product, plan) in enumerate(zip(chain.products, plans, strict=True), 1):
+        _schedule_product(draft.within(f"product {number}"), chain, product, plan, len(outer))
+    for info in draft.blocks():
+        if info.name in outside:
+            schedule_pointwise(draft, info, draft.loops(info))
 
 
-def _tile_loops(schedule: s_tir.Schedule, chain: Chain, plan: ChainPlan, threads: int) -> list[Any]:
+def _cut_rows(draft: Draft, chain: BlockChain, tile: RowTile) -> list[Any]:
     """The loops over tiles, the outermost in the output's block."""
-    loops = schedule.get_loops(chain.last.stage.block)
+    loops = draft.loops(chain.last.info)
     outer = [loops[i] for i in chain.last.axes]
     inner = [loop for i, loop in enumerate(loops) if i not in chain.last.axes]
-    tiles, row = schedule.split(outer.pop(), [None, plan.rows])
-    single = [loop for loop in outer if int(schedule.get(loop).extent) == 1]
-    several = [loop for loop in outer if int(schedule.get(loop).extent) > 1]
-    schedule.reorder(*single, *several, tiles, row, *inner)
-    return [*single, *share(schedule, [*several, tiles], threads, plan.cycles)]
+    tiles, row = draft.schedule.split(outer.pop(), [None, tile.rows])
+    single = [loop for loop in outer if draft.extent(loop) == 1]
+    several = [loop for loop in outer if draft.extent(loop) > 1]
+    draft.schedule.reorder(*single, *several, tiles, row, *inner)
+    return [*single, *share(draft, [*several, tiles], tile.cycles)]
 
 
-def _own_loops(schedule: s_tir.Schedule, chain: Chain, link: Link, depth: int) -> dict[int, Any]:
+def _own_loops(draft: Draft, chain: BlockChain, block: ChainBlock, depth: int) -> dict[int, Any]:
     """The loops of a block inside of a tile, by iterator; the output's block has none along other axes than rows."""
-    loops = schedule.get_loops(link.stage.block)[depth:]
-    iterators = list(range(len(link.stage.extents)))
-    if link is chain.last:
-        iterators = [link.row, *(i for i in iterators if i not in link.axes)]
-    return dict(zip(iterators, loops, strict=True))
+    iterators = list(range(len(block.info.extents)))
+    if block is chain.last:
+        iterators = [block.row, *(i for i in iterators if i not in block.axes)]
+    return dict(zip(iterators, draft.loops(block.info)[depth:], strict=True))
 
 
-def _product(schedule: s_tir.Schedule, chain: Chain, link: Link, plan: Plan, depth: int, device: Device) -> None:
-    """The register tiles of a product, in the loops of its epilogue."""
-    anchor, after = link.stage, chain.epilogue(link)
-    own = _own_loops(schedule, chain, after, depth)
-    prefix = schedule.get_loops(after.stage.block)[:depth]
-    places = {i: counterpart(anchor, after.stage, i) for i in anchor.spatial}
+def _schedule_product(draft: Draft, chain: BlockChain, product: ChainBlock, plan: TilePlan, depth: int) -> None:
+    """Put the register tiles of a product into the loops of its epilogue."""
+    anchor, after = product.info, chain.epilogue(product)
+    own = _own_loops(draft, chain, after, depth)
+    prefix = draft.loops(after.info)[:depth]
+    places = {i: counterpart(anchor, after.info, i) for i in anchor.spatial}
     loops = {i: own[place] for i, place in places.items() if place in own}
-    order = [plan.column, plan.row] if _columns_first(schedule, link, plan, loops, device) else [plan.row, plan.column]
-    outer, cut = cut_tile(schedule, plan, loops, [*(i for i in loops if i not in order), *order])
-    finish_tile(schedule, anchor, after.stage, plan, [*prefix, *outer], cut)
+    order = _decide_order(draft, anchor.depth, plan, loops)
+    outer, inner = cut_tile(draft, plan, loops, [*(i for i in loops if i not in order), *order])
+    finish_tile(draft, anchor, after.info, plan, [*prefix, *outer], inner)
 
 
-def _columns_first(schedule: s_tir.Schedule, link: Link, plan: Plan, loops: Mapping[int, Any], device: Device) -> bool:
-    """Whether a tile of columns goes through all rows before the next: what streams fewer bytes, as fast as it can."""
-    rows, columns = (int(schedule.get(loops[i]).extent) for i in (plan.row, plan.column))
-    depth = FLOAT_BYTES * prod(link.stage.extents[i] for i in link.stage.reduced)
-    left, right = (size * depth / device.bandwidth(size * depth) for size in (rows, columns))
+def _decide_order(draft: Draft, depth: int, plan: TilePlan, loops: Mapping[int, Any]) -> list[int]:
+    """Rows and columns, the outer loop first: what streams fewer bytes, as fast as it can."""
+    rows, columns = (draft.extent(loops[i]) for i in (plan.row, plan.column))
+    sizes = [size * FLOAT_BYTES * depth for size in (rows, columns)]
+    left, right = (size / draft.device.bandwidth(size) for size in sizes)
     by_columns = -(-columns // plan.tile.columns) * left + right
     by_rows = -(-rows // plan.tile.rows) * right + left
-    options = [Named("columns first", by_columns, True), Named("rows first", by_rows, False)]
-    return decide("order", options, lambda option: option.cost).value
+    alternatives = [
+        Alternative("columns first", by_columns, [plan.column, plan.row]),
+        Alternative("rows first", by_rows, [plan.row, plan.column]),
+    ]
+    return draft.trace.choose("order", alternatives)
 
 
-def _row_wise(
-    schedule: s_tir.Schedule, chain: Chain, group: tuple[Link, ...], partial: Mapping[str, list[Any]], depth: int,
-    device: Device,
-) -> None:  # fmt: skip
-    """Runs the blocks of a group row by row, in the loops of its last one, with partial results in vectors."""
+def _schedule_row_wise(
+    draft: Draft, chain: BlockChain, group: tuple[ChainBlock, ...], partial: Mapping[str, list[Any]], depth: int
+) -> None:
+    """Run the blocks of a group row by row, in the loops of its last one, with partial results in vectors."""
     *others, last = group
-    own = _own_loops(schedule, chain, last, depth)
+    own = _own_loops(draft, chain, last, depth)
     row = own.pop(last.row)
-    schedule.reorder(row, *own.values())
-    if last is not chain.last and any(_is_long(link.stage, device) for link in group):
-        schedule.annotate(row, APART, 1)
-    for block in reversed([b for link in others for b in (*partial.get(link.name, ()), link.stage.block)]):
-        schedule.compute_at(block, row, preserve_unit_loops=True)
-    for link in group:
-        if not link.stage.reduced:
-            inside = schedule.get_loops(link.stage.block)[depth + 1 :]
-            schedule_pointwise(schedule, stage(schedule, link.stage.block), inside, device)
-        for block in partial.get(link.name, ()):
-            vectorise_partial(schedule, block, device)
-
-
-def _is_long(current: Stage, device: Device) -> bool:
-    """Whether it has functions to compute in a loop that LLVM does not unroll (see apart)."""
-    return not is_cheap(current) and current.extents[-1] > UNROLLED_STEPS * device.lanes
+    draft.schedule.reorder(row, *own.values())
+    longest = UNROLLED_STEPS * draft.device.lanes
+    if last is not chain.last and any(not b.info.is_cheap() and b.info.extents[-1] > longest for b in group):
+        draft.schedule.annotate(row, OUTLINED, 1)  # functions in a loop that LLVM does not unroll
+    for handle in reversed([b for block in others for b in (*partial.get(block.name, ()), block.info.block)]):
+        draft.compute_at(handle, row)
+    for block in group:
+        if not block.info.reduced:
+            inside = draft.loops(block.info)[depth + 1 :]
+            schedule_pointwise(draft.serial(), draft.inspect(block.info.block), inside)
+        for handle in partial.get(block.name, ()):
+            vectorise_partial_result(draft, handle)

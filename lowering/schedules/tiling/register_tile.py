@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
-from tvm import s_tir
-
-from ..decisions import decide_number
-from ..stages import Stage, is_unit_stride
+from ..blocks import BlockInfo
+from ..draft import Draft
 from .tiles import Tile, largest_divisor
 
 UNROLLED_PRODUCTS = 288
 """Vector multiply-adds in the unrolled body: enough to hide the loop, few enough for the instruction cache."""
 UNROLL_BUDGETS = (36, 72, 144, UNROLLED_PRODUCTS, 576)
-"""What a search tries besides."""
+"""The budgets that a search tries, in the same unit."""
 UNROLLED_WINDOW = 25
 """Windows of more elements keep loops over them."""
 PARALLEL_CYCLES = 12_000
@@ -24,7 +22,7 @@ PARALLEL_CYCLES = 12_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class TilePlan:
     """What to vectorise (iterator `column`, an index into the block), the row axis `row`, and the tile."""
 
     column: int
@@ -39,12 +37,12 @@ class Plan:
 
     @property
     def features(self) -> Mapping[str, float]:
-        """For a learned model."""
+        """The numbers that a learned model judges it by."""
         return {**self.tile.features, "column": self.column, "row": self.row}
 
 
 @dataclass(frozen=True)
-class Cut:
+class TileLoops:
     """The loops inside of a tile: over rows, vectors and lanes."""
 
     rows: Any
@@ -53,171 +51,141 @@ class Cut:
 
 
 def cut_tile(
-    schedule: s_tir.Schedule, plan: Plan, loops: Mapping[int, Any], order: Iterable[int]
-) -> tuple[list[Any], Cut]:
-    """Cuts loops over the output, given by the anchor's iterators, in those over tiles, in that order, and inside."""
-    outer, tile = dict(loops), plan.tile
+    draft: Draft, plan: TilePlan, loops: Mapping[int, Any], order: Iterable[int]
+) -> tuple[list[Any], TileLoops]:
+    """Cut loops over the output, given by the anchor's iterators, in those over tiles, in that order, and inside."""
+    outer, tile, schedule = dict(loops), plan.tile, draft.schedule
     outer[plan.column], vectors, lanes = schedule.split(loops[plan.column], [None, tile.vectors, tile.lanes])
     outer[plan.row], rows = schedule.split(loops[plan.row], [None, tile.rows])
     tiles = [outer[i] for i in order]
     schedule.reorder(*tiles, rows, vectors, lanes)
-    return tiles, Cut(rows, vectors, lanes)
+    return tiles, TileLoops(rows, vectors, lanes)
 
 
 def finish_tile(
-    schedule: s_tir.Schedule, anchor: Stage, epilogue: Stage, plan: Plan, outer: list[Any], cut: Cut
+    draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, plan: TilePlan, outer: list[Any], inner: TileLoops
 ) -> None:
-    """Moves the sum (and, where the output does not run along the columns, a copy of it) to the innermost tile loop.
+    """Move the sum (and, where the output does not run along the columns, a copy of it) to the innermost tile loop.
 
     `outer` are all loops around a tile.
     """
-    position = _position(anchor, plan.column)
-    contiguous = is_unit_stride(epilogue.write, counterpart(anchor, epilogue, plan.column))
-    if not contiguous:
-        staged = schedule.cache_write(anchor.block, 0, "local")
-        for block in (anchor.block, staged):
-            _move_last(schedule, block, position)
-    _store(schedule, contiguous, cut)
-    if contiguous:
-        schedule.compute_at(anchor.block, outer[-1], preserve_unit_loops=True)
+    schedule = draft.schedule
+    if epilogue.write.is_unit_stride(counterpart(anchor, epilogue, plan.column)):
+        schedule.vectorize(inner.lanes)
+        draft.unroll(inner.rows, inner.vectors)
+        draft.compute_at(anchor.block, outer[-1])
         schedule.set_scope(anchor.block, 0, "local")
     else:
-        schedule.compute_at(staged, outer[-1], preserve_unit_loops=True)
-        _stage(schedule, staged, position, plan.tile, len(outer))
-        schedule.compute_at(anchor.block, outer[-1], preserve_unit_loops=True)
-    _micro_kernel(schedule, anchor, plan, len(outer))
+        column = anchor.write.dimension_of(plan.column)
+        copy = schedule.cache_write(anchor.block, 0, "local")
+        for block in (anchor.block, copy):  # the columns become contiguous in both
+            schedule.transform_layout(
+                block, ("write", 0), lambda *i: [*i[:column], *i[column + 1 :], i[column]]
+            )
+        schedule.reorder(inner.vectors, inner.lanes, inner.rows)
+        schedule.unroll(inner.rows)
+        draft.compute_at(copy, outer[-1])
+        _spill_vectors(draft, copy, column, plan.tile, len(outer))
+        draft.compute_at(anchor.block, outer[-1])
+    _schedule_sum(draft, anchor, plan, len(outer))
 
 
-def counterpart(anchor: Stage, epilogue: Stage, iterator: int) -> int:
-    """The iterator of the epilogue that reads what the anchor's iterator writes."""
-    dimension = _position(anchor, iterator)
-    read = next(r for r in epilogue.reads if r.name == anchor.write.name)
-    return next(iter(read.iterators[dimension]), -1)
+def counterpart(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
+    """The iterator of the epilogue that reads what the anchor's iterator writes; -1 where it reads at a constant."""
+    dimension = anchor.write.dimension_of(iterator)
+    return next(iter(epilogue.read_of(anchor).iterators[dimension]), -1)
 
 
-def share(schedule: s_tir.Schedule, loops: list[Any], threads: int, cycles: float) -> list[Any]:
-    """Gives the outermost loops to the threads, fused until there are enough iterations for an even share.
+def share(draft: Draft, loops: list[Any], cycles: float) -> list[Any]:
+    """Give the outermost loops to the threads, fused until there are enough iterations for an even share.
 
-    Nothing of a function that one thread does in so few `cycles` that waking the others takes as long.
+    Nothing of a function that one thread does in so few `cycles` that waking the others takes as long. The result are
+    the loops as they are then, the shared ones as one.
     """
-    if threads <= 1:
+    if draft.threads <= 1:
         return loops
-    usual = _shared_loops([int(schedule.get(loop).extent) for loop in loops], threads, cycles)
-    count = decide_number("parallel", range(len(loops) + 1), lambda n: 1.0 + abs(n - usual))
+    usual = _count_shared_loops(list(map(draft.extent, loops)), draft.threads) if cycles >= PARALLEL_CYCLES else 0
+    count = draft.trace.decide_number("parallel", range(len(loops) + 1), lambda n: 1.0 + abs(n - usual))
     if count == 0:
         return loops
-    first = schedule.fuse(*loops[:count]) if count > 1 else loops[0]
-    schedule.parallel(first)
+    first = draft.fuse(loops[:count])
+    draft.schedule.parallel(first)
     return [first, *loops[count:]]
 
 
-def _shared_loops(extents: Sequence[int], threads: int, cycles: float) -> int:
-    """How many loops the threads share; none of a function that one does in so few `cycles`."""
-    if cycles < PARALLEL_CYCLES:
-        return 0
-    count, together = 1, extents[0]
-    while count < len(extents) and not _is_even(together, threads):
-        together *= extents[count]
-        count += 1
-    return count
+def _count_shared_loops(extents: Sequence[int], threads: int) -> int:
+    """The number of outermost loops that have enough iterations together for an even share."""
+    together = 1
+    for count, extent in enumerate(extents, 1):
+        together *= extent
+        if together >= 8 * threads or (together >= threads and together % threads == 0):
+            return count
+    return len(extents)
 
 
-def _is_even(extent: int, threads: int) -> bool:
-    return extent >= 8 * threads or (extent >= threads and extent % threads == 0)
-
-
-def _move_last(schedule: s_tir.Schedule, block: Any, dimension: int) -> None:
-    """Lays the output of the block out so that the dimension is contiguous."""
-
-    def moved(*indices: Any) -> list[Any]:
-        return [*indices[:dimension], *indices[dimension + 1 :], indices[dimension]]
-
-    schedule.transform_layout(block, ("write", 0), moved)
-
-
-def _position(anchor: Stage, iterator: int) -> int:
-    """The dimension of the output that the anchor's iterator runs along."""
-    return next(d for d, used in enumerate(anchor.write.iterators) if iterator in used)
-
-
-def _stage(schedule: s_tir.Schedule, staged: Any, column: int, tile: Tile, depth: int) -> None:
-    """Spills the accumulators by whole vectors, for scalar accesses to them would keep them out of registers."""
-    loops = schedule.get_loops(staged)[depth:]
+def _spill_vectors(draft: Draft, copy: Any, column: int, tile: Tile, depth: int) -> None:
+    """Spill the accumulators by whole vectors, for scalar accesses to them would keep them out of registers."""
+    schedule = draft.schedule
+    loops = schedule.get_loops(copy)[depth:]
     vectors, lanes = schedule.split(loops[column], [None, tile.lanes])
     others = [loop for dimension, loop in enumerate(loops) if dimension != column]
     schedule.reorder(*others, vectors, lanes)
     schedule.vectorize(lanes)
-    for loop in (*others, vectors):
-        schedule.unroll(loop)
+    draft.unroll(*others, vectors)
 
 
-def _store(schedule: s_tir.Schedule, contiguous: bool, cut: Cut) -> None:
-    if not contiguous:
-        schedule.reorder(cut.vectors, cut.lanes, cut.rows)
-        schedule.unroll(cut.rows)
-        return
-    schedule.vectorize(cut.lanes)
-    for loop in (cut.rows, cut.vectors):
-        schedule.unroll(loop)
-
-
-def _micro_kernel(schedule: s_tir.Schedule, anchor: Stage, plan: Plan, depth: int) -> None:
-    loops = schedule.get_loops(anchor.block)[depth:]
+def _schedule_sum(draft: Draft, anchor: BlockInfo, plan: TilePlan, depth: int) -> None:
+    schedule, loops = draft.schedule, draft.loops(anchor)[depth:]
     vectors, lanes = schedule.split(loops[plan.column], [None, plan.tile.lanes])
     spatial = [loops[i] for i in anchor.spatial if i not in (plan.column, plan.row)]
     row = loops[plan.row]
-    rolled, unrolled = _reduction_loops(schedule, [(loops[i], anchor.extents[i]) for i in sorted(anchor.reduced)], plan)
+    rolled, unrolled = _split_reduction_loops(draft, [loops[i] for i in sorted(anchor.reduced)], plan.tile)
     schedule.reorder(*spatial, *rolled, *unrolled, row, vectors, lanes)
     schedule.vectorize(lanes)
-    for loop in (*unrolled, row, vectors):
-        schedule.unroll(loop)
+    draft.unroll(*unrolled, row, vectors)
     initial = schedule.decompose_reduction(anchor.block, (*rolled, *unrolled)[0])
     *others, last = schedule.get_loops(initial)[depth:]
     schedule.vectorize(last)
-    for loop in others:
-        schedule.unroll(loop)
+    draft.unroll(*others)
 
 
-def _reduction_loops(schedule: s_tir.Schedule, loops: list[tuple[Any, int]], plan: Plan) -> tuple[list[Any], list[Any]]:
+def _split_reduction_loops(draft: Draft, loops: list[Any], tile: Tile) -> tuple[list[Any], list[Any]]:
     """The loops over the reduction: those that stay, and the innermost that are unrolled within a budget."""
-    products = decide_number("unroll", UNROLL_BUDGETS, lambda number: 1.0 + abs(log2(number / UNROLLED_PRODUCTS)))
-    budget = max(1, products // (plan.tile.rows * plan.tile.vectors))
-    rolled = [loop for loop, _ in loops]
-    unrolled: list[Any] = []
-    for loop, extent in reversed(loops):
-        rolled.pop()
-        if extent <= budget:
-            unrolled.insert(0, loop)
-            budget //= extent
-            continue
-        factor = largest_divisor(extent, min(budget, 8))
-        outer, part = schedule.split(loop, [None, factor])
-        rolled.append(outer)
-        unrolled.insert(0, part)
-        break
+    products = draft.trace.decide_number(
+        "unroll", UNROLL_BUDGETS, lambda number: 1.0 + abs(log2(number / UNROLLED_PRODUCTS))
+    )
+    budget = max(1, products // (tile.rows * tile.vectors))
+    rolled, unrolled = list(loops), list[Any]()
+    while rolled:
+        loop = rolled.pop()
+        extent = draft.extent(loop)
+        if extent > budget:
+            outer, loop = draft.schedule.split(loop, [None, largest_divisor(extent, min(budget, 8))])
+            return [*rolled, outer], [loop, *unrolled]
+        unrolled.insert(0, loop)
+        budget //= extent
     return rolled, unrolled
 
 
-def reduce_in_registers(schedule: s_tir.Schedule, anchor: Stage, order: Sequence[int], tile: Tile) -> None:
-    """The loops of a reduction over a window that is computed for one tile: unrolled, its partial results in registers.
+def reduce_in_registers(draft: Draft, anchor: BlockInfo, order: Sequence[int], tile: Tile) -> None:
+    """Unroll a reduction over a window that is computed for one tile, its partial results in registers.
 
     `order`: the iterators of its output, the last that of the vectors, and the one before that of the tile's rows.
     """
-    loops = schedule.get_loops(anchor.block)[-len(anchor.extents) :]
+    schedule = draft.schedule
+    loops = draft.loops(anchor)[-len(anchor.extents) :]
     spatial, reduced = [loops[i] for i in order], [loops[i] for i in sorted(anchor.reduced)]
     vectors, lanes = schedule.split(spatial.pop(), [None, tile.lanes])
     rows = spatial[-1:]
     schedule.reorder(*spatial[:-1], *reduced, *rows, vectors, lanes)
     window = 1
     for loop in reversed(reduced):
-        window *= int(schedule.get(loop).extent)
+        window *= draft.extent(loop)
         if window <= UNROLLED_WINDOW:
             schedule.unroll(loop)
-    for loop in (*rows, vectors):
-        schedule.unroll(loop)
+    draft.unroll(*rows, vectors)
     schedule.vectorize(lanes)
     initial = schedule.decompose_reduction(anchor.block, reduced[0])
     *others, last = schedule.get_loops(initial)[-2 - len(rows) :]
     schedule.vectorize(last)
-    for loop in others:
-        schedule.unroll(loop)
+    draft.unroll(*others)

@@ -20,6 +20,8 @@ ELEMENT_BITS = 128
 """Up to this width of vectors a multiplication takes one operand as an element of a vector (fmla by element)."""
 SCALAR_STORE = 1.5
 """Cycles for taking one element out of a vector and storing it."""
+MOST_VECTORS = 6
+"""Vectors of a row of a tile; wider ones never fit the registers with enough rows."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Tile:
 
     @property
     def features(self) -> Mapping[str, float]:
-        """For a learned model."""
+        """The numbers that a learned model judges it by."""
         accumulators = self.rows * self.vectors
         return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "accumulators": accumulators}
 
@@ -63,20 +65,13 @@ class Tile:
 
 def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> Iterator[Tile]:
     """All tiles for an output of that many rows and columns."""
-    for lanes in _lane_counts(columns, device):
-        for vectors in range(1, 7):
-            width = vectors * lanes
-            if width > columns:
-                continue
+    widths = [device.lanes >> shift for shift in range(device.lanes.bit_length())]
+    for lanes in [width for width in widths if width <= columns] or [1]:
+        for vectors in range(1, min(MOST_VECTORS, columns // lanes) + 1):
             for row_count in range(1, min(rows, device.vector_registers) + 1):
                 tile = Tile(row_count, vectors, lanes)
                 if tile.fits(device, window=window):
                     yield tile
-
-
-def _lane_counts(columns: int, device: Device) -> list[int]:
-    counts = [device.lanes >> shift for shift in range(device.lanes.bit_length())]
-    return [lanes for lanes in counts if lanes <= columns] or [1]
 
 
 def tile_cycles(tile: Tile, rows: int, columns: int, depth: int, device: Device, *, scattered: bool) -> float:

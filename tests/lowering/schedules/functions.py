@@ -9,7 +9,7 @@ import tvm
 from tvm import s_tir, te, topi
 
 from eqfuse.costmodels.device import Device, load_device
-from eqfuse.lowering.schedules import Scheduled, constants, schedule
+from eqfuse.lowering.schedules import Scheduled, mark_constants, schedule
 from eqfuse.lowering.target import target_of
 
 Shape = tuple[int, ...]
@@ -33,10 +33,10 @@ def convolution(
     else:
         y = topi.nn.group_conv2d_nchw(x, w, stride, pad, 1, group)
     if not epilogue:
-        return constants(te.create_prim_func([x, w, y]), (1,))
+        return mark_constants(te.create_prim_func([x, w, y]), (1,))
     b = te.placeholder((outputs,), name="b")
     biased = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] + b[c], name="biased")
-    return constants(te.create_prim_func([x, w, b, topi.nn.relu(biased)]), (1, 2))
+    return mark_constants(te.create_prim_func([x, w, b, topi.nn.relu(biased)]), (1, 2))
 
 
 def matmul(rows: int, depth: int, columns: int, batch: Shape = (), constant: bool = True, flip: bool = False) -> Any:
@@ -50,7 +50,7 @@ def matmul(rows: int, depth: int, columns: int, batch: Shape = (), constant: boo
         return te.sum(a(*i[:-1], k) * right, axis=k)
 
     product = te.compute((*batch, rows, columns), element, name="product")
-    return constants(te.create_prim_func([a, b, product]), (1,) if constant else ())
+    return mark_constants(te.create_prim_func([a, b, product]), (1,) if constant else ())
 
 
 def of_one(shape: Shape, *steps: Any) -> Any:

@@ -8,7 +8,7 @@ from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.lowering.schedules import Scheduled
-from eqfuse.lowering.schedules.stages import walk
+from eqfuse.lowering.schedules.blocks import walk
 
 
 def multiply_adds(scheduled: Scheduled) -> int:

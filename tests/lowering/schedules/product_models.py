@@ -18,7 +18,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
-from eqfuse.lowering.schedules import Scheduled, constants
+from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from ..small_models import model, weights
@@ -58,7 +58,7 @@ class Case:
         (output,) = (graph.values[v].extent.dimensions for v in made.outputs)
         arrays = [values[graph.values[v].name] for v in made.inputs]
         known = tuple(n for n, v in enumerate(made.inputs) if graph.values[v].is_constant)
-        function = constants(made.prim_func, known)
+        function = mark_constants(made.prim_func, known)
         kernel = KernelFunction(function, made.inputs, made.outputs)
         return kernel, [*arrays, np.full(output, np.nan, np.float32)]
 
@@ -67,7 +67,7 @@ class Case:
 
     def scheduled(self, threads: int = 1, device: Device = HOST) -> Scheduled:
         """The kernel by the rule."""
-        found = product_chain(self.kernel[0].prim_func, device, threads)
+        found = product_chain(Draft.of(self.kernel[0].prim_func, device, threads))
         assert found is not None
         return found
 

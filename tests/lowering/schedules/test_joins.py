@@ -21,7 +21,7 @@ Step = Callable[[te.Tensor], te.Tensor]
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to do, as many threads as there are share it."""
-    monkeypatch.setattr(import_module("eqfuse.lowering.schedules.intensive.joins"), "PARALLEL_ELEMENTS", 0)
+    monkeypatch.setattr(import_module("eqfuse.lowering.schedules.joins"), "PARALLEL_ELEMENTS", 0)
 
 
 def unchanged(x: te.Tensor) -> te.Tensor:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tvm import te
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.lowering.schedules import Scheduled, constants
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
 from eqfuse.lowering.schedules.contraction import contraction
-from eqfuse.lowering.schedules.decisions import following
 from eqfuse.lowering.schedules.prefetch import Weights, cycles_with_weights, is_worthwhile
 from eqfuse.lowering.target import target_of
 
@@ -26,12 +25,12 @@ def product(rows: int, depth: int, columns: int) -> Any:
     w = te.placeholder((depth, columns), "float32", "w")
     k = te.reduce_axis((0, depth), "k")
     y = te.compute((rows, columns), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), "y")
-    return constants(te.create_prim_func([x, w, y]), (1,))
+    return mark_constants(te.create_prim_func([x, w, y]), (1,))
 
 
 def scheduled(rows: int, depth: int, columns: int, **decisions: str) -> tuple[Scheduled, dict[str, str]]:
-    with following(decisions) as trace:
-        found = contraction(product(rows, depth, columns), DEVICE, 1)
+    trace = Trace(decisions)
+    found = contraction(Draft.of(product(rows, depth, columns), DEVICE, 1, trace))
     assert found is not None
     return found, {site.name: site.option.label for site in trace.sites}
 

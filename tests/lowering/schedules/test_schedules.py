@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
-from eqfuse.lowering.schedules import Repack, constants, fallback
+from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants
 
 from .functions import ARM, HOST, Shape, check, convolution, inputs, layer_norm, matmul, of_one, pool, run
 
@@ -114,7 +114,7 @@ def test_a_product_that_is_split(last: int) -> None:
     first = te.compute((14, 32), lambda i, j: te.max(product[i, j], 0.0), name="first")
     second = te.compute((14, 16), lambda i, j: te.max(product[i, j + 32], 0.0), name="second")
     parts = [first, second]
-    check(constants(te.create_prim_func([a, b, parts[1 - last], parts[last]]), (1,)), "contraction", threads=2)
+    check(mark_constants(te.create_prim_func([a, b, parts[1 - last], parts[last]]), (1,)), "contraction", threads=2)
 
 
 def test_convolution_without_epilogue() -> None:
@@ -191,7 +191,7 @@ def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     total = te.compute((197,), lambda i: te.sum(x(i, k) * x(i, k), axis=k), name="total")
     factor = te.compute((197,), lambda i: 1.0 / te.sqrt(total(i) + 1.0), name="factor")
     function = te.create_prim_func([x, te.compute((197, 96), lambda i, j: x(i, j) * factor(i), name="y")])
-    found = fallback(function, HOST, 1)
+    found = fallback(Draft.of(function, HOST))
     given = inputs(function)
     np.testing.assert_allclose(run(found.schedule.mod["main"], given), run(function, given), rtol=1e-4, atol=1e-5)
 

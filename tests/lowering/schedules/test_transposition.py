@@ -12,8 +12,8 @@ from tvm import s_tir, te, topi
 
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.schedules import schedule
-from eqfuse.lowering.schedules.stages import stages
-from eqfuse.lowering.schedules.transposition import Axis, movement
+from eqfuse.lowering.schedules.blocks import find_blocks
+from eqfuse.lowering.schedules.transposition import Axis, find_movement
 
 from .functions import ARM, HOST, SERVER, Shape, check, of_one, run
 
@@ -96,8 +96,8 @@ def test_what_others_do(function: Any) -> None:
 
 def test_axes_that_follow_each_other_in_both_memories_are_one() -> None:
     made = s_tir.Schedule(transposed((2, 24, 14, 7), (0, 2, 3, 1)))
-    (stage,) = stages(made)
-    found = movement(made, stage)
+    (stage,) = find_blocks(made)
+    found = find_movement(made, stage)
     assert found is not None
     assert found.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
 

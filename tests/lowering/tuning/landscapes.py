@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from eqfuse.lowering.schedules.decisions import Site, decide_number, following
+from eqfuse.lowering.schedules.decisions import DecisionSite, Trace
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, features_of
 from eqfuse.lowering.tuning.evolution import TaskSearch
 from eqfuse.lowering.tuning.learning import Learner
@@ -31,15 +31,15 @@ class Landscape:
     noise: float = 0.0
     scale: float = 1e-3
 
-    def trace(self, decisions: Mapping[str, str]) -> tuple[Site, ...]:
+    def trace(self, decisions: Mapping[str, str]) -> tuple[DecisionSite, ...]:
         """What a rule with these sites does."""
-        with following(decisions) as trace:
-            for index, logarithms in enumerate(self.estimates):
-                costs = [math.exp(logarithm) for logarithm in logarithms]
-                decide_number(f"s{index}", range(len(costs)), costs.__getitem__)
+        trace = Trace(decisions)
+        for index, logarithms in enumerate(self.estimates):
+            costs = [math.exp(logarithm) for logarithm in logarithms]
+            trace.decide_number(f"s{index}", range(len(costs)), costs.__getitem__)
         return tuple(trace.sites)
 
-    def latency(self, trace: Sequence[Site], random: Random | None = None) -> float:
+    def latency(self, trace: Sequence[DecisionSite], random: Random | None = None) -> float:
         chosen = {site.name: int(site.option.label) for site in trace}
         taken = [chosen.get(f"s{index}", 0) for index in range(len(self.effects))]
         total = sum(effects[option] for effects, option in zip(self.effects, taken, strict=True))
@@ -59,7 +59,9 @@ def landscape(
     return Landscape(effects, estimates, found, noise)
 
 
-def record(trace: Sequence[Site], decisions: Mapping[str, str], latency: float | None, task: str = "task") -> Record:
+def record(
+    trace: Sequence[DecisionSite], decisions: Mapping[str, str], latency: float | None, task: str = "task"
+) -> Record:
     return Record(task, DEVICE, RUNNER, VERSIONS, decisions, latency, features=features_of(FEATURES, trace))
 
 
@@ -112,4 +114,4 @@ def random_search(world: Landscape, trials: int, seed: int) -> float:
         seen.setdefault(tuple(site.chosen for site in trace), world.latency(trace, random))
         best = min(seen, key=seen.__getitem__)
         candidates.append({site.name: random.choice(site.options).label for site in sites})
-    return world.latency([Site(s.name, s.options, k) for s, k in zip(sites, best, strict=True)])
+    return world.latency([DecisionSite(s.name, s.options, k) for s, k in zip(sites, best, strict=True)])

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from scipy.stats import kendalltau
 
-from eqfuse.lowering.schedules.decisions import Option, Site
+from eqfuse.lowering.schedules.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning import cost_model
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, CostModel, LearnedModel, features_of
 from eqfuse.lowering.tuning.learning import WORST_SCORE, Learner
@@ -21,8 +21,8 @@ from eqfuse.lowering.tuning.records import Record, RecordDatabase
 from .landscapes import DEVICE, FEATURES, RUNNER, Landscape, landscape, record
 
 
-def site(name: str = "tile", chosen: int = 1, costs: tuple[float, ...] = (2.0, 3.0)) -> Site:
-    return Site(name, tuple(Option(str(k), cost, {"size": float(k)}) for k, cost in enumerate(costs)), chosen)
+def site(name: str = "tile", chosen: int = 1, costs: tuple[float, ...] = (2.0, 3.0)) -> DecisionSite:
+    return DecisionSite(name, tuple(Option(str(k), cost, {"size": float(k)}) for k, cost in enumerate(costs)), chosen)
 
 
 def drawn(world: Landscape, count: int, seed: int, task: str = "task") -> list[Record]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqfuse.lowering.schedules.decisions import Number, Option, Site, decide, following
+from eqfuse.lowering.schedules.decisions import DecisionSite, Option, Trace
 from eqfuse.lowering.tuning.cost_model import AnalyticModel, features_of, task_row
 from eqfuse.lowering.tuning.evolution import TaskSearch
 from eqfuse.lowering.tuning.records import Record, RecordDatabase
@@ -29,16 +29,16 @@ SITES = landscape(0, sites=5, options=6)
 ANALYTIC = SITES.latency(SITES.trace({}))
 
 
-def sites_of(draw: st.DrawFn) -> tuple[Site, ...]:
+def sites_of(draw: st.DrawFn) -> tuple[DecisionSite, ...]:
     costs = draw(st.lists(st.lists(st.floats(1.0, 4.0), min_size=2, max_size=6), max_size=6))
     tables = [[Option(str(k), cost, {"v": float(k)}) for k, cost in enumerate(sorted(row))] for row in costs]
-    return tuple(Site(f"s{i}", tuple(row), draw(st.integers(0, len(row) - 1))) for i, row in enumerate(tables))
+    return tuple(DecisionSite(f"s{i}", tuple(row), draw(st.integers(0, len(row) - 1))) for i, row in enumerate(tables))
 
 
 traces = st.composite(sites_of)()
 
 
-def space_of(trace: tuple[Site, ...]) -> Space:
+def space_of(trace: tuple[DecisionSite, ...]) -> Space:
     return Space(trace, task_row(FEATURES))
 
 
@@ -60,7 +60,7 @@ def started(world: Landscape, records: tuple[Record, ...] = ()) -> TaskSearch:
 
 @settings(deadline=None)
 @given(traces)
-def test_normal_form_is_that_of_what_it_gives(trace: tuple[Site, ...]) -> None:
+def test_normal_form_is_that_of_what_it_gives(trace: tuple[DecisionSite, ...]) -> None:
     space = space_of(trace)
     decisions = decisions_of(trace)
     assert space.genome(decisions) == space.own
@@ -77,14 +77,14 @@ def test_normal_form_gives_the_same_schedule(options: list[int]) -> None:
 
 @settings(deadline=None)
 @given(traces)
-def test_a_row_is_what_the_trace_itself_has(trace: tuple[Site, ...]) -> None:
+def test_a_row_is_what_the_trace_itself_has(trace: tuple[DecisionSite, ...]) -> None:
     space = space_of(trace)
     assert space.row(space.own) == features_of(FEATURES, trace)
 
 
 @settings(deadline=None)
 @given(traces, st.integers(0, 99))
-def test_a_mutant_differs_in_one_or_two_sites(trace: tuple[Site, ...], seed: int) -> None:
+def test_a_mutant_differs_in_one_or_two_sites(trace: tuple[DecisionSite, ...], seed: int) -> None:
     space = space_of(trace)
     mutant = space.mutant(space.own, Random(seed))
     changed = sum(one != other for one, other in zip(space.own, mutant, strict=True))
@@ -94,7 +94,7 @@ def test_a_mutant_differs_in_one_or_two_sites(trace: tuple[Site, ...], seed: int
 
 @settings(deadline=None)
 @given(traces, st.integers(0, 99))
-def test_a_child_has_its_parents_options(trace: tuple[Site, ...], seed: int) -> None:
+def test_a_child_has_its_parents_options(trace: tuple[DecisionSite, ...], seed: int) -> None:
     space = space_of(trace)
     one, other = stray(space, seed), stray(space, seed + 1)
     child = space.child(one, other, Random(seed))
@@ -104,7 +104,7 @@ def test_a_child_has_its_parents_options(trace: tuple[Site, ...], seed: int) -> 
 @settings(deadline=None)
 @given(traces, traces, st.integers(0, 99))
 def test_what_is_moved_keeps_the_options_that_there_are(
-    trace: tuple[Site, ...], other: tuple[Site, ...], seed: int
+    trace: tuple[DecisionSite, ...], other: tuple[DecisionSite, ...], seed: int
 ) -> None:
     here, there = space_of(trace), space_of(other)
     genome = stray(there, seed)
@@ -114,7 +114,7 @@ def test_what_is_moved_keeps_the_options_that_there_are(
 
 
 def test_mutations_prefer_what_is_estimated_to_be_cheap() -> None:
-    site = Site("s", tuple(Option(str(k), cost, {}) for k, cost in enumerate((1.0, 1.0, 4.0))), 0)
+    site = DecisionSite("s", tuple(Option(str(k), cost, {}) for k, cost in enumerate((1.0, 1.0, 4.0))), 0)
     space, random = space_of((site,)), Random(0)
     found = [space.mutant((0,), random) for _ in range(200)]
     assert found.count((1,)) > 4 * found.count((2,)) > 0
@@ -192,12 +192,11 @@ def test_candidates_that_fail_do_not_end_the_search() -> None:
     assert len(search.propose(4, MODEL, random)) == 4
 
 
-def nested(decisions: Mapping[str, str]) -> tuple[Site, ...]:
+def nested(decisions: Mapping[str, str]) -> tuple[DecisionSite, ...]:
     """A rule that has a second site only where the first took "1"."""
-    with following(decisions) as trace:
-        kind = decide("kind", [Number(0), Number(1)], lambda number: 1.0 + number.value)
-        if kind.value:
-            decide("inner", [Number(k) for k in range(4)], lambda number: 1.0 + number.value)
+    trace = Trace(decisions)
+    if trace.decide_number("kind", range(2), lambda number: 1.0 + number):
+        trace.decide_number("inner", range(4), lambda number: 1.0 + number)
     return tuple(trace.sites)
 
 

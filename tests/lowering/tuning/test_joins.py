@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.schedules.decisions import Option, Site
+from eqfuse.lowering.schedules.decisions import DecisionSite, Option
 from eqfuse.lowering.tuning.joins import Join, best_joins, composed
 
 PAIRS = st.lists(
@@ -13,8 +13,8 @@ PAIRS = st.lists(
 )
 
 
-def site(name: str, *labels: str) -> Site:
-    return Site(name, tuple(Option(label, 1.0 + place, {}) for place, label in enumerate(labels)), 0)
+def site(name: str, *labels: str) -> DecisionSite:
+    return DecisionSite(name, tuple(Option(label, 1.0 + place, {}) for place, label in enumerate(labels)), 0)
 
 
 def neighbours(pairs: list[tuple[int, float, float, float]]) -> tuple[list[Join], dict[tuple[int, ...], float]]:

@@ -17,8 +17,7 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 from eqfuse.lowering.kernels.kernel_functions import Fitting, KernelFunctions
 from eqfuse.lowering.kernels.kernel_messages import Answer, Request
-from eqfuse.lowering.schedules import schedule
-from eqfuse.lowering.schedules.decisions import following
+from eqfuse.lowering.schedules import Trace, schedule
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.local_runner import LOCAL
@@ -43,8 +42,8 @@ class Schedules:
 
     def build(self, requests: Sequence[Request]) -> Iterator[Answer]:
         for request in requests:
-            with following(request.decisions) as trace:
-                scheduled = schedule(tvm.ir.load_json(request.prim_func), request.device, request.threads)
+            trace = Trace(request.decisions)
+            scheduled = schedule(tvm.ir.load_json(request.prim_func), request.device, request.threads, trace)
             taken = {site.name: site.option.label for site in trace.sites}
             Path(request.object_file).write_text(json.dumps([taken, decisions_of(trace.sites)]), encoding="utf-8")
             yield Answer(request.name, 0.0, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))

@@ -11,7 +11,7 @@ import tvm
 from tvm import te, topi
 
 from eqfuse.lowering.kernels.channels_last import channels_last, from_last, to_last
-from eqfuse.lowering.schedules import Scheduled, constants
+from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
 from eqfuse.lowering.schedules.intensive.convolution_pair import convolution_pair
 
 from ..functions import ARM, HOST, SERVER, TARGET
@@ -72,11 +72,11 @@ def function_of(case: str) -> tuple[Any, int]:
     x = te.placeholder((1, *shape), name="x")
     middle, weights, products = first.build(x, "1")
     y, more, others = second.build(middle, "2")
-    return constants(te.create_prim_func([x, *weights, *more, y]), PARAMETERS), products + others
+    return mark_constants(te.create_prim_func([x, *weights, *more, y]), PARAMETERS), products + others
 
 
 def scheduled(case: str, device: Any = HOST, threads: int = 1) -> Scheduled:
-    found = convolution_pair(channels_last(function_of(case)[0], {0, 5}), device, threads)
+    found = convolution_pair(Draft.of(channels_last(function_of(case)[0], {0, 5}), device, threads))
     assert found is not None
     return found
 
@@ -114,12 +114,12 @@ def test_a_map_that_others_read_too_is_no_pair() -> None:
     x = te.placeholder((1, 16, 8, 8), name="x")
     middle, weights, _ = Layer(32, 1).build(x, "1")
     y, more, _ = Layer(32, 1).build(middle, "2")
-    function = constants(te.create_prim_func([x, *weights, *more, middle, y]), PARAMETERS)
-    assert convolution_pair(channels_last(function, {0, 5, 6}), HOST) is None
+    function = mark_constants(te.create_prim_func([x, *weights, *more, middle, y]), PARAMETERS)
+    assert convolution_pair(Draft.of(channels_last(function, {0, 5, 6}), HOST)) is None
 
 
 def test_one_convolution_is_no_pair() -> None:
     x = te.placeholder((1, 16, 8, 8), name="x")
     y, weights, _ = Layer(32, 3).build(x, "1")
-    function = constants(te.create_prim_func([x, *weights, y]), (1, 2))
-    assert convolution_pair(channels_last(function, {0, 3}), HOST) is None
+    function = mark_constants(te.create_prim_func([x, *weights, y]), (1, 2))
+    assert convolution_pair(Draft.of(channels_last(function, {0, 3}), HOST)) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import te
 
-from eqfuse.lowering.schedules import constants
+from eqfuse.lowering.schedules import Draft
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
 from ..functions import ARM, HOST, matmul
@@ -80,7 +80,7 @@ def test_weights_of_both_products_are_packed() -> None:
 
 
 def test_one_product_alone_is_no_chain() -> None:
-    assert product_chain(matmul(16, 32, 64), HOST) is None
+    assert product_chain(Draft.of(matmul(16, 32, 64), HOST)) is None
 
 
 def test_rows_that_another_product_needs_whole_are_not_tiled() -> None:
@@ -89,5 +89,5 @@ def test_rows_that_another_product_needs_whole_are_not_tiled() -> None:
     j, k = te.reduce_axis((0, 4), name="j"), te.reduce_axis((0, 16), name="k")
     inner = te.compute((16, 32), lambda i, o: te.sum(b[i, j] * c[j, o], axis=j), name="inner")
     outer = te.compute((8, 32), lambda i, o: te.sum(a[i, k] * inner[k, o], axis=k), name="outer")
-    found = product_chain(constants(te.create_prim_func([a, b, c, outer]), ()), HOST)
+    found = product_chain(Draft.of(te.create_prim_func([a, b, c, outer]), HOST))
     assert found is None or multiply_adds(found) == 16 * 32 * 4 + 8 * 32 * 16

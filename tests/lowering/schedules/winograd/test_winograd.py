@@ -13,10 +13,9 @@ from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device
 from eqfuse.lowering.kernels.channels_last import channels_last
-from eqfuse.lowering.schedules import Scheduled, constants, decisions
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, decisions, mark_constants
 from eqfuse.lowering.schedules.contraction import contraction
-from eqfuse.lowering.schedules.decisions import Trace, following
-from eqfuse.lowering.schedules.winograd_filters import FILTERS, Filter, WinogradWeights, filter_of
+from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
 
 from ..functions import ARM, HOST, SERVER, run
 
@@ -46,13 +45,13 @@ def convolution(
     w = te.placeholder((outputs, shape[1], 3, 3), name="w")
     y = topi.nn.conv2d(x, w, stride, list(pads), dilation, "NCHW")
     biased = te.compute(y.shape, lambda n, c, i, j: y(n, c, i, j) + b(c), name="biased")
-    return channels_last(constants(te.create_prim_func([x, w, b, topi.nn.relu(biased)]), (1, 2)), {0, 3})
+    return channels_last(mark_constants(te.create_prim_func([x, w, b, topi.nn.relu(biased)]), (1, 2)), {0, 3})
 
 
 def by(algorithm: str, function: Any, device: Device = HOST, threads: int = 1) -> tuple[Scheduled, Trace]:
     """The schedule for a decision, and all that there was to decide."""
-    with following({"algorithm": algorithm}) as trace:
-        found = contraction(function, device, threads)
+    trace = Trace({"algorithm": algorithm})
+    found = contraction(Draft.of(function, device, threads, trace))
     assert found is not None
     return found, trace
 
@@ -134,8 +133,7 @@ def test_narrow_vectors() -> None:
 @pytest.mark.conformance
 def test_slabs_of_few_tiles() -> None:
     function = convolution((1, 16, 30, 30), 32)
-    with following({"algorithm": "winograd 4", "slabs": "5"}):
-        scheduled = contraction(function, HOST, 1)
+    scheduled = contraction(Draft.of(function, HOST, 1, Trace({"algorithm": "winograd 4", "slabs": "5"})))
     assert scheduled is not None
     given = arrays(function)
     close(computed(scheduled, given), np.maximum(sums(given[0], given[1]) + given[2], 0.0))
@@ -152,7 +150,7 @@ def test_what_follows_may_name_its_parts_and_read_another_map() -> None:
         return tirx.Let(value, y(*i), value / (1.0 + te.exp(-value))) + r(*i)
 
     function = te.create_prim_func([x, w, r, te.compute(y.shape, element)])
-    function = channels_last(constants(function, (1,)), {0, 2, 3})
+    function = channels_last(mark_constants(function, (1,)), {0, 2, 3})
     given = arrays(function)
     expected = sums(given[0], given[1])
     close(computed(by("winograd 4", function)[0], given), expected / (1.0 + np.exp(-expected)) + given[2])
@@ -165,7 +163,7 @@ def test_a_result_with_several_readers() -> None:
     first = te.compute((1, 32, 9, 9), lambda n, c, i, j: te.max(y(n, c, i, j), 0.0), name="first")
     second = te.compute((1, 32, 9, 9), lambda n, c, i, j: -y(n, c + 32, i, j), name="second")
     function = te.create_prim_func([x, w, first, second])
-    function = channels_last(constants(function, (1,)), {0, 2, 3})
+    function = channels_last(mark_constants(function, (1,)), {0, 2, 3})
     given = arrays(function)
     close(computed(by("winograd 4", function)[0], given), -sums(given[0], given[1])[..., 32:])
 
@@ -185,8 +183,8 @@ def test_weights_that_are_read_backwards_are_not_transformed() -> None:
         return te.sum(x(n, c, h + i, v + j) * w(o, c, 2 - i, 2 - j), axis=[c, i, j])
 
     function = te.create_prim_func([x, w, te.compute((1, 32, 10, 10), element, name="y")])
-    with following({"algorithm": "winograd 4"}) as trace:
-        contraction(channels_last(constants(function, (1,)), {0, 2}), HOST, 1)
+    trace = Trace({"algorithm": "winograd 4"})
+    contraction(Draft.of(channels_last(mark_constants(function, (1,)), {0, 2}), HOST, 1, trace))
     assert "algorithm" not in {site.name for site in trace.sites}
 
 
@@ -196,14 +194,14 @@ def test_padding_needs_no_copy_of_the_map() -> None:
 
 
 def test_weights_that_are_no_constant_are_not_transformed() -> None:
-    with following({"algorithm": "winograd 4"}) as trace:
-        contraction(constants(convolution((1, 32, 28, 28), 32), (2,)), HOST, 1)
+    trace = Trace({"algorithm": "winograd 4"})
+    contraction(Draft.of(mark_constants(convolution((1, 32, 28, 28), 32), (2,)), HOST, 1, trace))
     assert "algorithm" not in {site.name for site in trace.sites}
 
 
 def test_feature_maps_with_their_channels_first_are_computed_directly() -> None:
     x, w = te.placeholder((1, 16, 12, 12), name="x"), te.placeholder((16, 16, 3, 3), name="w")
-    function = constants(te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")]), (1,))
+    function = mark_constants(te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")]), (1,))
     assert by("winograd 4", function)[0].rule == "contraction"
 
 
@@ -218,7 +216,7 @@ def test_the_algorithm_is_a_decision_whatever_is_decided() -> None:
 
 @pytest.mark.parametrize(("channels", "size", "rule"), [(64, 56, "winograd"), (512, 7, "contraction")])
 def test_the_estimate_weighs_products_against_weights(channels: int, size: int, rule: str) -> None:
-    scheduled = contraction(convolution((1, channels, size, size), channels), SERVER, 1)
+    scheduled = contraction(Draft.of(convolution((1, channels, size, size), channels), SERVER))
     assert scheduled is not None
     assert scheduled.rule == rule
 

@@ -50,15 +50,7 @@ class Filter:
         return self.window**2
 
 
-def _input_2(d: Sequence[Any], keep: Keep) -> list[Any]:
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def _output_2(m: Sequence[Any], keep: Keep) -> list[Any]:
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
-
-
-def _input_4(d: Sequence[Any], keep: Keep) -> list[Any]:
+def _transform_inputs_of_6(d: Sequence[Any], keep: Keep) -> list[Any]:
     even, odd = keep(d[4] - 4.0 * d[2]), keep(d[3] - 4.0 * d[1])
     wide_even, wide_odd = keep(d[4] - d[2]), keep(d[3] - d[1])
     ends = [4.0 * d[0] - 5.0 * d[2] + d[4], 4.0 * d[1] - 5.0 * d[3] + d[5]]
@@ -66,21 +58,27 @@ def _input_4(d: Sequence[Any], keep: Keep) -> list[Any]:
     return [ends[0], *inner, ends[1]]
 
 
-def _output_4(m: Sequence[Any], keep: Keep) -> list[Any]:
+def _transform_products_of_6(m: Sequence[Any], keep: Keep) -> list[Any]:
     even, odd = keep(m[1] + m[2]), keep(m[1] - m[2])
     wide_even, wide_odd = keep(m[3] + m[4]), keep(m[3] - m[4])
     return [m[0] + even + wide_even, odd + 2.0 * wide_odd, even + 4.0 * wide_even, odd + 8.0 * wide_odd + m[5]]
 
 
 FILTERS = (
-    Filter(2, ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)), _input_2, _output_2, 4, 4),
+    Filter(
+        2,
+        ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+        lambda d, keep: [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]],
+        lambda m, keep: [m[0] + m[1] + m[2], m[1] - m[2] - m[3]],
+        4, 4,
+    ),
     Filter(
         4,
         (
             (1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
             (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
         ),
-        _input_4, _output_4, 12, 10,
+        _transform_inputs_of_6, _transform_products_of_6, 12, 10,
     ),
 )  # fmt: skip
 """F(2x2, 3x3) and F(4x4, 3x3). Larger ones lose more digits than float32 has to spare."""
@@ -88,10 +86,10 @@ FILTERS = (
 
 def filter_of(size: int) -> Filter:
     """The one with tiles of that size."""
-    return next(found for found in FILTERS if found.size == size)
+    return next(filter for filter in FILTERS if filter.size == size)
 
 
-def transformed(matrix: Sequence[Sequence[Any]], transform: Transform, keep: Keep) -> list[list[Any]]:
+def transform_tile(matrix: Sequence[Sequence[Any]], transform: Transform, keep: Keep) -> list[list[Any]]:
     """T D T^T of a matrix D, given by its rows; every element is kept."""
     columns = [[keep(value) for value in transform(column, keep)] for column in zip(*matrix, strict=True)]
     return [[keep(value) for value in transform(row, keep)] for row in zip(*columns, strict=True)]

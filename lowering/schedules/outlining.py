@@ -1,0 +1,39 @@
+"""Loops that become functions of their own, so that LLVM gives them registers of their own.
+
+A loop of exponentials needs a dozen vectors of constants. LLVM moves them in front of all loops around it, and where
+another loop in there, of the same depth, wants all registers for its accumulators, it may prefer the constants: the
+accumulators then go to memory and back in every step, which takes twice as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+
+from .draft import Draft
+from .rewriting import rebuild
+
+OUTLINED = "eqfuse.apart"
+"""Annotation of such a loop."""
+_COMPUTE_SCOPE = "compute_scope"
+"""The name of TVM's code generator for a statement that it makes a function."""
+
+
+def outline_loops(draft: Draft) -> Draft:
+    """The same schedule with the annotated loops as functions. Nothing can be scheduled after it.
+
+    Something has to follow such a loop where it stands: TVM's debug information is wrong otherwise.
+    """
+    return draft.with_body(_outline(draft.function.body))
+
+
+def _outline(node: Any) -> Any:
+    if not isinstance(node, tirx.For):
+        return rebuild(node, _outline)
+    notes = {key: value for key, value in node.annotations.items() if key != OUTLINED}
+    body = _outline(node.body)
+    loop = tirx.For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, notes)
+    if OUTLINED not in node.annotations:
+        return loop
+    return tirx.AttrStmt(tirx.const(0, "int32"), _COMPUTE_SCOPE, ir.StringImm("rows_compute_"), loop)

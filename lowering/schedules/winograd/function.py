@@ -1,0 +1,345 @@
+"""A convolution as TensorIR in Winograd's form: the blocks that replace its sum and the padding and epilogue around it.
+
+    for slab: {
+        for tile in slab, c: V[xi, tile, c] = (B^T d B)[xi]           (block "winograd_input")
+        for columns: {
+            for xi, tile, o, c: S[xi, tile, o] += V[xi, tile, c] * U[xi, c, o]; M = S       ("..._product", "..._copy")
+            for tile, o: Y = f(A^T M A) } }                           ("winograd_output")
+
+Tiles are numbered over the batch and the plane; a slab is a number of them. The last slab may have less to do: the
+rest of it repeats the last tile. Blocks of transforms hold vectors along channels, and select only at the borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ..blocks import FUNCTION
+from ..rewriting import point, with_body
+from .filters import Filter, transform_tile
+from .match import FilteredConvolution, substitute
+
+INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
+"""The blocks, by name."""
+_TRUE = tirx.const(True, "bool")
+
+
+@dataclass(frozen=True)
+class WinogradTiling:
+    """A convolution cut in tiles of a filter's size, these in slabs, and its output channels in columns.
+
+    `lanes` of the vectors along the channels of the input and of the output divide channels and columns.
+    """
+
+    filter: Filter
+    convolution: FilteredConvolution
+    slabs: int
+    columns: int
+    lanes: tuple[int, int]
+
+    @property
+    def down(self) -> int:
+        """Rows of tiles in a plane."""
+        return -(-self.convolution.outputs[1] // self.filter.size)
+
+    @property
+    def across(self) -> int:
+        """Tiles in a row."""
+        return -(-self.convolution.outputs[2] // self.filter.size)
+
+    @property
+    def tiles(self) -> int:
+        """All tiles."""
+        return self.convolution.outputs[0] * self.down * self.across
+
+    @property
+    def slab(self) -> int:
+        """Tiles of a slab."""
+        return -(-self.tiles // self.slabs)
+
+
+def rewrite_function(function: tirx.PrimFunc, tiling: WinogradTiling) -> tirx.PrimFunc:
+    """The function with the blocks of `tiling` in the place of the convolution's; the weights have another shape."""
+    blocks = _WinogradBlocks(function, tiling)
+    conv, root = tiling.convolution, function.body.block
+    gone = {conv.anchor.name, conv.padding}
+    body: list[Any] = []
+    for nest in root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body]:
+        leaf = nest
+        while isinstance(leaf, tirx.For):
+            leaf = leaf.body
+        output = str(leaf.block.writes[0].source.name)
+        if output == conv.epilogue.name:
+            body += [blocks.input(), blocks.product(), blocks.copy(), blocks.output()]
+        elif output not in gone:
+            body.append(nest)
+    kept = [buffer for buffer in root.alloc_buffers if str(buffer.name) not in gone]
+    between = (blocks.inputs, blocks.sums, blocks.products)
+    block = with_body(root, tirx.SeqStmt(body), alloc_buffers=[*kept, *between])
+    params = [blocks.weights if n == conv.weights else p for n, p in enumerate(function.params)]
+    realized = s_stmt.SBlockRealize(function.body.iter_values, function.body.predicate, block)
+    rewritten = tirx.PrimFunc(params, realized, function.ret_type, function.attrs)
+    result: tirx.PrimFunc = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: rewritten}))[FUNCTION]
+    return result
+
+
+@dataclass
+class _Statements:
+    """A sequence that is being written."""
+
+    statements: list[Any] = field(default_factory=list)
+
+    def keep(self, value: Any) -> Any:
+        """A name for a value, which is computed here."""
+        if isinstance(value, tirx.Var | tirx.IntImm):
+            return value
+        variable = tirx.Var(f"t{len(self.statements)}", str(value.ty.dtype))
+        self.statements.append(tirx.Bind(variable, value))
+        return variable
+
+    def sequence(self) -> Any:
+        """All of them as one statement."""
+        return tirx.SeqStmt(self.statements) if len(self.statements) > 1 else self.statements[0]
+
+
+@dataclass(frozen=True)
+class _TilePlace:
+    """A tile: its image, and the first row and column of its outputs."""
+
+    image: Any
+    row: Any
+    column: Any
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """The inside of a block; `reads` and `write` are regions."""
+
+    reads: Sequence[Any]
+    write: Any
+    body: Any
+    init: Any = None
+
+
+_Conditions = tuple[Sequence[Any], Sequence[Any]]
+"""For each row, and for each column of a tile, whether it is inside of the plane."""
+
+
+class _WinogradBlocks:
+    """The blocks for a tiling, and the buffers between them."""
+
+    def __init__(self, function: tirx.PrimFunc, tiling: WinogradTiling) -> None:
+        self._tiling, self._conv = tiling, tiling.convolution
+        products, slab, columns = tiling.filter.products, tiling.slab, tiling.columns
+        count, channels = self._conv.outputs[3] // columns, self._conv.channels
+        name = str(function.params[self._conv.weights].name)
+        self._shape = (tiling.slabs, count, products, slab, columns)
+        self.weights = tirx.decl_buffer((count * products, channels, columns), "float32", name)
+        self.inputs = tirx.decl_buffer((tiling.slabs, products, slab, channels), "float32", INPUT)
+        self.sums, self.products = (tirx.decl_buffer(self._shape, "float32", name) for name in (PRODUCT, COPY))
+
+    def product(self) -> Any:
+        """The products over channels, and their sums."""
+
+        def leaf(slab: Any, column: Any, place: Any, tile: Any, o: Any, c: Any) -> _Leaf:
+            target, left = (slab, column, place, tile, o), (slab, place, tile, c)
+            right = (column * self._tiling.filter.products + place, c, o)
+            product = tirx.BufferLoad(self.inputs, left) * tirx.BufferLoad(self.weights, right)
+            store = tirx.BufferStore(self.sums, tirx.BufferLoad(self.sums, target) + product, target)
+            reads = [point(self.inputs, left), point(self.weights, right)]
+            init = tirx.BufferStore(self.sums, tirx.const(0.0, "float32"), target)
+            return _Leaf(reads, point(self.sums, target), store, init)
+
+        return _nest_block(PRODUCT, (*self._shape, self._conv.channels), leaf, reduced=1)
+
+    def copy(self) -> Any:
+        """The copy of the sums out of the registers."""
+
+        def leaf(*i: Any) -> _Leaf:
+            store = tirx.BufferStore(self.products, tirx.BufferLoad(self.sums, i), i)
+            return _Leaf([point(self.sums, i)], point(self.products, i), store)
+
+        return _nest_block(COPY, self._shape, leaf)
+
+    def input(self) -> Any:
+        """The transform of the inputs."""
+        tiling, conv = self._tiling, self._conv
+
+        def leaf(slab: Any, places: Any, tile: Any, channels: Any) -> _Leaf:
+            steps = _Statements()
+            place = self._find_place(steps, slab, tile)
+            rows = self._input_conditions(1, place.row, tiling.down, conv.source.rows)
+            columns = self._input_conditions(2, place.column, tiling.across, conv.source.columns)
+            inside = _all([rows[0], rows[-1], columns[0], columns[-1]])
+            conditions = [steps.keep(c) for c in rows], [steps.keep(c) for c in columns]
+            steps.statements.append(
+                _select(
+                    inside, conditions, conv.channels, tiling.lanes[0],
+                    lambda c, conditions: self._input_vector((slab, tile, c), place, conditions),
+                )
+            )  # fmt: skip
+            one = [ir.Range.from_min_extent(index, 1) for index in (slab, tile)]
+            # all of a dimension, by an iterator of one iteration: the form that TVM's `compute_at` takes
+            products, all_channels = (
+                ir.Range.from_min_extent(index * extent, extent)
+                for index, extent in ((places, tiling.filter.products), (channels, conv.channels))
+            )
+            write = tirx.BufferRegion(self.inputs, [one[0], products, one[1], all_channels])
+            return _Leaf([_region(buffer, {}) for buffer in conv.source.buffers], write, steps.sequence())
+
+        return _nest_block(INPUT, (tiling.slabs, 1, tiling.slab, 1), leaf)
+
+    def _input_conditions(self, axis: int, start: Any, count: int, bounds: Sequence[Any]) -> list[Any]:
+        """For each row (axis 1) or column (axis 2) of the inputs of a tile whether it is there."""
+        filter, source = self._tiling.filter, self._conv.source
+        last, variable = source.shape[axis], source.variables[axis]
+        own = [variable < last] if (count - 1) * filter.size + filter.window > last else []
+        places = [start + n for n in range(filter.window)]
+        return [_all([substitute(bound, (variable,), (p,)) for bound in (*bounds, *own)]) for p in places]
+
+    def _input_vector(self, where: tuple[Any, Any, Any], place: _TilePlace, conditions: _Conditions | None) -> Any:
+        slab, tile, c = where
+        steps, source = _Statements(), self._conv.source
+        window = range(self._tiling.filter.window)
+
+        def element(r: int, s: int) -> Any:
+            value = substitute(source.value, source.variables, (place.image, place.row + r, place.column + s, c))
+            condition = _all([conditions[0][r], conditions[1][s]]) if conditions else _TRUE
+            zero = tirx.const(0.0, "float32")
+            return steps.keep(value if _is_true(condition) else tirx.if_then_else(condition, value, zero))
+
+        inputs = [[element(r, s) for s in window] for r in window]
+        transformed = transform_tile(inputs, self._tiling.filter.input, steps.keep)
+        for number, value in enumerate(value for row in transformed for value in row):
+            steps.statements.append(tirx.BufferStore(self.inputs, value, (slab, number, tile, c)))
+        return steps.sequence()
+
+    def output(self) -> Any:
+        """The transform of the products, and the epilogue."""
+        tiling, conv = self._tiling, self._conv
+        size = tiling.filter.size
+
+        def leaf(slab: Any, column: Any, tile: Any) -> _Leaf:
+            steps = _Statements()
+            place = self._find_place(steps, slab, tile)
+            rows, across = (
+                [start + n < extent if extent % size else _TRUE for n in range(size)]
+                for start, extent in ((place.row, conv.outputs[1]), (place.column, conv.outputs[2]))
+            )
+            inside = _all([rows[-1], across[-1]])
+            conditions = [steps.keep(c) for c in rows], [steps.keep(c) for c in across]
+            steps.statements.append(
+                _select(
+                    inside, conditions, tiling.columns, tiling.lanes[1],
+                    lambda o, conditions: self._output_vector((slab, column, tile, o), place, conditions),
+                )
+            )  # fmt: skip
+            others = [r.buffer for r in conv.epilogue.reads if r.name != conv.anchor.name]
+            own = _region(self.products, {0: slab, 1: column, 3: tile})
+            reads = [own, *(_region(buffer, {}) for buffer in others)]
+            return _Leaf(reads, _region(conv.epilogue.write.buffer, {}), steps.sequence())
+
+        return _nest_block(OUTPUT, (tiling.slabs, self._shape[1], tiling.slab), leaf)
+
+    def _output_vector(
+        self, where: tuple[Any, Any, Any, Any], place: _TilePlace, conditions: _Conditions | None
+    ) -> Any:
+        slab, column, tile, o = where
+        steps, window = _Statements(), self._tiling.filter.window
+
+        def product(number: int) -> Any:
+            return steps.keep(tirx.BufferLoad(self.products, (slab, column, number, tile, o)))
+
+        products = [[product(r * window + s) for s in range(window)] for r in range(window)]
+        transformed = transform_tile(products, self._tiling.filter.output, steps.keep)
+        for r, row in enumerate(transformed):
+            for s, value in enumerate(row):
+                channel = column * self._tiling.columns + o
+                store = self._store(value, (place.image, place.row + r, place.column + s, channel))
+                condition = _all([conditions[0][r], conditions[1][s]]) if conditions else _TRUE
+                steps.statements.append(store if _is_true(condition) else tirx.IfThenElse(condition, store, None))
+        return steps.sequence()
+
+    def _store(self, value: Any, place: tuple[Any, ...]) -> Any:
+        """The block after the sum for one of its elements."""
+        conv = self._conv
+
+        def replace_sum(part: Any) -> Any:
+            return value if str(part.source.name) == conv.anchor.name else part
+
+        body = tvm_ffi.structural_map(conv.epilogue.value, [(ir.TensorLoad, replace_sum)])
+        indices = [substitute(index, conv.variables, place) for index in conv.epilogue.write.indices]
+        return tirx.BufferStore(conv.epilogue.write.buffer, substitute(body, conv.variables, place), indices)
+
+    def _find_place(self, steps: _Statements, slab: Any, tile: Any) -> _TilePlace:
+        """The place of a tile; those after the last are the last."""
+        tiling, is_batch = self._tiling, self._conv.outputs[0] > 1
+        number = slab * tiling.slab + tile
+        if tiling.slabs * tiling.slab > tiling.tiles:
+            number = tirx.min(number, tiling.tiles - 1)
+        number = steps.keep(number)
+        row = number // tiling.across
+        image = row // tiling.down if is_batch else tirx.const(0, "int32")
+        within = row % tiling.down if is_batch else row
+        size = tiling.filter.size
+        return _TilePlace(steps.keep(image), steps.keep(within * size), steps.keep(number % tiling.across * size))
+
+
+def _is_true(condition: Any) -> bool:
+    return isinstance(condition, tirx.IntImm) and bool(condition.value)
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    uncertain = [condition for condition in conditions if not _is_true(condition)]
+    return reduce(tirx.And, uncertain) if uncertain else _TRUE
+
+
+def _select(
+    inside: Any, conditions: _Conditions, extent: int, lanes: int, vector: Callable[[Any, _Conditions | None], Any]
+) -> Any:
+    """Vectors along `extent` channels, without the conditions on rows and columns where all of the tile is `inside`."""
+
+    def loops(selected: _Conditions | None) -> Any:
+        chunk, lane = tirx.Var("chunk", "int32"), tirx.Var("lane", "int32")
+        inner = _loop(lane, lanes, vector(chunk * lanes + lane, selected), tirx.ForKind.VECTORIZED)
+        return _loop(chunk, extent // lanes, inner)
+
+    return loops(None) if _is_true(inside) else tirx.IfThenElse(inside, loops(None), loops(conditions))
+
+
+def _loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+    return tirx.For(variable, tirx.const(0, "int32"), tirx.const(extent, "int32"), kind, body)
+
+
+def _nest_block(name: str, extents: Sequence[int], leaf: Callable[..., _Leaf], reduced: int = 0) -> Any:
+    """A block in loops of its own, over as many iterators, of which the last are `reduced`."""
+    loops = [tirx.Var(f"ax{n}", "int32") for n in range(len(extents))]
+    variables = [tirx.Var(f"v{n}", "int32") for n in range(len(extents))]
+    kinds = [tirx.IterVar.DataPar] * (len(extents) - reduced) + [tirx.IterVar.CommReduce] * reduced
+    iterators = [
+        tirx.IterVar(ir.Range(0, int(extent)), variable, kind)
+        for extent, variable, kind in zip(extents, variables, kinds, strict=True)
+    ]
+    inside = leaf(*variables)
+    block = s_stmt.SBlock(iterators, inside.reads, [inside.write], name, inside.body, inside.init)
+    node: Any = s_stmt.SBlockRealize(loops, True, block)
+    for loop, extent in zip(reversed(loops), reversed(list(extents)), strict=True):
+        node = _loop(loop, int(extent), node)
+    return node
+
+
+def _region(buffer: Any, fixed: Mapping[int, Any]) -> Any:
+    """All of a buffer but for the dimensions that are fixed."""
+    ranges = [
+        ir.Range.from_min_extent(fixed[n], 1) if n in fixed else ir.Range(0, int(extent))
+        for n, extent in enumerate(buffer.shape)
+    ]
+    return tirx.BufferRegion(buffer, ranges)

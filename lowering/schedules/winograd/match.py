@@ -1,0 +1,160 @@
+"""Which functions Winograd's minimal filters compute: 3x3 convolutions over feature maps with their channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from ..blocks import BlockInfo, BufferAccess, is_selection, parameter_index, walk
+from ..draft import Draft
+from ..rewriting import conjuncts
+from .filters import TAPS
+
+
+class PlaneAxes(NamedTuple):
+    """Iterators of a block for image, row, column and output channel."""
+
+    image: int
+    row: int
+    column: int
+    channel: int
+
+
+@dataclass(frozen=True)
+class PaddedMap:
+    """How the sum reads a feature map: `value` at four `variables`, where the conditions on row and column hold.
+
+    It is 0 elsewhere. `buffers` are those of the value, and `shape` is that of the map with its padding.
+    """
+
+    variables: tuple[Any, ...]
+    value: Any
+    rows: tuple[Any, ...]
+    columns: tuple[Any, ...]
+    buffers: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FilteredConvolution:
+    """A 3x3 convolution of a function: its sum, the block after it, and the map that the sum reads.
+
+    `padding` is the name of the output of a block that only pads for the sum, `weights` the parameter with the weights.
+    `outputs` are the images, rows, columns and channels that it computes, and `variables` the iterators of the block
+    after it in that order.
+    """
+
+    anchor: BlockInfo
+    epilogue: BlockInfo
+    source: PaddedMap
+    padding: str | None
+    weights: int
+    variables: tuple[Any, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the input."""
+        return self.source.shape[3]
+
+
+def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> FilteredConvolution | None:
+    """The convolution, if the sum is one with weights [O, C, 3, 3], stride and dilation 1, and one group."""
+    weights = next((r for r in anchor.reads if r.shape[2:] == (TAPS, TAPS) and draft.is_constant(r)), None)
+    data = next((r for r in anchor.reads if r is not weights), None)
+    accesses = (*anchor.reads, *epilogue.reads, epilogue.write)
+    if weights is None or data is None or any(str(access.buffer.dtype) != "float32" for access in accesses):
+        return None
+    axes = _find_axes(anchor, data, weights)
+    after = None if axes is None else _find_epilogue_axes(anchor, epilogue, axes)
+    index = parameter_index(draft.function, weights.buffer)
+    if axes is None or after is None or index is None:
+        return None
+    padding = _find_padding(draft, data)
+    iterators = [i.var for i in draft.schedule.get(epilogue.block).iter_vars]
+    outputs, variables = tuple(anchor.extents[axis] for axis in axes), tuple(iterators[i] for i in after)
+    if padding is not None:
+        return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs)
+    places = tuple(tirx.Var(name, "int32") for name in ("n", "h", "w", "c"))
+    unpadded = PaddedMap(places, tirx.BufferLoad(data.buffer, places), (), (), (data.buffer,), data.shape)
+    return FilteredConvolution(anchor, epilogue, unpadded, None, index, variables, outputs)
+
+
+def _find_axes(anchor: BlockInfo, data: BufferAccess, weights: BufferAccess) -> PlaneAxes | None:
+    """The axes of the output, if Y[n, h, w, o] += X[n, h + i, w + j, c] * W[o, c, i, j]."""
+    plain = (*weights.indices, *anchor.write.indices, data.indices[0], data.indices[-1])
+    if len(anchor.spatial) != 4 or len(data.shape) != 4 or not all(isinstance(index, tirx.Var) for index in plain):
+        return None
+    o, c, i, j = (next(iter(used)) for used in weights.iterators)
+    if not {c, i, j} <= anchor.reduced or o in anchor.reduced or data.shape[3] != anchor.extents[c]:
+        return None
+    if len({c, i, j}) != 3 or any(anchor.extents[other] > 1 for other in anchor.reduced - {c, i, j}):
+        return None
+    image, row, column, channel = data.iterators
+    if channel != {c} or not (_is_window(data, 1, i) and _is_window(data, 2, j)):
+        return None
+    (n,), (h,), (w,) = image, row - {i}, column - {j}
+    return PlaneAxes(n, h, w, o) if {n, h, w, o} == set(anchor.spatial) else None
+
+
+def _find_epilogue_axes(anchor: BlockInfo, epilogue: BlockInfo, axes: PlaneAxes) -> list[int] | None:
+    """The iterators of the block after the sum in that order, if it writes vectors of channels."""
+    read = epilogue.read_of(anchor)
+    if len(epilogue.extents) != 4 or not all(isinstance(index, tirx.Var) for index in read.indices):
+        return None
+    after = [next(iter(read.iterators[anchor.write.dimension_of(axis)])) for axis in axes]
+    return after if epilogue.write.is_unit_stride(after[3]) else None
+
+
+def _is_window(data: BufferAccess, dimension: int, tap: int) -> bool:
+    """Whether the index is the sum of two iterators, one of them that of the filter."""
+    index, used = data.indices[dimension], data.iterators[dimension]
+    plain = isinstance(index, tirx.Add) and isinstance(index.a, tirx.Var) and isinstance(index.b, tirx.Var)
+    return plain and tap in used and len(used) == 2
+
+
+def _find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
+    """How the block in front reads the map that it pads with zeros along rows and columns, for the sum alone."""
+    writer = draft.producer(data)
+    if writer is None or draft.is_output(writer):
+        return None
+    variables = tuple(i.var for i in draft.schedule.get(writer.block).iter_vars)
+    plain = len(variables) == 4 and all(i.same_as(v) for i, v in zip(writer.write.indices, variables, strict=True))
+    if not plain or len(draft.consumers(writer)) != 1 or not is_selection(writer.value):
+        return None
+    condition, inside, outside = writer.value.args
+    calls = any(isinstance(part, ir.Call) for part in walk(inside))
+    if calls or not isinstance(outside, tirx.FloatImm) or float(outside.value) != 0.0:
+        return None
+    rows: list[Any] = []
+    columns: list[Any] = []
+    for bound in conjuncts(condition):
+        place = _find_bounded(bound, variables)
+        if place not in (1, 2):
+            return None
+        (rows if place == 1 else columns).append(bound)
+    buffers = tuple(read.buffer for read in writer.reads)
+    return PaddedMap(variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
+
+
+def _find_bounded(bound: Any, variables: tuple[Any, ...]) -> int | None:
+    """The variable that is compared with a constant: a condition at both ends of a range then holds inside."""
+    if not isinstance(bound, tirx.LT | tirx.LE | tirx.GT | tirx.GE):
+        return None
+    parts = [part for side in (bound.a, bound.b) for part in walk(side)]
+    used = [n for part in parts for n, variable in enumerate(variables) if variable.same_as(part)]
+    linear = all(isinstance(part, tirx.Var | tirx.IntImm | tirx.Add | tirx.Sub | int) for part in parts)
+    return used[0] if linear and len(used) == 1 else None
+
+
+def substitute(expression: Any, variables: Sequence[Any], places: Sequence[Any]) -> Any:
+    """The expression with other places for its variables."""
+
+    def place_of(part: Any) -> Any:
+        return next((p for v, p in zip(variables, places, strict=True) if v.same_as(part)), part)
+
+    return tvm_ffi.structural_map(expression, [(tirx.Var, place_of)])
