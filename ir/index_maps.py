@@ -72,14 +72,15 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A position between 0 and `extent` that depends on these axes of the result, and on data or on a mirrored order.
+    """A position between 0 and `extent` that depends on these axes of the result in a way that is not written out.
 
-    `repeats` says whether several elements of the result may read the same position.
+    `repeats` says whether several elements of the result may read the same position, and `is_data` whether data decide.
     """
 
     axes: tuple[Axis, ...]
     extent: int
     repeats: bool = True
+    is_data: bool = True
 
 
 Index = Axis | Reduction | Sum | Quotient | Remainder | Resized | Unknown
@@ -90,10 +91,14 @@ OperandMap = tuple[Index, ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexMaps:
-    """The axes of a result, and the map of each operand: None where no element of it is read, or it is absent."""
+    """The axes of a result, and the map of each operand: None where no element of it is read, or it is absent.
+
+    `shapes` are those of the operands.
+    """
 
     result: tuple[Axis, ...]
     operands: tuple[OperandMap | None, ...]
+    shapes: tuple[Shape | None, ...] = ()
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
@@ -147,6 +152,18 @@ MakeIndexMaps = Callable[[OperatorCall], IndexMaps | None]
 """The index maps of a call; None where its shapes do not fit or nothing is known of it."""
 
 
+def index_maps(make: MakeIndexMaps, call: OperatorCall) -> IndexMaps | None:
+    """The index maps of a call; None where its shapes do not fit its attributes, or nothing is known of it."""
+    try:
+        maps = make(call)
+    except (ValueError, IndexError):
+        return None
+    if maps is None:
+        return None
+    operands = (*maps.operands, *[None] * len(call.operands))[: len(call.operands)]
+    return IndexMaps(maps.result, operands, call.operands)
+
+
 def loops_of(index: Index) -> Iterator[Axis | Reduction]:
     """The loops that a position depends on."""
     match index:
@@ -159,7 +176,7 @@ def loops_of(index: Index) -> Iterator[Axis | Reduction]:
             yield from loops_of(position)
         case Resized(axis, _, _):
             yield axis
-        case Unknown(axes, _, _):
+        case Unknown(axes):
             yield from axes
 
 
@@ -274,7 +291,7 @@ def interval(index: Index, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
     match index:
         case Axis(number, _):
             return intervals[number]
-        case Reduction(_, extent, _) | Unknown(_, extent, _):
+        case Reduction(_, extent, _) | Unknown(_, extent):
             return 0, extent
         case Sum(start, terms):
             first = last = start

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..index_maps import IndexMaps, OperatorCall, broadcast_maps, first_operand_maps
+from ..index_maps import (
+    IndexMaps,
+    OperandMap,
+    OperatorCall,
+    Quotient,
+    Shape,
+    broadcast_maps,
+    first_operand_maps,
+)
 from ..operation import Operation
 from .arithmetic import Arithmetic, Array, Unsupported, floats_only
 from .schema import Family, no_flops, per_output
@@ -177,11 +185,17 @@ def _variadic_flops(operation: Operation) -> float:
 
 
 def _quantization_maps(call: OperatorCall) -> IndexMaps:
-    """Scale and zero point are scalars, or lists along the attribute ``axis``."""
+    """Scale and zero point are scalars, lists along the attribute ``axis``, or one number for each block."""
     axes = call.axes
     along = axes[call.axis(1) :][:1]
-    scalars = (shape if shape is None else len(shape) for shape in call.operands[1:])
-    return IndexMaps(axes, (axes, *(None if rank is None else along[:rank] for rank in scalars)))
+
+    def position(shape: Shape) -> OperandMap:
+        if len(shape) < 2:
+            return along[: len(shape)]
+        pairs = zip(axes, shape, strict=True)
+        return tuple(Quotient(axis, -(-axis.extent // n)) if n < axis.extent else axis for axis, n in pairs)
+
+    return IndexMaps(axes, (axes, *(None if shape is None else position(shape) for shape in call.operands[1:])))
 
 
 _unary = Family("elementwise.unary", broadcast_maps, per_output(1))
@@ -257,7 +271,7 @@ OPERATORS = (
     _ternary("Where", "condition X Y", _named("where")),
     _ternary("Clip", "input min? max?", _clip),
     *_unary.hidden("IsInf"),
-    *Family("elementwise.unary", broadcast_maps).hidden("Shrink Trilu"),
+    *Family("elementwise.unary", first_operand_maps).hidden("Shrink Trilu"),
     *_variadic.hidden("Sum Mean"),
     *_same.hidden("Identity Dropout CastLike"),
     *_quantization.hidden("QuantizeLinear DequantizeLinear"),

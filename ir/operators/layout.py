@@ -19,6 +19,7 @@ from ..index_maps import (
     Reduction,
     Remainder,
     Resized,
+    Sum,
     Unknown,
     broadcast_maps,
     reshaped_map,
@@ -238,7 +239,7 @@ def _pad_maps(call: OperatorCall) -> IndexMaps | None:
     for axis, extent in zip(call.axes, call.data, strict=True):
         before, after = pads[axis.number], pads[axis.number + rank]
         shifted = is_constant or (before <= 0 and after <= 0)
-        indices.append(sum_of(-before, (1, axis)) if shifted else Unknown((axis,), extent))
+        indices.append(sum_of(-before, (1, axis)) if shifted else Unknown((axis,), extent, is_data=False))
     return _one_operand(call, tuple(indices))
 
 
@@ -278,7 +279,7 @@ def _split_maps(call: OperatorCall) -> IndexMaps:
 
 
 def _shifted(axes: tuple[Axis, ...], along: int, start: int) -> OperandMap:
-    return (*axes[:along], sum_of(start, (1, axes[along])), *axes[along + 1 :])
+    return (*axes[:along], Sum(start, ((1, axes[along]),)), *axes[along + 1 :])
 
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}

@@ -14,6 +14,7 @@ from ..index_maps import (
     OperatorCall,
     Quotient,
     Reduction,
+    Remainder,
     aligned_map,
     mixing_maps,
     sum_of,
@@ -161,13 +162,13 @@ def _transposed_convolution_flops(operation: Operation) -> float:
     return float(2 * operation.operand(0).elements * taps + bias)
 
 
-def _matmul_maps(call: OperatorCall) -> IndexMaps | None:
+def _matmul_maps(call: OperatorCall) -> IndexMaps:
+    """An operand of one axis has no rows, or no columns, and neither has the result."""
     left, right, axes = call.data, call.operand(1) or (), call.axes
-    if len(left) < 2 or len(right) < 2:
-        return None
-    batch, summed = axes[:-2], Reduction(len(axes), left[-1])
-    first = (*aligned_map(left[:-2], batch), axes[-2], summed)
-    return IndexMaps(axes, (first, (*aligned_map(right[:-2], batch), summed, axes[-1])))
+    rows, columns = int(len(left) > 1), int(len(right) > 1)
+    batch, summed = axes[: len(axes) - rows - columns], Reduction(len(axes), left[-1])
+    first = (*aligned_map(left[:-2], batch), *axes[len(batch) : len(batch) + rows], summed)
+    return IndexMaps(axes, (first, (*aligned_map(right[:-2], batch), summed, *axes[len(axes) - columns :])))
 
 
 def _gemm_maps(call: OperatorCall) -> IndexMaps | None:
@@ -208,11 +209,24 @@ def window_positions(call: OperatorCall, window: Sequence[Reduction]) -> tuple[I
 
 
 def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
-    """Which places reach an element depends on what remains of its position by the stride: all are counted as read."""
-    axes, rank = call.axes, len(call.axes)
-    reduced = tuple(Reduction(rank + place, extent) for place, extent in enumerate(call.data[1:]))
-    weight = tuple(Reduction(2 * rank + place, extent) for place, extent in enumerate((call.operand(1) or ())[1:]))
-    operands: tuple[OperandMap, ...] = ((axes[0], *reduced), (reduced[0], *weight))
+    """``(place + pad - dilation * tap) / stride``: only the places where nothing remains are read."""
+    weight, axes, rank = call.operand(1) or (), call.axes, len(call.axes)
+    ones, spatial = (1,) * (rank - 2), rank - 2
+    strides, dilations = call.integers("strides") or ones, call.integers("dilations") or ones
+    pads = call.integers("pads") or (0,) * 2 * spatial
+    group = max(1, call.integer("group", 1))
+    channel = Reduction(rank, weight[0] // group)
+    window = tuple(Reduction(rank + 1 + place, extent) for place, extent in enumerate(weight[2:]))
+    channels: Index = channel
+    filters: Index = axes[1]
+    if group > 1:
+        channels = sum_of(0, (channel.extent, Quotient(axes[1], weight[1])), (1, channel))
+        filters = Remainder(axes[1], weight[1])
+    places = tuple(
+        Quotient(sum_of(pads[n], (1, axis), (-dilations[n], tap)), strides[n])
+        for n, (axis, tap) in enumerate(zip(axes[2:], window, strict=True))
+    )
+    operands: tuple[OperandMap, ...] = ((axes[0], channels, *places), (channels, filters, *window))
     return IndexMaps(axes, (*operands, *((axes[1:2],) if call.operand(2) is not None else ())))
 
 
@@ -241,5 +255,5 @@ OPERATORS = (
         index_maps=_transposed_convolution_maps,
         flops=_transposed_convolution_flops,
     ),
-    *_linear.hidden("ConvInteger DeformConv Einsum MatMulInteger QLinearConv QLinearMatMul"),
+    *_linear.hidden("ConvInteger Einsum MatMulInteger QLinearConv QLinearMatMul"),
 )

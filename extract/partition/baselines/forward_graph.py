@@ -56,7 +56,7 @@ class _Builder:
     maker: dict[int, int] = field(default_factory=dict)
 
     def add(self, operator: Operator) -> None:
-        kind = pattern_kind(operator)
+        kind = pattern_kind(self.graph, operator)
         read = [value for value in operator.inputs if value is not None]
         if operator.op == "Concat" and kind is PatternKind.INJECTIVE:
             node = self._concatenation(read)

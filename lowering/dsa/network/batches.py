@@ -5,12 +5,12 @@ Inputs have their batch outermost. It is followed through every operator, since 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 from ....ir.graph import Operator, OperatorGraph, Value
-from ....ir.operators import OPERATORS
+from ....ir.graph_maps import index_maps_of
+from ....ir.index_maps import Axis
 from ....ir.types import TensorType
 from ..errors import DsaError
 from .boxes import Shape
@@ -81,10 +81,24 @@ class _Batched:
             self.axes |= {v: axis for v in operator.inputs if v is not None and v not in self.axes}
 
     def _moved(self, operator: Operator, place: int, source: int, result: int) -> int | None:
-        """Which axis of the result is the batch of this operand."""
-        known = operator.op in OPERATORS and not operator.is_opaque
-        rule = _RULES.get(operator.op, _aligned if known else _unknown)
-        return rule(operator, place, self.axes[source], self._shape(source), self._shape(result))
+        """Which axis of the result is the batch of this operand; None where none of them is all of it and nothing else.
+
+        A Reshape puts its rows into the first axis that has as many elements outside of it.
+        """
+        maps = index_maps_of(self.graph, operator, operator.outputs.index(result))
+        operand = None if maps is None else maps.operands[place]
+        if operand is None:
+            return None
+        axis, shape = self.axes[source], self._shape(source)
+        if operator.op in _RESHAPES:
+            outside = prod(shape[:axis])
+            extents = self._shape(result)
+            return next((a for a in range(len(extents)) if prod(extents[:a]) == outside), None)
+        index = operand[axis]
+        return index.number if isinstance(index, Axis) and index.extent == shape[axis] else None
+
+
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
 def _resized(operator: Operator, values: list[Value]) -> Operator:
@@ -93,104 +107,3 @@ def _resized(operator: Operator, values: list[Value]) -> Operator:
         return operator
     shape = values[operator.outputs[0]].extent.dimensions
     return replace(operator, attributes={**operator.attributes, "shape": shape})
-
-
-def _unknown(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    return None
-
-
-def _aligned(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    """Shapes are aligned on the right, as everything that broadcasts does it."""
-    return axis + len(result) - len(source)
-
-
-def _matmul(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    is_summed = axis == len(source) - (1 if place == 0 else 2)
-    return None if is_summed else axis + len(result) - len(source)
-
-
-def _gemm(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    return 0 if place == 0 and axis == (1 if operator.attributes.get("transA") else 0) else None
-
-
-def _transpose(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    permutation = operator.attributes["perm"]
-    return permutation.index(axis) if isinstance(permutation, tuple) else None
-
-
-def _reshape(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    """The first axis with as many elements outside of it, that all or part of the batch's rows go into."""
-    outside = prod(source[:axis])
-    return next((a for a in range(len(result)) if prod(result[:a]) == outside), None)
-
-
-def _reduction(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    axes = operator.attributes.get("axes", ())
-    axes = axes if isinstance(axes, tuple) else ()
-    if axis in axes or not axes:
-        return None
-    return axis if operator.attributes.get("keepdims", 1) else axis - sum(other < axis for other in axes)
-
-
-def _gather(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    along = operator.attributes.get("axis", 0)
-    assert isinstance(along, int)
-    if place == 1:
-        return along + axis
-    return axis if axis < along else None if axis == along else axis + len(result) - len(source)
-
-
-def _along(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    """Not along the axis that is cut or joined."""
-    return None if operator.attributes.get("axis", 0) == axis else axis
-
-
-def _sliced(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    """Not along axes that change their size: the numbers in their attributes hold for one batch size."""
-    return axis if source[axis] == result[axis] else None
-
-
-def _inside(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    """Of a normalisation: outside of the axes that it goes over."""
-    along = operator.attributes.get("axis", -1)
-    assert isinstance(along, int)
-    return axis if axis < along % len(source) else None
-
-
-def _first(operator: Operator, place: int, axis: int, source: Shape, result: Shape) -> int | None:
-    return axis if place == 0 and axis == 0 else None
-
-
-_Rule = Callable[[Operator, int, int, Shape, Shape], int | None]
-_RULES: dict[str, _Rule] = {
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("Concat", "Split", "Softmax", "LogSoftmax", "Hardmax", "CumSum"), _along),
-    **dict.fromkeys(("Slice", "Pad", "Tile"), _sliced),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _inside),
-    **dict.fromkeys(("Identity", "Dropout", "Trilu"), _aligned),
-    **dict.fromkeys(
-        (
-            "Conv",
-            "ConvTranspose",
-            "MaxPool",
-            "AveragePool",
-            "GlobalAveragePool",
-            "GlobalMaxPool",
-            "Resize",
-            "DepthToSpace",
-            "SpaceToDepth",
-            "BatchNormalization",
-            "InstanceNormalization",
-            "GroupNormalization",
-        ),
-        _first,
-    ),
-    **dict.fromkeys(
-        (f"Reduce{name}" for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")),
-        _reduction,
-    ),
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Transpose": _transpose,
-    "Gather": _gather,
-}

@@ -8,11 +8,12 @@ from functools import cached_property
 from math import prod
 
 from ....costmodels.flops import flops
-from ....ir.graph import OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.index_maps import OperatorCall
 from ..alignment import round_up
 from ..errors import DsaError
 from .boxes import Box, Shape, hull, size, whole
-from .operand_boxes import Site, operand_boxes
+from .operand_boxes import operand_boxes
 from .storage import Axes, stored_axes
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -80,16 +81,18 @@ class Network:
         key = index, result, box
         if key not in self._operands:
             operator = self.graph.operators[index]
-            operands = tuple(None if v is None else self.shapes[v] for v in operator.inputs)
-            results = tuple(self.shapes[v] for v in operator.outputs)
-            self._operands[key] = operand_boxes(Site(operator, operands, results, operator.outputs.index(result), box))
+            self._operands[key] = operand_boxes(operator, self.call(operator, operator.outputs.index(result)), box)
         return self._operands[key]
+
+    def call(self, operator: Operator, number: int = 0) -> OperatorCall:
+        """An operator with the shapes that it reads and makes, asked for its result number `number`."""
+        operands = tuple(None if v is None else self.shapes[v] for v in operator.inputs)
+        return OperatorCall(operator.attributes, operands, tuple(self.shapes[v] for v in operator.outputs), number)
 
     def needs(
         self, members: Sequence[int], wanted: Mapping[int, Box | None], at_hand: Container[int] = ()
     ) -> dict[int, Box]:
         """The box of every value that operators, given in ascending order, need to make the wanted parts.
-
         It is the hull of the readers' boxes; wanted parts are included, and values that nothing needs are left out.
         What makes values that are `at_hand` is not followed.
         """

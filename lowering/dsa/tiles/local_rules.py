@@ -6,10 +6,10 @@ no rule knows is computed from whole operands.
 
 from __future__ import annotations
 
+from ....ir.index_maps import axis_groups
 from ....ir.operators import OPERATORS
 from ....ir.types import TensorType
-from ..network.boxes import Box, Interval, Shape, axis_groups, shape_of, size, whole
-from ..network.operand_boxes import REDUCTIONS
+from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from .local_builder import Part
 from .local_resize import resize
 from .local_site import LocalSite, Rule, require_whole
@@ -206,7 +206,7 @@ _RULES: dict[str, Rule] = {
     "Resize": resize,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
-    **dict.fromkeys((f"Reduce{name}" for name in REDUCTIONS), _at_box),
+    **dict.fromkeys((o.name for o in OPERATORS.values() if o.name.startswith("Reduce")), _at_box),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("BatchNormalization", "Gemm", "Transpose", "Gather"), _at_box),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),

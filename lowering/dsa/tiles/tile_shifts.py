@@ -7,14 +7,14 @@ them; any other use pins a track to its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....ir.graph import Operator
-from ....ir.operators import OPERATORS
-from ..network.boxes import Box, Shape, axis_groups
+from ....ir.index_maps import Axis, Reduction, loops_of
+from ..network.boxes import Box
 from ..network.graph import Network
-from ..network.operand_boxes import REDUCTIONS
+from ..network.operand_boxes import partial_maps
 
 Parts = tuple[tuple[int, Box], ...]
 _Axis = tuple[int, int]
@@ -73,14 +73,13 @@ class Shifts:
     def _connect(self, operator: Operator) -> None:
         """Join the axes that an operator passes on; pin every one that it also reads or makes otherwise."""
         shapes = self.network.shapes
-        operands = tuple(() if v is None else shapes[v] for v in operator.inputs)
-        links = set(_links(operator, operands, shapes[operator.outputs[0]]))
-        read, made = {(number, axis) for number, axis, _ in links}, {axis for _, _, axis in links}
-        for number, axis, result_axis in links:
-            value = operator.inputs[number]
+        links = _links(self.network, operator)
+        read, made = {(link.operand, link.axis) for link in links}, {link.result_axis for link in links}
+        for link in links:
+            value = operator.inputs[link.operand]
             if value is not None:
                 for result in operator.outputs:
-                    self._join((value, axis), (result, result_axis))
+                    self._join((value, link.axis), (result, link.result_axis))
         for number, value in enumerate(operator.inputs):
             if value is not None:
                 self._pinned |= {(value, axis) for axis in range(len(shapes[value])) if (number, axis) not in read}
@@ -98,129 +97,27 @@ class Shifts:
         self._parents[self._root(first)] = self._root(second)
 
 
-Link = tuple[int, int, int]
-"""Element i of an axis of the result needs element i of an axis of an operand: its number, that axis, the result's."""
-Links = Callable[[Operator, tuple[Shape, ...], Shape], Iterable[Link]]
+@dataclass(frozen=True)
+class _Link:
+    """Element i of an axis of the result needs element i of an axis of an operand, and no other along it."""
+
+    operand: int
+    axis: int
+    result_axis: int
 
 
-def _links(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterable[Link]:
-    if operator.is_opaque or (len(operator.outputs) > 1 and operator.op != "Split"):
-        return ()
-    known = OPERATORS.get(operator.op)
-    elementwise = known is not None and known.category.startswith("elementwise")
-    rule = _LINKS.get(operator.op, _broadcast if elementwise else None)
-    return () if rule is None else rule(operator, operands, result)
-
-
-def _broadcast(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    for number, shape in enumerate(operands):
-        for axis, extent in enumerate(shape):
-            if extent == result[len(result) - len(shape) + axis]:
-                yield number, axis, len(result) - len(shape) + axis
-
-
-def _first(count: int) -> Links:
-    """The first axes of the first operand."""
-    return lambda operator, operands, result: ((0, axis, axis) for axis in range(count))
-
-
-def _batch_normalization(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    yield from ((0, axis, axis) for axis in range(len(result)))
-    yield from ((number, 0, 1) for number in range(1, len(operands)))
-
-
-def _before_axis(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    """Axes before the attribute `axis`, of a scale and a bias too where they have them."""
-    cut = _axis(operator, -1, len(result))
-    return (link for link in _broadcast(operator, operands, result) if link[2] < cut)
-
-
-def _but_axis(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    """All axes but the one that is joined or split."""
-    cut = _axis(operator, 0, len(result))
-    return ((n, axis, axis) for n in range(len(operands)) for axis in range(len(result)) if axis != cut)
-
-
-def _convolution(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    yield 0, 0, 0
-    if operator.attributes.get("group", 1) == 1:
-        yield 1, 0, 1
-        if len(operands) > 2:
-            yield 2, 0, 1
-    for axis in range(len(result) - 2):
-        if _is_pointwise(operator, axis):
-            yield 0, axis + 2, axis + 2
-
-
-def _pooling(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    yield from ((0, axis, axis) for axis in range(2))
-
-
-def _is_pointwise(operator: Operator, axis: int) -> bool:
-    """Whether windows of one element lie side by side along an axis."""
-    kernel, strides, pads = (operator.attributes.get(n) for n in ("kernel_shape", "strides", "pads"))
-    if not isinstance(kernel, tuple) or not isinstance(strides, tuple) or not isinstance(pads, tuple):
-        return False
-    return (kernel[axis], strides[axis], pads[axis], pads[axis + len(kernel)]) == (1, 1, 0, 0)
-
-
-def _matmul(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    left, right = operands
-    if min(len(left), len(right)) < 2:
-        return
-    rank = len(result)
-    yield 0, len(left) - 2, rank - 2
-    yield 1, len(right) - 1, rank - 1
-    yield from _broadcast(operator, (left[:-2], right[:-2]), result[:-2])
-
-
-def _gemm(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    yield 0, int(bool(operator.attributes.get("transA", 0))), 0
-    yield 1, int(not operator.attributes.get("transB", 0)), 1
-    for _, axis, result_axis in _broadcast(operator, operands[2:], result):
-        yield 2, axis, result_axis
-
-
-def _transpose(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    permutation = operator.attributes.get("perm")
-    if isinstance(permutation, tuple):
-        yield from ((0, axis, place) for place, axis in enumerate(permutation))
-
-
-def _reduction(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    axes, rank = operator.attributes.get("axes", ()), len(operands[0])
-    reduced = {a % max(rank, 1) for a in axes} if isinstance(axes, tuple) and axes else set(range(rank))
-    place = 0
-    for axis in range(rank):
-        if axis not in reduced:
-            yield 0, axis, place
-        place += axis not in reduced or bool(operator.attributes.get("keepdims", 1))
-
-
-def _reshape(operator: Operator, operands: tuple[Shape, ...], result: Shape) -> Iterator[Link]:
-    for (a, b), (c, d) in axis_groups(operands[0], result):
-        if (b - a, d - c) == (1, 1):
-            yield 0, a, c
-
-
-def _axis(operator: Operator, default: int, rank: int) -> int:
-    found = operator.attributes.get("axis", default)
-    return (found if isinstance(found, int) else default) % max(rank, 1)
-
-
-_LINKS: dict[str, Links] = {
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"), _before_axis),
-    **dict.fromkeys((f"Reduce{name}" for name in REDUCTIONS), _reduction),
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("MaxPool", "AveragePool"), _pooling),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _first(2)),
-    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "ConvTranspose"), _first(1)),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _first(1)),
-    **dict.fromkeys(("Concat", "Split"), _but_axis),
-    **dict.fromkeys(("Identity", "Expand", "Sum", "Mean"), _broadcast),
-    "BatchNormalization": _batch_normalization,
-    "Conv": _convolution,
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Transpose": _transpose,
-}
+def _links(network: Network, operator: Operator) -> frozenset[_Link]:
+    """The links of axes of the result that every operand reads element by element, or not at all."""
+    maps = partial_maps(operator, network.call(operator))
+    if maps is None or (len(operator.outputs) > 1 and operator.op != "Split"):
+        return frozenset()
+    links: set[_Link] = set()
+    fixed: set[int] = set()
+    for number, (operand, shape) in enumerate(zip(maps.operands, maps.shapes, strict=True)):
+        for axis, (index, extent) in enumerate(zip(operand or (), shape or (), strict=False)):
+            if isinstance(index, Axis) and index.extent == extent:
+                links.add(_Link(number, axis, index.number))
+                continue
+            fixed |= {loop.number for loop in loops_of(index) if isinstance(loop, Axis)}
+            fixed |= {loop.beside.number for loop in loops_of(index) if isinstance(loop, Reduction) and loop.beside}
+    return frozenset(link for link in links if link.result_axis not in fixed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,18 @@ def _movement(source: Array, target: Array, changes: np.ndarray[Any, np.dtype[np
     if not np.array_equal(places, np.arange(len(places))):
         return MappingType.SHUFFLE
     return MappingType.ONE_TO_ONE if source.shape == target.shape else MappingType.REORGANIZE
+
+
+def read_elements(call: Call, position: int, runs: int = 3) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Per element of the first output, which of an operand change it: the output's axes, then the operand's."""
+    shape = call.run(call.arrays(0)).shape
+    reads = np.zeros((prod(shape), prod(call.shapes[position])), bool)
+    for seed in range(runs):
+        arrays = call.arrays(seed)
+        target = call.run(arrays)
+        for element, changed in _changed(call, arrays, position):
+            reads[:, element] |= ~_same(changed, target).ravel()
+    return reads.reshape(*shape, *call.shapes[position])
 
 
 def _changed(call: Call, arrays: list[Array], position: int) -> Iterator[tuple[int, Array]]:

@@ -298,7 +298,7 @@ _NODES = [
     *(node.strip() for node in _OTHERS.split(";")),
 ]
 
-# What 0.27 finds where the table says otherwise; the reasons are in pattern_kinds.py.
+# Kinds that 0.27 finds otherwise; the reasons are in pattern_kinds.py.
 _DEPARTURES = {
     "BatchNormalization": PatternKind.INJECTIVE,
     "Min": PatternKind.COMM_REDUCE,
@@ -319,6 +319,7 @@ def single(node: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("node", _NODES)
 def test_the_kind_of_an_operator(node: str) -> None:
     proto = single(node)
-    operator = graph_of(proto).operators[0]
+    graph = graph_of(proto)
+    operator = graph.operators[0]
     found = max(tvm_groups.kinds(tvm_groups.legalised(from_onnx(proto, keep_params_in_input=False))))
-    assert found == _DEPARTURES.get(operator.op, pattern_kind(operator))
+    assert found == _DEPARTURES.get(operator.op, pattern_kind(graph, operator))

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.baselines.mapping_types import (
-    RULES,
     MappingType,
     edge_mapping_type,
     mapping_type,
@@ -141,10 +140,6 @@ def test_every_operator_of_the_rules_is_called_above() -> None:
     assert OPERATORS.keys() - {call.op for call in CALLS} == set()
 
 
-def test_every_operator_of_the_rules_is_classified() -> None:
-    assert OPERATORS.keys() - RULES.keys() == set()
-
-
 _SIDES = st.integers(1, 3)
 
 
@@ -248,7 +243,7 @@ def test_a_reshape_of_symbols_reorganizes() -> None:
 
 @pytest.mark.parametrize(
     ("op", "type_"),
-    [("Relu", ONE), ("Add", COPIED), ("Reshape", REORGANIZE), ("Transpose", SHUFFLE), ("ReduceSum", MANY)],
+    [("Relu", ONE), ("Add", COPIED), ("Reshape", COPIED), ("Transpose", COPIED), ("ReduceSum", MANY)],
 )
 def test_an_unknown_shape_counts_as_the_worse_case(op: str, type_: MappingType) -> None:
     builder = Builder()
