@@ -93,6 +93,7 @@ class Network:
         self, members: Sequence[int], wanted: Mapping[int, Box | None], at_hand: Container[int] = ()
     ) -> dict[int, Box]:
         """The box of every value that operators, given in ascending order, need to make the wanted parts.
+
         It is the hull of the readers' boxes; wanted parts are included, and values that nothing needs are left out.
         What makes values that are `at_hand` is not followed.
         """
