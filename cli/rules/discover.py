@@ -58,7 +58,7 @@ def _as_dict(options: Options, discovery: Discovery, output: Path | None) -> dic
     return {
         "operators": options.operators,
         "size": options.size,
-        "catalogue": options.known is not None,
+        "catalogue": options.catalogue is not None,
         "output": output if discovery.rules else None,
         **{name: getattr(discovery, name) for name in ("terms", "pairs", "derived", "refuted", "commuting")},
         "rules": [_rule_as_dict(one) for one in discovery.rules],

@@ -6,15 +6,15 @@ of one term of each class, as there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...rules.sexpr import Form, Node
 from ..checking.overlap import COMMUTATIVE
-from .language import ONE, Domain, canonical, grown, heads, names_of, parsed, subterms
-from .values import Setting, fingerprint, setting
+from .language import ONE, Domain, build_terms, canonical, heads, names_of, parse_term, subterms
+from .values import draw_setting, fingerprint
 
 
 @dataclass(frozen=True, order=True)
@@ -43,11 +43,11 @@ class Pair:
         size = len(heads(self.left)) + len(heads(self.right))
         kinds = len({*heads(self.left), *heads(self.right)})
         turned = names_of(self.left) != names_of(self.right)
-        general = not mirrored(self.left, self.right)
+        general = not is_mirror_image(self.left, self.right)
         return self.level, general, kinds, size, -len(names_of(self.left)), turned, str(self.left)
 
 
-def mirrored(left: Node, right: Node) -> bool:
+def is_mirror_image(left: Node, right: Node) -> bool:
     """Whether the right side is the left one with its two operands swapped."""
     return (
         isinstance(left, Form)
@@ -69,8 +69,13 @@ class Enumeration:
     """The terms of one domain, level by level. Larger terms are built of the first ones of each class only: what
     holds of the others follows."""
 
-    def __init__(self, domain: Domain, random: Iterable[Setting], positive: Setting) -> None:
-        self.domain, self.random, self.positive = domain, tuple(random), positive
+    def __init__(self, domain: Domain, seed: int) -> None:
+        """`seed` determines the random tensors."""
+        random = np.random.default_rng(seed)
+        wide = "float64" if domain.dtype == "float32" else domain.dtype
+        self.domain = domain
+        self.random = (draw_setting(random, "mixed", wide), draw_setting(random, "zeros", wide))
+        self.positive = draw_setting(random, "positive", wide)
         self.classes = _Classes()
         self.first: dict[int, list[Node]] = {}
         self.seen: set[tuple[Node, Node]] = set()
@@ -78,11 +83,11 @@ class Enumeration:
 
     def level(self, size: int) -> list[Pair]:
         """The new pairs that terms of `size` operators make, in the order in which they are to be judged."""
-        terms = self.domain.leaves if size == 0 else grown(self.domain, self.first, size)
+        terms = self.domain.leaves if size == 0 else build_terms(self.domain, self.first, size)
         changed: dict[bytes, None] = {}
         before = {key: len(members) for key, members in self.classes.equal.items()}
         for term in terms:
-            if size > 1 and _turned(term):
+            if size > 1 and _repeats_mirror_image(term):
                 continue
             key = self._key(term)
             if key is not None:
@@ -95,13 +100,13 @@ class Enumeration:
             pairs += self._class(key, before.get(key, 0), size)
         return sorted(pairs, key=lambda pair: pair.order)
 
-    def _class(self, key: bytes, known: int, size: int) -> Iterator[Pair]:
+    def _class(self, key: bytes, before: int, size: int) -> Iterator[Pair]:
         members = self.classes.equal[key]
-        members[known:] = sorted(members[known:], key=lambda t: (self.cost(t), str(t)))
+        members[before:] = sorted(members[before:], key=lambda t: (self.cost(t), str(t)))
         best = members[0]
-        for other in members[max(1, known) :]:
+        for other in members[max(1, before) :]:
             yield from self._pair(other, best, size)
-        if known == 0:
+        if before == 0:
             self.first[size].append(best)
             value = self.positive.value(best) if self.domain.signed else None
             alike = self.classes.alike.setdefault(fingerprint(value) if value is not None else key, [])
@@ -110,7 +115,7 @@ class Enumeration:
             alike.append(best)
 
     def _key(self, term: Node) -> bytes | None:
-        if not names_of(term) and term != parsed(ONE):
+        if not names_of(term) and term != parse_term(ONE):
             return None
         values = [where.value(term) for where in (*self.random, self.positive)]
         return b"".join(fingerprint(v) for v in values if v is not None) if all(v is not None for v in values) else None
@@ -124,7 +129,7 @@ class Enumeration:
         if self.domain.needed.isdisjoint((*heads(left), *heads(right))) or (left, right) in self.seen:
             return
         self.seen |= {(left, right), canonical(right, left)}
-        yield Pair(left, right, level, both and not mirrored(left, right))
+        yield Pair(left, right, level, both and not is_mirror_image(left, right))
 
     def cost(self, term: Node) -> Cost:
         """What the term takes where every leaf has one shape; what it uses twice is computed once."""
@@ -143,16 +148,8 @@ def _atoms(term: Node) -> Sequence[str]:
     return [str(t) for t in subterms(term) if not isinstance(t, Form)]
 
 
-def _turned(term: Node) -> bool:
+def _repeats_mirror_image(term: Node) -> bool:
     """Whether the term is the mirror image of one that is enumerated, too."""
     if not isinstance(term, Form) or term.head not in COMMUTATIVE:
         return False
     return str(term.items[2]) < str(term.items[1])
-
-
-def enumeration(domain: Domain, seed: int) -> Enumeration:
-    """The enumeration of a domain; `seed` determines the random tensors."""
-    random = np.random.default_rng(seed)
-    wide = "float64" if domain.dtype == "float32" else domain.dtype
-    settings = [setting(random, "mixed", wide), setting(random, "zeros", wide)]
-    return Enumeration(domain, settings, setting(random, "positive", wide))

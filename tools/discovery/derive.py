@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...rules.commute import is_variable
 from ...rules.egglog_bindings import execute, load
-from ...rules.sexpr import Atom, Node
+from ...rules.sexpr import Atom, Node, substitute
 from ..checking.drawing.conditions import Type
 from ..checking.drawing.scratch import Scratch, load_panic
 from ..checking.drawing.terms import Leaf, facts, literal_text
@@ -18,7 +17,7 @@ _ANALYSE = "(saturate analysis)"
 ROUNDS = 4
 SCHEDULE = f"{_ANALYSE} (repeat {ROUNDS} (seq simplify explore {_ANALYSE}))"
 CHUNK = 24
-"""So many questions share one e-graph."""
+"""How many questions share one e-graph."""
 _SAME = ((3, 4),) * 3
 _DIFFERENT = ((3, 4), (2, 3, 4), (5, 2, 3, 4))
 """Leaves of a rule that does not ask for one shape: no rule that does may be of help."""
@@ -49,7 +48,7 @@ class Deriver:
         self.declarations = declarations
         self.scratch = Scratch(declarations)
 
-    def derived(self, rules: str, questions: Sequence[Question]) -> list[bool]:
+    def derive(self, rules: str, questions: Sequence[Question]) -> list[bool]:
         """For each question whether the rules prove it within `ROUNDS` rounds."""
         answers: list[bool] = []
         for start in range(0, len(questions), CHUNK):
@@ -58,19 +57,19 @@ class Deriver:
 
     def _chunk(self, rules: str, questions: Sequence[Question]) -> list[bool]:
         try:
-            return self._asked(rules, questions)
+            return self._ask(rules, questions)
         except (load().EggSmolError, load_panic()):
             self.scratch = Scratch(self.declarations)
             if len(questions) == 1:
                 return [False]
             return [self._chunk(rules, [question])[0] for question in questions]
 
-    def _asked(self, rules: str, questions: Sequence[Question]) -> list[bool]:
+    def _ask(self, rules: str, questions: Sequence[Question]) -> list[bool]:
         egraph = self.scratch.egraph
         execute(egraph, "(push 1)")
         execute(egraph, rules)
         for number, question in enumerate(questions):
-            execute(egraph, _told(number, question))
+            execute(egraph, _state(number, question))
         execute(egraph, f"(run-schedule {SCHEDULE})")
         rows = egraph.freeze().functions["root"].rows
         roots = {egraph.value_to_i64(row.inputs[0]): row.output for row in rows}
@@ -78,19 +77,13 @@ class Deriver:
         return [roots[2 * i] == roots[2 * i + 1] for i in range(len(questions))]
 
 
-def _told(number: int, question: Question) -> str:
+def _state(number: int, question: Question) -> str:
     prefix = f"{number}."
     leaves = question.leaves()
-    names = {name: f'(Var "{prefix}{name}")' for name in VARIABLES}
-    names |= {"axes": literal_text((1,)), "k": "1", "v": "3.0", "t": f'"{question.dtype}"'}
+    texts = {name: f'(Var "{prefix}{name}")' for name in VARIABLES}
+    texts |= {"axes": literal_text((1,)), "k": "1", "v": "3.0", "t": f'"{question.dtype}"'}
+    values = {name: Atom(text) for name, text in texts.items()}
     lines = [fact for leaf in leaves.values() for fact in facts(leaf, prefix)]
     for side, term in enumerate((question.left, question.right)):
-        lines.append(f"(union (root {2 * number + side}) {instance(term, names)})")
+        lines.append(f"(union (root {2 * number + side}) {substitute(term, values)})")
     return "\n".join(lines)
-
-
-def instance(node: Node, names: Mapping[str, str]) -> str:
-    """The text of a term with texts for its variables."""
-    if isinstance(node, Atom):
-        return names.get(node.text, node.text) if is_variable(node) else node.text
-    return f"({' '.join((str(node.items[0]), *(instance(item, names) for item in node.items[1:])))})"

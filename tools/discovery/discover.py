@@ -17,10 +17,10 @@ from ..checking.check import check_rule
 from ..checking.drawing.scratch import Scratch
 from ..checking.overlap import overlaps
 from ..checking.verdict import Verdict
-from .candidates import Pair, enumeration
+from .candidates import Enumeration, Pair
 from .derive import CHUNK, Deriver, Question
-from .guards import Guards, Predictor, applied, stronger
-from .language import Domain, domains, heads, names_of, reduces
+from .guards import Guards, Predictor, apply_guards, strengthen
+from .language import Domain, choose_domains, heads, names_of, reduces
 from .write import Discovered, Draft, file_text, law, stem
 
 Report = Callable[[str], None]
@@ -32,12 +32,14 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Options:
-    """`operators` by name, `size` the number of operators in the largest term. `known`: rules whose consequences are
-    not to be found again; None for none."""
+    """`operators` by name, `size` the number of operators in the largest term.
+
+    `catalogue`: rules whose consequences are not to be found again; None for none.
+    """
 
     operators: tuple[str, ...]
     size: int = 3
-    known: RuleSet | None = None
+    catalogue: RuleSet | None = None
     seed: int = 0
 
 
@@ -69,20 +71,20 @@ def discover(options: Options, report: Report = lambda text: None) -> Discovery:
     if not 1 <= options.size <= MAX_SIZE:
         raise UsageError(f"--size {options.size}: terms have 1 to {MAX_SIZE} operators")
     search = _Search(options, report)
-    for domain in domains(options.operators):
+    for domain in choose_domains(options.operators):
         search.domain(domain)
-    return replace(search.result, rules=_with_shipped(search.result.rules))
+    return replace(search.result, rules=_mark_shipped(search.result.rules))
 
 
-def rule_file(options: Options, found: Discovery) -> str:
+def rule_file(options: Options, discovery: Discovery) -> str:
     """The text of the rule file."""
     size = f"terms of up to {options.size} operator{'' if options.size == 1 else 's'}"
     head = [f"Rules over {', '.join(options.operators)} in {size}, found by `eqfuse rules discover`."]
-    if options.known is None:
+    if options.catalogue is None:
         head.append("Found without the catalogue: laws over everything are among them, which multiply an e-graph.")
-    if found.commuting:
-        head.append(f"Commutative, which no rule says but @commutes: {', '.join(found.commuting)}.")
-    return file_text(found.rules, head)
+    if discovery.commuting:
+        head.append(f"Commutative, which no rule says but @commutes: {', '.join(discovery.commuting)}.")
+    return file_text(discovery.rules, head)
 
 
 class _Search:
@@ -90,13 +92,13 @@ class _Search:
         self.options, self.report = options, report
         self.result = Discovery()
         self.scratch = Scratch()
-        self.deriver = Deriver(options.known.program if options.known else "")
+        self.deriver = Deriver(options.catalogue.program if options.catalogue else "")
         self.deriving: list[str] = []
         self.numbers: Counter[str] = Counter()
-        self.taken = {r.name for r in options.known.rules} if options.known else set()
+        self.taken = {r.name for r in options.catalogue.rules} if options.catalogue else set()
 
     def domain(self, domain: Domain) -> None:
-        terms = enumeration(domain, self.options.seed)
+        terms = Enumeration(domain, self.options.seed)
         predictor = Predictor(domain.dtype, self.options.seed + 1)
         terms.level(0)
         for size in range(1, self.options.size + 1):
@@ -117,29 +119,29 @@ class _Search:
                 continue
             self.report(f"{len(self.result.rules)} rules, {len(ready) + len(waiting)} pairs to judge")
             candidate, *ready = ready
-            if self._judged(candidate, predictor):
+            if self._judge(candidate, predictor):
                 ready = self._open(ready)
 
     def _open(self, waiting: Sequence[_Candidate]) -> list[_Candidate]:
         """Those that do not follow from the rules so far."""
-        known = self.deriver.derived("\n".join(self.deriving), [c.question for c in waiting])
-        self.result.derived += sum(known)
-        return [c for c, follows in zip(waiting, known, strict=True) if not follows]
+        answers = self.deriver.derive("\n".join(self.deriving), [c.question for c in waiting])
+        self.result.derived += sum(answers)
+        return [c for c, follows in zip(waiting, answers, strict=True) if not follows]
 
-    def _judged(self, candidate: _Candidate, predictor: Predictor) -> bool:
+    def _judge(self, candidate: _Candidate, predictor: Predictor) -> bool:
         """Whether the checker accepts the pair, under its conditions or stronger ones that do not make it follow."""
         pair, both = candidate.pair, candidate.pair.both
         for _ in range(_ATTEMPTS):
             guards = candidate.guards
             exact = predictor.exact(pair.left, pair.right, guards)
-            draft, verdict = self._checked(Draft(self._name(pair), pair.left, pair.right, guards, both, exact))
+            draft, verdict = self._check(Draft(self._name(pair), pair.left, pair.right, guards, both, exact))
             if verdict.accepted:
                 self._accept(draft, verdict)
                 return True
             if verdict.kind == "idle" and both:
                 both = False
                 continue
-            further = stronger(guards, verdict.reason, names_of(pair.left), reduces(pair.left))
+            further = strengthen(guards, verdict.reason, names_of(pair.left), reduces(pair.left))
             if verdict.kind == "idle" or further is None:
                 break
             candidate = _under(pair, further, predictor)
@@ -148,14 +150,14 @@ class _Search:
         self.result.refuted += 1
         return False
 
-    def _checked(self, draft: Draft) -> tuple[Draft, Verdict]:
+    def _check(self, draft: Draft) -> tuple[Draft, Verdict]:
         verdict = check_rule(draft.rule(), self.scratch)
         if draft.exact and verdict.kind == "refuted":
-            return self._checked(replace(draft, exact=False))
+            return self._check(replace(draft, exact=False))
         return draft, verdict
 
     def _accept(self, draft: Draft, verdict: Verdict) -> None:
-        stated = law(draft.left, draft.right) if self.options.known else ""
+        stated = law(draft.left, draft.right) if self.options.catalogue else ""
         if stated == "commutative":  # a rule for every product would be too much beside the catalogue
             self.deriving.append(replace(draft, name=f"{heads(draft.left)[0]}-commutes").command())
             self.result.commuting.append(heads(draft.left)[0])
@@ -184,16 +186,17 @@ def _under(pair: Pair, guards: Guards, predictor: Predictor) -> _Candidate:
     dtype = predictor.dtype
     if dtype == "float32" and not guards.floating and predictor.integers(pair.left):
         dtype = "int32"  # rules for floating point must not be of help
-    return _Candidate(pair, guards, Question(applied(pair.left, guards), applied(pair.right, guards), guards, dtype))
+    left, right = (apply_guards(side, guards) for side in (pair.left, pair.right))
+    return _Candidate(pair, guards, Question(left, right, guards, dtype))
 
 
-def _with_shipped(found: Sequence[Discovered]) -> list[Discovered]:
+def _mark_shipped(rules: Sequence[Discovered]) -> list[Discovered]:
     """Leave out what a rule of the catalogue says under the same conditions: beside it this would do nothing."""
     shipped = [r for file in shipped_files() for r in file.rules if r.name == r.base and not r.derives]
     names = {rule.name for rule in shipped}
     same = {
         o.rule.name: f"The catalogue's {o.other.name} says the same"
-        for o in overlaps([*shipped, *(one.rule for one in found)])
+        for o in overlaps([*shipped, *(one.rule for one in rules)])
         if o.same and o.conditions and o.rule.name not in names and o.other.name in names
     }
-    return [replace(one, left_out=one.left_out or same.get(one.rule.name, "")) for one in found]
+    return [replace(one, left_out=one.left_out or same.get(one.rule.name, "")) for one in rules]

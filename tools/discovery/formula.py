@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.operators import OPERATORS
 from ...rules.sexpr import Atom, Form, Node
 from ..checking.overlap import COMMUTATIVE
-from .candidates import mirrored
+from .candidates import is_mirror_image
 from .guards import Guards
 from .language import heads, names_of, reduces, subterms
 
@@ -13,7 +13,7 @@ _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Pow": "^", "And": "an
 _NAMES = {"ReduceSum": "sum", "ReduceProd": "prod", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min"}
 
 
-def written(node: Node) -> str:
+def write_formula(node: Node) -> str:
     """A term in the notation of mathematics."""
     if isinstance(node, Atom):
         return node.text
@@ -23,18 +23,18 @@ def written(node: Node) -> str:
     if node.head in _INFIX:
         return f" {_INFIX[node.head]} ".join(map(_factor, parts))
     if node.head == "Abs":
-        return f"|{written(parts[0])}|"
+        return f"|{write_formula(parts[0])}|"
     if node.head == "Neg":
         return f"-{_factor(parts[0])}"
     if node.head == "Reciprocal":
         return f"1/{_factor(parts[0])}"
     if node.head == "BitShift":
         return f"{_factor(parts[0])} << {_factor(parts[1])}"
-    return f"{_NAMES.get(node.head, node.head.lower())}({', '.join(map(written, parts))})"
+    return f"{_NAMES.get(node.head, node.head.lower())}({', '.join(map(write_formula, parts))})"
 
 
 def _factor(node: Node) -> str:
-    text = written(node)
+    text = write_formula(node)
     bare = not isinstance(node, Form) or node.head not in (*_INFIX, "Neg", "Reciprocal", "BitShift")
     return text if bare else f"({text})"
 
@@ -59,7 +59,7 @@ def properties(left: Node, right: Node) -> str:
     """The algebraic property that the rule states, in the terms of DNNFusion (PLDI 2021), Table 4."""
     if right in list(subterms(left))[1:] or _is_constant(right):
         return "identity"
-    if mirrored(left, right) or _exchanged(left, right):
+    if is_mirror_image(left, right) or _exchanges(left, right):
         return "commutative"
     if any(head.startswith("Reduce") for head in heads(left)) and {"Add", "Sub"} & {*heads(left), *heads(right)}:
         return "linear"
@@ -72,7 +72,7 @@ def _is_constant(node: Node) -> bool:
     return isinstance(node, Form) and node.head == "Full"
 
 
-def _exchanged(left: Node, right: Node) -> bool:
+def _exchanges(left: Node, right: Node) -> bool:
     """f(g(a)) = g'(f'(a)), as a sum of exponentials and the exponential of a product."""
     one, other = heads(left), heads(right)
     unary = all(len(names_of(t)) == 1 and len(_leaves(t)) == 1 for t in (left, right))

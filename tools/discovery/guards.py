@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, permutations
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...rules.sexpr import Atom, Node
-from .language import VARIABLES, names_of, replaced
-from .values import SHAPE, Draw, Setting, agree, identical, setting
+from ...rules.sexpr import Atom, Node, substitute
+from .language import VARIABLES, names_of
+from .values import SHAPE, Draw, Setting, agree, draw_setting, identical
 
 Nameset = frozenset[str]
 NONE: Nameset = frozenset()
@@ -43,7 +43,7 @@ class Predictor:
         """`layout`: -1 for one shape, else a number of one of the ways in which leaves broadcast; -2 a cube."""
         shapes = _LAYOUTS[layout] if layout >= 0 else ((_CUBE if layout == -2 else SHAPE),) * len(VARIABLES)
         random = np.random.default_rng(self.seed)
-        return setting(random, draw, dtype, shapes, keepdims=keepdims, nonneg=nonneg, nonzero=nonzero)
+        return draw_setting(random, draw, dtype, shapes, keepdims=keepdims, nonneg=nonneg, nonzero=nonzero)
 
     def guards(self, left: Node, right: Node) -> Guards | None:
         """The weakest conditions under which the terms were equal in all settings; None where there are none."""
@@ -81,10 +81,9 @@ class Predictor:
         """Whether both sides were equal bit by bit in ordinary precision."""
         if self.dtype != "float32":
             return True
-        known = {"nonneg": guards.nonneg, "nonzero": guards.nonzero}
         draws: Sequence[Draw] = ("mixed", "positive", "zeros", "special")
         return all(
-            identical(left, right, self.setting(draw=draw, dtype=dtype, layout=-2, **known))
+            identical(left, right, self.setting(draw, dtype, -2, nonneg=guards.nonneg, nonzero=guards.nonzero))
             for draw in draws
             for dtype in ("float32", "float64")
         )
@@ -100,15 +99,12 @@ _LAYOUTS = (
 
 
 def _first(names: Sequence[str], holds: Callable[[Nameset], bool]) -> Nameset | None:
-    return next((s for s in _subsets(names) if holds(s)), None)
+    """The smallest subset of the names that `holds`."""
+    subsets = (frozenset(some) for size in range(len(names) + 1) for some in combinations(names, size))
+    return next(filter(holds, subsets), None)
 
 
-def _subsets(names: Sequence[str]) -> Iterator[Nameset]:
-    for size in range(len(names) + 1):
-        yield from map(frozenset, combinations(names, size))
-
-
-def stronger(guards: Guards, reason: str, names: Sequence[str], reduces: bool) -> Guards | None:
+def strengthen(guards: Guards, reason: str, names: Sequence[str], reduces: bool) -> Guards | None:
     """Conditions to try next where the checker found a counterexample; None where none are left."""
     if ("shape" in reason or "e-graph" in reason) and not guards.same_shape:
         return replace(guards, same_shape=True)
@@ -121,8 +117,8 @@ def stronger(guards: Guards, reason: str, names: Sequence[str], reduces: bool) -
     return replace(guards, nonneg=frozenset(names)) if guards.nonneg != frozenset(names) else None
 
 
-def applied(node: Node, guards: Guards) -> Node:
+def apply_guards(node: Node, guards: Guards) -> Node:
     """The term as the rule writes it: reductions keep their axes where they have to."""
-    return replaced(node, {"k": Atom("1")}) if guards.keepdims else node
+    return substitute(node, {"k": Atom("1")}) if guards.keepdims else node
 
 

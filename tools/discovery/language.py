@@ -16,7 +16,7 @@ from ...errors import UsageError
 from ...ir.operators import OPERATORS, Attribute, OperatorSchema
 from ...rules import sexpr
 from ...rules.commute import variables
-from ...rules.sexpr import Atom, Form, Node
+from ...rules.sexpr import Atom, Form, Node, substitute
 from ..checking.drawing.conditions import Type
 from ..checking.drawing.terms import literal_text
 from ..checking.drawing.types import admits
@@ -28,7 +28,7 @@ _RING = frozenset({"Mul", "Div", "Reciprocal"})
 """Where one of these is, the number one is a leaf."""
 
 
-def parsed(text: str) -> Node:
+def parse_term(text: str) -> Node:
     """A term from its text, without the places in it: terms that look the same are equal."""
     return _without_places(sexpr.read(text).forms[0]) if text.startswith("(") else Atom(text)
 
@@ -60,11 +60,11 @@ class Domain:
     @property
     def leaves(self) -> tuple[Node, ...]:
         """The terms without an operator."""
-        one = (parsed(ONE),) if not _RING.isdisjoint(self.operators) and self.dtype != "bool" else ()
+        one = (parse_term(ONE),) if not _RING.isdisjoint(self.operators) and self.dtype != "bool" else ()
         return (*map(Atom, VARIABLES), *one)
 
 
-def domains(names: Sequence[str]) -> list[Domain]:
+def choose_domains(names: Sequence[str]) -> list[Domain]:
     """The element types to look at, each with the operators that are defined on it.
 
     Raises UsageError for an operator that does not exist or has arguments that discovery cannot choose.
@@ -74,22 +74,22 @@ def domains(names: Sequence[str]) -> list[Domain]:
         raise UsageError("--ops: name operators, such as Mul,Add")
     for name in chosen:
         _require_usable(name)
-    found: list[Domain] = []
+    domains: list[Domain] = []
     for dtype in ("float32", "uint32", "bool"):
-        defined = tuple(n for n in chosen if _defined(n, dtype))
-        seen = {n for d in found for n in d.operators}
+        defined = tuple(n for n in chosen if _is_defined(n, dtype))
+        seen = {n for d in domains for n in d.operators}
         needed = frozenset(defined) - seen
         if needed:
-            found.append(Domain(dtype, defined, needed))
-    return found
+            domains.append(Domain(dtype, defined, needed))
+    return domains
 
 
 def _require_usable(name: str) -> None:
     operator = OPERATORS.get(name)
     if operator is None:
-        known = {usable.lower(): usable for usable in OPERATORS if _usable(OPERATORS[usable])}
-        near = get_close_matches(name.lower(), list(known), 1)
-        hint = f"; did you mean {known[near[0]]}?" if near else ""
+        usable = {other.lower(): other for other, schema in OPERATORS.items() if _usable(schema)}
+        near = get_close_matches(name.lower(), list(usable), 1)
+        hint = f"; did you mean {usable[near[0]]}?" if near else ""
         raise UsageError(f"--ops: there is no operator {name!r}{hint}")
     if not _usable(operator):
         raise UsageError(f"--ops: {name} cannot be enumerated, only element-wise arithmetic, logic and reductions can")
@@ -109,7 +109,7 @@ _JUMPING = frozenset({"IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "Great
 _CATEGORIES = ("elementwise.unary", "elementwise.binary", "reduction")
 
 
-def _defined(name: str, dtype: str) -> bool:
+def _is_defined(name: str, dtype: str) -> bool:
     if name in SHIFT and not dtype.startswith("uint"):
         return False
     return admits(name, {o.name: Type((2, 2), dtype) for o in OPERATORS[name].operands})
@@ -123,7 +123,7 @@ def arity(name: str) -> int:
 
 def apply(name: str, operands: Sequence[Node]) -> Form:
     """An operator on terms, with its attributes as rules write them."""
-    given: Iterator[Node] = iter((*operands, parsed(UNIFORM)))
+    given: Iterator[Node] = iter((*operands, parse_term(UNIFORM)))
     arguments = OPERATORS[name].arguments
     return Form((Atom(name), *(_attribute(a) if isinstance(a, Attribute) else next(given) for a in arguments)))
 
@@ -134,7 +134,7 @@ def _attribute(attribute: Attribute) -> Node:
     return Atom(literal_text(attribute.default if attribute.default is not None else ""))
 
 
-def grown(domain: Domain, smaller: Mapping[int, Sequence[Node]], size: int) -> Iterator[Form]:
+def build_terms(domain: Domain, smaller: Mapping[int, Sequence[Node]], size: int) -> Iterator[Form]:
     """Every term of `size` operators whose operands are among the `smaller` ones, given by size."""
     for name in domain.operators:
         count = arity(name)
@@ -162,18 +162,11 @@ def subterms(node: Node) -> Iterator[Node]:
                 yield from subterms(item)
 
 
-def replaced(node: Node, names: Mapping[str, Node]) -> Node:
-    """The expression with other expressions for some of its variables."""
-    if isinstance(node, Atom):
-        return names.get(node.text, node)
-    return Form((node.items[0], *(replaced(item, names) for item in node.items[1:])))
-
-
 def canonical(left: Node, right: Node) -> tuple[Node, Node]:
     """Both sides with the variables named in the order of their first use."""
     used = dict.fromkeys((*names_of(left), *names_of(right)))
     names: dict[str, Node] = {old: Atom(new) for old, new in zip(used, VARIABLES, strict=False)}
-    return replaced(left, names), replaced(right, names)
+    return substitute(left, names), substitute(right, names)
 
 
 def reduces(node: Node) -> bool:

@@ -36,10 +36,10 @@ class Setting:
             return self.tensors[node.text]
         if node not in self._memory:
             with np.errstate(all="ignore"):
-                self._memory[node] = self._computed(node)
+                self._memory[node] = self._compute(node)
         return self._memory[node]
 
-    def _computed(self, node: Form) -> Array | None:
+    def _compute(self, node: Form) -> Array | None:
         if node.head == "Full":
             return semantics.full((), float(str(self._literal(node.items[2]))), str(self.literals["t"]))
         arguments: list[Array | int | float | str | tuple[int, ...] | None] = []
@@ -61,7 +61,7 @@ class Setting:
         return self.literals[node.text] if node.text in self.literals else literal(node)
 
 
-def setting(
+def draw_setting(
     random: np.random.Generator,
     draw: Draw,
     dtype: str,
@@ -74,13 +74,13 @@ def setting(
     """Elements for every variable; those in `nonneg` and `nonzero` keep to that. Reductions are along axis 1."""
     tensors = {}
     for name, shape in zip(VARIABLES, shapes, strict=True):
-        array = _drawn(random, draw, dtype, shape)
+        array = _draw(random, draw, dtype, shape)
         array = np.abs(array) if name in nonneg and dtype != "bool" else array
         tensors[name] = np.where(array == 0, np.ones_like(array), array) if name in nonzero else array
     return Setting(tensors, {"axes": (1,), "k": keepdims, "v": 3.0, "t": dtype})
 
 
-def _drawn(random: np.random.Generator, draw: Draw, dtype: str, shape: tuple[int, ...]) -> Array:
+def _draw(random: np.random.Generator, draw: Draw, dtype: str, shape: tuple[int, ...]) -> Array:
     if dtype == "bool":
         return random.random(shape) < 0.5
     if "int" in dtype:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...rules import sexpr
+from ...rules.commute import variables
 from ...rules.records import Rule, parse
-from ...rules.sexpr import Atom, Form, Node
+from ...rules.sexpr import Atom, Form, Node, substitute
 from ..checking.overlap import COMMUTATIVE
 from ..checking.verdict import Verdict
-from .candidates import mirrored
-from .formula import properties, requirements, written
-from .guards import Guards, applied
-from .language import heads, names_of, replaced
+from .candidates import is_mirror_image
+from .formula import properties, requirements, write_formula
+from .guards import Guards, apply_guards
+from .language import heads, names_of
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,16 @@ class Draft:
         """The conditions as the rule writes them."""
         names = names_of(self.left)
         first = names[0]
-        asked = [f"(= t (dtype {first}))"] if self._asks_dtype() else []
+        uses_dtype = any(v.text == "t" for side in (self.left, self.right) for v in variables(side))
+        asked = [f"(= t (dtype {first}))"] if uses_dtype else []
         asked += [f"(= (shape {first}) (shape {n}))" for n in names[1:]] if self.guards.same_shape else []
         asked += [f"(floating {first})"] if self.guards.floating else []
         asked += [f"(nonneg {n})" for n in names if n in self.guards.nonneg]
         return asked + [f"(nonzero {n})" for n in names if n in self.guards.nonzero]
 
-    def _asks_dtype(self) -> bool:
-        return any("t" in str(side).replace("(", " ").replace(")", " ").split() for side in (self.left, self.right))
-
     def command(self) -> str:
         """The egglog command."""
-        left, right = applied(self.left, self.guards), applied(self.right, self.guards)
+        left, right = apply_guards(self.left, self.guards), apply_guards(self.right, self.guards)
         head = "birewrite" if self.both else "rewrite"
         when = f"\n         :when ({' '.join(self.conditions())})" if self.conditions() else ""
         return f'({head} {left} {right}{when}\n         :ruleset explore :name "{self.name}")'
@@ -53,12 +52,12 @@ class Draft:
         """Both sides, over leaves that are as the conditions ask."""
         signed = self.guards.nonneg | self.guards.nonzero
         names: dict[str, Node] = {n: Form((Atom("Exp"), Atom(n))) for n in signed}
-        sides = [replaced(applied(side, self.guards), names) for side in (self.left, self.right)]
+        sides = [substitute(apply_guards(side, self.guards), names) for side in (self.left, self.right)]
         return " => ".join(map(str, sides))
 
     def record(self, remark: str = "") -> str:
         """The comment above the command; `remark` is a further line."""
-        lines = [f"{written(self.left)} = {written(self.right)}", *([remark] if remark else [])]
+        lines = [f"{write_formula(self.left)} = {write_formula(self.right)}", *([remark] if remark else [])]
         lines += [
             f"@property {properties(self.left, self.right)}",
             f"@sound {'exact' if self.exact else 'real'}",
@@ -74,11 +73,6 @@ class Draft:
         """The rule as the checker takes it."""
         return parse(Path("discovered.egg"), sexpr.read(f"{self.record()}\n{self.command()}\n")).rules[0]
 
-    def variants(self) -> list[str]:
-        """The commands of the rule and its mirror images."""
-        file = parse(Path("discovered.egg"), sexpr.read(f"{self.record()}\n{self.command()}\n"))
-        return [rule.text for rule in file.rules]
-
 
 def stem(left: Node) -> str:
     """The beginning of a rule's name."""
@@ -89,7 +83,7 @@ def law(left: Node, right: Node) -> str:
     """Which law over everything the pair states of one operator: commutative, associative, or "" for neither."""
     if not isinstance(left, Form) or left.head not in COMMUTATIVE:
         return ""
-    if mirrored(left, right):
+    if is_mirror_image(left, right):
         return "commutative"
     distinct = len(names_of(left)) == 3 and len(heads(left)) == 2
     return "associative" if distinct and properties(left, right) == "associative" else ""
@@ -106,19 +100,17 @@ class Discovered:
     left_out: str = ""
 
 
-def file_text(found: Sequence[Discovered], head: Sequence[str]) -> str:
+def file_text(rules: Sequence[Discovered], head: Sequence[str]) -> str:
     """A rule file that begins with some lines of comment."""
-    return "\n\n".join(("\n".join(f"; {line}" for line in head), *map(_entry, found))) + "\n"
+    return "\n\n".join(("\n".join(f"; {line}" for line in head), *map(_entry, rules))) + "\n"
 
 
 def _entry(one: Discovered) -> str:
-    text = f"{one.draft.record(_remark(one.verdict))}\n{one.draft.command()}"
+    verdict = one.verdict
+    scope = f" for {verdict.scope}" if verdict.scope else ""
+    remark = f"{verdict.kind.replace('proved-if', 'proved')}{scope}, tested on {verdict.samples} samples"
+    text = f"{one.draft.record(remark)}\n{one.draft.command()}"
     if not one.left_out:
         return text
     inner = "\n".join(f"; {line.removeprefix('; ')}" for line in text.splitlines())
     return f"; {one.left_out}:\n{inner}"
-
-
-def _remark(verdict: Verdict) -> str:
-    scope = f" for {verdict.scope}" if verdict.scope else ""
-    return f"{verdict.kind.replace('proved-if', 'proved')}{scope}, tested on {verdict.samples} samples"

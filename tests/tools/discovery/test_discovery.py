@@ -13,7 +13,7 @@ from eqfuse.rules.records import read_file
 from eqfuse.tools.checking.check import check_files
 from eqfuse.tools.discovery.derive import Deriver, Question
 from eqfuse.tools.discovery.discover import MAX_SIZE, Discovery, Options, discover, rule_file
-from eqfuse.tools.discovery.guards import applied
+from eqfuse.tools.discovery.guards import apply_guards
 from eqfuse.tools.discovery.write import Discovered, file_text
 
 from .table4 import TABLE_4, derives, discovered
@@ -31,7 +31,7 @@ def found(*operators: str, size: int, catalogue: bool = False) -> Discovery:
 
 def question(one: Discovered) -> Question:
     draft = one.draft
-    left, right = (applied(side, draft.guards) for side in (draft.left, draft.right))
+    left, right = (apply_guards(side, draft.guards) for side in (draft.left, draft.right))
     return Question(left, right, draft.guards, "float32" if draft.guards.floating else "int32")
 
 
@@ -79,7 +79,7 @@ def test_what_the_catalogue_derives_is_left_out(products: Discovery, beside_the_
     assert "|a| * |b| = |a * b|" in formulas(products)
     assert "|a| * |b| = |a * b|" not in formulas(beside_the_catalogue)
     questions = list(map(question, beside_the_catalogue.rules))
-    assert deriver.derived("", questions) == [False] * len(questions)
+    assert deriver.derive("", questions) == [False] * len(questions)
 
 
 def test_rules_that_the_catalogue_has_are_comments(products: Discovery) -> None:
@@ -92,7 +92,7 @@ def test_no_rule_follows_from_those_before_it(products: Discovery) -> None:
     deriver = Deriver("")
     for number, one in enumerate(products.rules):
         earlier = "\n".join(other.rule.text for other in products.rules[:number])
-        assert deriver.derived(earlier, [question(one)]) == [False], one.rule.formula
+        assert deriver.derive(earlier, [question(one)]) == [False], one.rule.formula
 
 
 def test_commutativity_beside_the_catalogue_is_no_rule(beside_the_catalogue: Discovery) -> None:
@@ -103,7 +103,7 @@ def test_commutativity_beside_the_catalogue_is_no_rule(beside_the_catalogue: Dis
 def test_the_file_says_what_was_looked_for(products: Discovery, beside_the_catalogue: Discovery) -> None:
     first = "; Rules over Mul, Abs in terms of up to 3 operators, found by `eqfuse rules discover`.\n; "
     assert rule_file(Options(("Mul", "Abs")), products).startswith(f"{first}Found without the catalogue: ")
-    text = rule_file(Options(("Mul", "Abs"), known=CATALOGUE), beside_the_catalogue)
+    text = rule_file(Options(("Mul", "Abs"), catalogue=CATALOGUE), beside_the_catalogue)
     assert text.startswith(f"{first}Commutative, which no rule says but @commutes: Mul.\n\n")
 
 

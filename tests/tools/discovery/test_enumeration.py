@@ -5,35 +5,35 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.errors import UsageError
-from eqfuse.tools.discovery.candidates import Enumeration, enumeration
-from eqfuse.tools.discovery.language import ONE, apply, domains, grown, parsed
+from eqfuse.tools.discovery.candidates import Enumeration
+from eqfuse.tools.discovery.language import ONE, apply, build_terms, choose_domains, parse_term
 
 
 def enumerated(*operators: str, size: int) -> tuple[Enumeration, list[str]]:
     """The enumeration of the first domain, and the pairs of its last level as text."""
-    terms = enumeration(domains(operators)[0], seed=0)
+    terms = Enumeration(choose_domains(operators)[0], seed=0)
     levels = [terms.level(n) for n in range(size + 1)]
     return terms, [f"{pair.left} {'=' if pair.both else '=>'} {pair.right}" for pair in levels[-1]]
 
 
 def test_a_float_operator_has_one_domain() -> None:
-    assert [(d.dtype, d.operators) for d in domains(["Mul", "Exp", "Mul"])] == [("float32", ("Mul", "Exp"))]
+    assert [(d.dtype, d.operators) for d in choose_domains(["Mul", "Exp", "Mul"])] == [("float32", ("Mul", "Exp"))]
 
 
 def test_a_shift_is_looked_at_on_unsigned_integers() -> None:
-    assert [(d.dtype, set(d.needed)) for d in domains(["ReduceSum", "BitShift"])] == [
+    assert [(d.dtype, set(d.needed)) for d in choose_domains(["ReduceSum", "BitShift"])] == [
         ("float32", {"ReduceSum"}),
         ("uint32", {"BitShift"}),
     ]
 
 
 def test_a_logical_operator_is_looked_at_on_truth_values() -> None:
-    assert [d.dtype for d in domains(["And"])] == ["bool"]
+    assert [d.dtype for d in choose_domains(["And"])] == ["bool"]
 
 
 def test_products_have_the_leaf_one() -> None:
-    assert parsed(ONE) in domains(["Mul"])[0].leaves
-    assert parsed(ONE) not in domains(["Add"])[0].leaves
+    assert parse_term(ONE) in choose_domains(["Mul"])[0].leaves
+    assert parse_term(ONE) not in choose_domains(["Add"])[0].leaves
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_products_have_the_leaf_one() -> None:
 )
 def test_an_operator_that_cannot_be_enumerated(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
-        domains([name])
+        choose_domains([name])
 
 
 def test_attributes_are_left_open() -> None:
-    assert str(apply("ReduceSum", (parsed("a"),))) == "(ReduceSum a axes k)"
+    assert str(apply("ReduceSum", (parse_term("a"),))) == "(ReduceSum a axes k)"
 
 
 def test_terms_grow_by_one_operator() -> None:
-    domain = domains(["Mul", "Exp"])[0]
-    smaller = {0: [parsed("a")], 1: [parsed("(Exp a)")]}
-    assert set(map(str, grown(domain, smaller, 2))) == {"(Mul a (Exp a))", "(Mul (Exp a) a)", "(Exp (Exp a))"}
+    domain = choose_domains(["Mul", "Exp"])[0]
+    smaller = {0: [parse_term("a")], 1: [parse_term("(Exp a)")]}
+    assert set(map(str, build_terms(domain, smaller, 2))) == {"(Mul a (Exp a))", "(Mul (Exp a) a)", "(Exp (Exp a))"}
 
 
 def test_commutativity_comes_first() -> None:

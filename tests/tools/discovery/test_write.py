@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqfuse.rules.sexpr import Form, Node
-from eqfuse.tools.discovery.formula import properties, written
+from eqfuse.tools.discovery.formula import properties, write_formula
 from eqfuse.tools.discovery.guards import Guards
-from eqfuse.tools.discovery.language import parsed
+from eqfuse.tools.discovery.language import parse_term
 from eqfuse.tools.discovery.write import Draft, file_text, law, stem
 
 ONE = "(Full (vec-empty) 1.0 t)"
@@ -15,7 +15,7 @@ ONE = "(Full (vec-empty) 1.0 t)"
 
 def sides(text: str) -> tuple[Node, Node]:
     """The two terms that stand one behind the other."""
-    pair = parsed(f"(pair {text})")
+    pair = parse_term(f"(pair {text})")
     assert isinstance(pair, Form)
     return pair.items[1], pair.items[2]
 
@@ -37,7 +37,7 @@ def draft(text: str, guards: Guards | None = None, both: bool = False, commutes:
     ],
 )
 def test_a_formula(text: str, formula: str) -> None:
-    assert written(parsed(text)) == formula
+    assert write_formula(parse_term(text)) == formula
 
 
 @pytest.mark.parametrize(
