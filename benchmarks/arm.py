@@ -34,7 +34,7 @@ from eqfuse.errors import EqfuseError
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.bundle.emulated_model import opened
+from eqfuse.lowering.bundle.emulated_model import open_emulated
 from eqfuse.lowering.interface import inputs_of, random_inputs
 
 OWN = "eqfuse"
@@ -115,7 +115,7 @@ class Settings:
 
 def counted(bundle: Path, inputs: Mapping[str, Any]) -> Figures:
     """One inference of a bundle. Raises EqfuseError."""
-    with opened(bundle) as compiled:
+    with open_emulated(bundle) as compiled:
         return Figures.of(compiled.count(inputs).inference)
 
 

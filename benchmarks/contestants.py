@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.interface import inputs_of, random_inputs
-from eqfuse.lowering.running.turns import settle
+from eqfuse.lowering.running.turns import wait_until_idle
 
 Array = NDArray[Any]
 MOST_CALLS = 1000
@@ -80,7 +80,7 @@ class _Bundle:
         self.model = load(setup.bundle, setup.threads)
 
     def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
-        return self.model.prepared(inputs)
+        return self.model.bind_inputs(inputs)
 
     def results(self, returned: Any) -> list[Array]:
         return [tensor.numpy() for tensor in returned]
@@ -206,7 +206,7 @@ def _serve(setup: Setup, connection: Connection) -> None:
         begun = time.perf_counter()
         server = _Server(setup, TOOLS[setup.tool](setup))
         seconds = time.perf_counter() - begun
-        settle()
+        wait_until_idle()
         connection.send(seconds)
         while (request := connection.recv()) is not None:
             name, argument = request

@@ -25,11 +25,11 @@ Array = np.ndarray[Any, Any]
 def run(arguments: argparse.Namespace) -> int:
     """Run once, and show or write what comes out."""
     from ..lowering.interface import random_inputs
-    from ..lowering.running.isolated_model import IsolatedModel, crashes_of
+    from ..lowering.running.isolated_model import IsolatedModel, name_crashes
 
     if arguments.output is not None:
         _check_output(arguments.output)
-    with crashes_of(arguments.bundle), Progress(arguments, "run"):
+    with name_crashes(arguments.bundle), Progress(arguments, "run"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
         given = _given(arguments.input, model.inputs)
         if arguments.random is not None:

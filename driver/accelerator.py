@@ -137,7 +137,7 @@ class Accelerator:
         """What verification says, in one line that says how much was verified."""
         from ..engine.verification import require_comparison, require_verdict
         from ..engine.verification.source import model_file
-        from ..lowering.bundle.check import apart
+        from ..lowering.bundle.check import call_for_verdict
         from ..lowering.dsa.bundle.simulated_model import IsolatedSimulation
         from ..lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program
 
@@ -151,7 +151,8 @@ class Accelerator:
             samples = samples_to_verify(loaded, original)
             compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
             with require_verdict(label):
-                found = require_comparison(apart(options.verify_limit, verify_program, original, loaded, demand))
+                answer = call_for_verdict(options.verify_limit, verify_program, original, loaded, demand)
+                found = require_comparison(answer)
         if found.status == "failed":
             raise VerificationError(
                 f"{label}: the program differs from the original: {found.summary}; nothing was written"

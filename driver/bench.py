@@ -14,13 +14,13 @@ from ..costmodels.device import Device
 from ..engine.onnx.model import read
 from ..errors import EqfuseError, UsageError
 from ..lowering.arm.counts import SINGLES, Counts, KernelCounts, ModelCounts, by_kernel, estimate_cycles
-from ..lowering.bundle.bundle import read_manifest, whole
+from ..lowering.bundle.bundle import read_manifest, read_whole_bundle
 from ..lowering.bundle.cache import fingerprint
-from ..lowering.bundle.isolation import NO_LIMIT, isolated
+from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
 from ..lowering.bundle.manifest import Manifest
 from ..lowering.errors import BundleError
 from ..lowering.interface import Port, random_inputs, read_samples
-from ..lowering.running.isolated_model import IsolatedModel, crashes_of, times
+from ..lowering.running.isolated_model import IsolatedModel, name_crashes, time_models
 from ..lowering.running.kernel_times import Breakdown, kernel_times
 from ..lowering.running.turns import Middle, Runs
 from ..support.files import check_destination, staged_file
@@ -217,12 +217,12 @@ def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> P
 
 def _time_model(bundle: Path, options: BenchOptions) -> Latency:
     repeat = options.repeat or _REPEAT
-    with crashes_of(bundle):
+    with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
         inputs = read_inputs(options.inputs, model.inputs)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # names the kernel where it crashes
-        runs = times({"eqfuse": model}, inputs, repeat, original)
+        runs = time_models({"eqfuse": model}, inputs, repeat, original)
     timings = {name: Timing(Middle.of(each.wall), Middle.of(each.cpu)) for name, each in runs.items()}
     if len(runs) == 2:
         timings["speed-up"] = _compare(*runs.values())
@@ -244,11 +244,11 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
     if options.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
     repeat = options.repeat or _KERNEL_REPEAT
-    with crashes_of(bundle):
+    with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
         inputs = read_inputs(options.inputs, model.inputs)
         model.run(inputs)  # names the kernel where it crashes
-        breakdown = isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
+        breakdown = call_isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
     return KernelLatency(model.threads, repeat, breakdown)
 
 
@@ -257,7 +257,7 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
 
 def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
     from ..lowering.arm.peer import Arm64Root
-    from ..lowering.bundle.emulated_model import opened
+    from ..lowering.bundle.emulated_model import open_emulated
 
     for name in ("repeat", "threads"):
         if getattr(options, name) is not None:
@@ -270,7 +270,7 @@ def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
     if options.arm64_root is not None and options.against is None:
         raise UsageError("--arm64-root: is for --against ort, which was not asked for")
     root = Arm64Root.at(options.arm64_root) if options.arm64_root is not None else None
-    with opened(bundle) as model:
+    with open_emulated(bundle) as model:
         target, inputs = model.target, read_inputs(options.inputs, model.inputs)
         original = _find_original(bundle, options, model.manifest) if root is not None else None
         counts = model.count(inputs)
@@ -296,7 +296,7 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
         raise UsageError(f"--against ort: the time of {bundle} is simulated; name a variant to compare with")
     if options.trace is not None:
         check_destination(options.trace)
-    section = section_of(whole(bundle).dsa, str(bundle))
+    section = section_of(read_whole_bundle(bundle).dsa, str(bundle))
     variants = {section.variant: section.figures}
     if options.against is not None:
         again = f"{options.against} (again)" if options.against == section.variant else options.against

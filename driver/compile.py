@@ -61,7 +61,7 @@ def compile_model(
     backend.check(options)
     if processor is not None and tuning is not None:
         processor.check_search(tuning)
-    with bundle.staged(output) as folder:
+    with bundle.stage_bundle(output) as folder:
         key = compilation.key(backend)
         if tuning is None and cache.fetch(key, folder):
             manifest = compilation.labelled(bundle.read_manifest(folder))

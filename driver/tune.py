@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError, VerificationError
 from ..lowering.bundle import bundle
-from ..lowering.bundle.emulated_model import opened
+from ..lowering.bundle.emulated_model import open_emulated
 from ..lowering.bundle.manifest import TuningSummary
 from ..lowering.interface import Port, random_inputs
 from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
-from ..lowering.running.isolated_model import IsolatedModel, times
+from ..lowering.running.isolated_model import IsolatedModel, time_models
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
 from ..lowering.tuning.settings import Settings
@@ -143,13 +143,13 @@ class _Search:
 
 def _speed_up_here(untuned: Path, candidate: Path, ports: Sequence[Port], threads: int) -> float:
     models = {"untuned": IsolatedModel(untuned, threads), "tuned": IsolatedModel(candidate, threads)}
-    runs = times(models, random_inputs(ports, 0), ROUNDS, seconds=RUN_SECONDS * ROUNDS)
+    runs = time_models(models, random_inputs(ports, 0), ROUNDS, seconds=RUN_SECONDS * ROUNDS)
     return ratios(runs, "tuned", "untuned", threads).median
 
 
 def _cycles(folder: Path) -> float:
     from ..lowering.arm.counts import estimate_cycles
 
-    with opened(folder) as model:
+    with open_emulated(folder) as model:
         counted = model.count(random_inputs(model.inputs, 0))
         return estimate_cycles(counted.inference, model.target.device).cycles

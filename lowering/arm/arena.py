@@ -10,7 +10,7 @@ from .plan import Plan
 ALIGNMENT = 64
 
 
-def aligned(size: int) -> int:
+def align(size: int) -> int:
     """The next multiple of a cache line."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -58,7 +58,7 @@ def _lives(plan: Plan) -> list[_Life]:
     for number, call in enumerate(plan.calls):
         first.update(dict.fromkeys(call.outputs, number))
         last.update((storage[b], number) for b in (*call.inputs, *call.outputs))
-    return [_Life(b, aligned(plan.buffers[b].size), first[b], last[b]) for b in first if b not in external]
+    return [_Life(b, align(plan.buffers[b].size), first[b], last[b]) for b in first if b not in external]
 
 
 def _lowest(life: _Life, placed: list[tuple[int, _Life]]) -> int:

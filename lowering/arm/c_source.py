@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Arena, aligned, plan_arena
+from .arena import Arena, align, plan_arena
 from .plan import Buffer, Plan, PlanError
 
 MAXIMUM_CALLS = 65534
@@ -136,12 +136,12 @@ def _weight_offsets(plan: Plan) -> dict[int, int]:
     offsets, end = {}, 0
     for index in plan.weights:
         offsets[index] = end
-        end += aligned(plan.buffers[index].size)
+        end += align(plan.buffers[index].size)
     return offsets
 
 
 def _blob(plan: Plan, arrays: Mapping[int, NDArray[np.generic]], offsets: Mapping[int, int]) -> bytes:
-    blob = bytearray(sum(aligned(plan.buffers[index].size) for index in plan.weights))
+    blob = bytearray(sum(align(plan.buffers[index].size) for index in plan.weights))
     for index, offset in offsets.items():
         buffer, array = plan.buffers[index], arrays.get(index)
         if array is None or array.dtype.name != buffer.dtype or array.shape != buffer.shape:

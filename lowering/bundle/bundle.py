@@ -53,7 +53,7 @@ def check_destination(path: Path) -> None:
 
 
 @contextmanager
-def staged(path: Path) -> Iterator[Path]:
+def stage_bundle(path: Path) -> Iterator[Path]:
     """A folder beside `path` to fill; `publish` moves it there, otherwise it goes."""
     with staging_folder(path) as outer:
         inner = outer / "bundle"
@@ -107,14 +107,14 @@ def read_manifest(folder: Path) -> Manifest:
     return parse_manifest(text, str(path))
 
 
-def whole(folder: Path) -> Manifest:
+def read_whole_bundle(folder: Path) -> Manifest:
     """The manifest of a bundle for any machine, none of whose files is missing or changed. Raises BundleError."""
     manifest = read_manifest(folder)
     _check_files(folder, manifest.files)
     return manifest
 
 
-def usable(folder: Path) -> Manifest:
+def read_usable_bundle(folder: Path) -> Manifest:
     """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
 
     Raises BundleError, which names what is wrong.

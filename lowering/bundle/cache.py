@@ -14,7 +14,7 @@ import onnx_ir as ir
 from ...engine.onnx.model import Model, external_files
 from ...support.store import Store, source_digest
 from ..errors import BundleError
-from .bundle import copy, digest, whole
+from .bundle import copy, digest, read_whole_bundle
 
 KEPT = 16
 """How many bundles stay; the ones that were not used for the longest time go."""
@@ -46,7 +46,7 @@ def fetch(key: str, folder: Path) -> bool:
     if not store.path(key).is_dir():
         return False
     try:
-        whole(store.path(key))
+        read_whole_bundle(store.path(key))
         copy(store.path(key), folder)
     except (BundleError, OSError):
         store.drop(key)

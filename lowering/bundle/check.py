@@ -20,7 +20,7 @@ from ...engine.verification.values import RunError, one_line
 from ...errors import VerificationError
 from ..errors import CrashError
 from ..interface import Port
-from .isolation import isolated, prepare
+from .isolation import call_isolated, prepare
 
 Parameters = ParamSpec("Parameters")
 Outcome = TypeVar("Outcome")
@@ -67,10 +67,10 @@ def verify_compiled(
     the compiled model as the runs left it. Raises VerificationError where there is no verdict.
     """
     with model_file(original) as path:
-        return apart(limit, _compare, path.absolute(), compiled, tolerated)
+        return call_for_verdict(limit, _compare, path.absolute(), compiled, tolerated)
 
 
-def apart(
+def call_for_verdict(
     limit: float,
     function: Callable[Parameters, Outcome],
     *arguments: Parameters.args,
@@ -81,7 +81,7 @@ def apart(
     Compiled code runs in yet another one. Raises VerificationError where there is no answer within `limit` seconds.
     """
     try:
-        return isolated(limit, function, *arguments, **named)
+        return call_isolated(limit, function, *arguments, **named)
     except CrashError as error:
         hint = "; --verify-limit gives it more" if error.timed_out else " while it ran the original model"
         raise VerificationError(f"verification {error}{hint}") from None

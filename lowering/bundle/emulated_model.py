@@ -19,7 +19,7 @@ from ..arm.project import EXAMPLE, build_example
 from ..arm.toolchain import Tool, ToolError, missing
 from ..interface import Port
 from ..target import Target, target_of
-from .bundle import whole
+from .bundle import read_whole_bundle
 from .manifest import PLAN, Manifest
 
 Array = np.ndarray[Any, Any]
@@ -66,12 +66,12 @@ class EmulatedModel:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[EmulatedModel]:
+def open_emulated(folder: Path) -> Iterator[EmulatedModel]:
     """The C project of a bundle, built to be counted.
 
     Raises BundleError where the folder is no whole bundle, UsageError where it is one for this machine, ToolError.
     """
-    manifest = whole(folder)
+    manifest = read_whole_bundle(folder)
     if manifest.library != PLAN:
         raise UsageError(
             f"{folder}: was compiled for {manifest.platform.name}, which needs no emulation; "

@@ -51,7 +51,7 @@ def prepare() -> None:
     _POOL.prepare()
 
 
-def isolated(
+def call_isolated(
     seconds: float,
     function: Callable[Parameters, Result],
     *arguments: Parameters.args,

@@ -50,7 +50,7 @@ class LoadedModel(ABC):
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out."""
 
-    def prepared(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    def bind_inputs(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
         """A function that runs on these inputs, without copies in or out where that can be had: for measuring."""
         return lambda: self.run(inputs)
 
@@ -74,7 +74,7 @@ class LoadedModel(ABC):
                 raise UsageError(f"{self.path}: input {port.name!r} is missing; the inputs are {wanted}")
 
 
-def fitting(port: Port, value: Any) -> Array:
+def fit_input(port: Port, value: Any) -> Array:
     """The input as an array of the right type and shape; a Python number or list takes the type that is wanted."""
     try:
         array = np.asarray(value, port.dtype if isinstance(value, int | float | list | tuple) else None)

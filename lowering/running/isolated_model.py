@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...support.scratch import scratch_folder
-from ..bundle.bundle import read_manifest, usable
-from ..bundle.isolation import NO_LIMIT, isolated, number
+from ..bundle.bundle import read_manifest, read_usable_bundle
+from ..bundle.isolation import NO_LIMIT, call_isolated, number
 from ..bundle.loaded import Array, LoadedModel
 from ..errors import CrashError
 from ..interface import Port
 from ..tvm_runtime import load_library, use_threads
 from .runner import CompiledModel, load
-from .turns import Runs, interleaved
+from .turns import Runs, time_in_turns
 
 
 class IsolatedModel(LoadedModel):
@@ -32,16 +32,16 @@ class IsolatedModel(LoadedModel):
         """Load the bundle. Raises BundleError where it is damaged or made for another machine."""
         self.path = path
         manifest = read_manifest(path)
-        self.manifest = usable(path) if manifest.dsa is None else manifest
+        self.manifest = read_usable_bundle(path) if manifest.dsa is None else manifest
         self.key = _Key(path, threads, number())
         self.crashed_in = ""
         self._seconds = seconds
-        self.threads = isolated(NO_LIMIT, _threads, self.key)
+        self.threads = call_isolated(NO_LIMIT, _threads, self.key)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out."""
         try:
-            return isolated(self._seconds, _run, self.key, dict(inputs))
+            return call_isolated(self._seconds, _run, self.key, dict(inputs))
         except CrashError as error:
             self.crashed_in = self._crashing_kernel(inputs)
             text = f"{error} in {self.crashed_in}" if self.crashed_in else str(error)
@@ -53,13 +53,13 @@ class IsolatedModel(LoadedModel):
             note = Path(folder) / "kernel"
             note.touch()
             try:
-                isolated(self._seconds, _run_noting, self.key, dict(inputs), note)
+                call_isolated(self._seconds, _run_noting, self.key, dict(inputs), note)
             except CrashError:
                 return note.read_text(encoding="utf-8")
         return ""
 
 
-def times(
+def time_models(
     models: Mapping[str, IsolatedModel],
     inputs: Mapping[str, Any],
     repeat: int,
@@ -70,11 +70,11 @@ def times(
 
     All of it may take `seconds`. Raises CrashError, and UsageError where the inputs do not fit.
     """
-    return isolated(seconds, _times, {name: model.key for name, model in models.items()}, inputs, repeat, original)
+    return call_isolated(seconds, _times, {name: model.key for name, model in models.items()}, inputs, repeat, original)
 
 
 @contextmanager
-def crashes_of(bundle: Path) -> Iterator[None]:
+def name_crashes(bundle: Path) -> Iterator[None]:
     """Say whose crash it is that a function of this module raises within the context."""
     try:
         yield
@@ -128,11 +128,11 @@ def _times(
     keys: Mapping[str, _Key], inputs: Mapping[str, Any], repeat: int, original: Path | None
 ) -> dict[str, Runs]:
     models = {name: _model(key) for name, key in keys.items()}
-    contestants = {name: model.prepared(inputs) for name, model in models.items()}
+    contestants = {name: model.bind_inputs(inputs) for name, model in models.items()}
     if original is not None:
         threads = max(model.threads for model in models.values())
         contestants["ONNX Runtime"] = _onnx_runtime(original, threads, inputs)
-    return interleaved(contestants, repeat)
+    return time_in_turns(contestants, repeat)
 
 
 def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -159,7 +159,7 @@ class IsolatedKernels:
 
     def run(self, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
         """What a kernel makes of the arguments. Raises CrashError, and LoweringError where it refuses them."""
-        return isolated(self._seconds, _run_kernel, self._key, symbol, arguments, results)
+        return call_isolated(self._seconds, _run_kernel, self._key, symbol, arguments, results)
 
 
 @lru_cache(maxsize=1)

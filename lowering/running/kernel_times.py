@@ -18,7 +18,7 @@ from ...errors import UsageError
 from ..kernels.fallback import FUNCTION
 from ..kernels.kernel_table import KernelFacts, read_kernel_table
 from .runner import CompiledModel
-from .turns import settle
+from .turns import wait_until_idle
 
 _WARM_UP = 3
 
@@ -75,12 +75,12 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
         raise UsageError(f"kernels are timed at least once, not {repeat} times")
     model = CompiledModel(path, threads)
     facts = read_kernel_table(path)
-    run = model.prepared(inputs)
+    run = model.bind_inputs(inputs)
     calls, functions = _recorded(model, inputs, {row.symbol for row in facts})
     clock = time.process_time if model.threads == 1 else time.perf_counter
     spent: dict[str, list[float]] = {symbol: [] for symbol in functions}
     whole: list[float] = []
-    settle()
+    wait_until_idle()
     for number in range(repeat + _WARM_UP):
         started = clock()
         run()

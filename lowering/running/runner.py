@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...support.processor import available_cores
-from ..bundle.bundle import check_file, missing, read_manifest, usable
-from ..bundle.loaded import Array, LoadedModel, fitting
+from ..bundle.bundle import check_file, missing, read_manifest, read_usable_bundle
+from ..bundle.loaded import Array, LoadedModel, fit_input
 from ..bundle.manifest import FallbackEntry
 from ..errors import BundleError
 from ..kernels.fallback import FUNCTION
@@ -36,7 +36,7 @@ class CompiledModel(LoadedModel):
         Raises UsageError for a number of them that cannot be had.
         """
         self.path = path
-        self.manifest = usable(path)
+        self.manifest = read_usable_bundle(path)
         self.threads = threads_for(self.manifest.threads, threads)
         self._tvm = runtime(self.threads)
         self._library = self._loaded()
@@ -54,10 +54,10 @@ class CompiledModel(LoadedModel):
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out."""
-        results = self.prepared(inputs)()
+        results = self.bind_inputs(inputs)()
         return {port.name: result.numpy() for port, result in zip(self.outputs, results, strict=True)}
 
-    def prepared(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    def bind_inputs(self, inputs: Mapping[str, Any]) -> Callable[[], Any]:
         """A function that runs on these inputs and gives TVM's tensors, without copies in or out: for measuring."""
         given = self._tensors(inputs)
         return lambda: self._run(given)
@@ -69,7 +69,7 @@ class CompiledModel(LoadedModel):
 
     def _tensors(self, inputs: Mapping[str, Any]) -> list[Any]:
         self._check_names(inputs)
-        return [self._tvm.runtime.tensor(fitting(port, inputs[port.name])) for port in self.inputs]
+        return [self._tvm.runtime.tensor(fit_input(port, inputs[port.name])) for port in self.inputs]
 
     def machine(self) -> Any:
         """A virtual machine that runs the library, for one run at a time. Raises BundleError."""

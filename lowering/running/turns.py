@@ -44,7 +44,7 @@ class Middle:
         return {"median": self.median, "lower": self.lower, "upper": self.upper}
 
 
-def settle() -> None:
+def wait_until_idle() -> None:
     """Wait until the process is idle: threads of a new pool, TVM's among them, spin before they sleep, and CPU time
     counts that."""
     for _ in range(_LOOKS):
@@ -54,13 +54,13 @@ def settle() -> None:
             return
 
 
-def interleaved(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
+def time_in_turns(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
     """Let them take turns, in the opposite order every other time, so that what else the machine does hits all."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for _ in range(_WARM_UP):
         for call in contestants.values():
             call()
-    settle()
+    wait_until_idle()
     for turn in range(repeat):
         order = list(contestants.items())
         for name, call in order if turn % 2 == 0 else reversed(order):

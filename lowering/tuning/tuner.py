@@ -16,7 +16,7 @@ from random import Random
 from ..kernels.kernels import intensive_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
-from .joins import SCHEDULED_APART, Join, best_joins, composed, possible_joins, with_joins
+from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, possible_joins, with_joins
 from .learning import Learner
 from .settings import Settings, trials_for
 from .space import decisions_of
@@ -192,7 +192,7 @@ class Tuner:
     def _compose(self, key: str) -> None:
         """Suggest what the parts of a joined kernel decide by now: they may get better after it was begun."""
         join, trace = self._begun_whole[key]
-        start = composed(trace, self._parts(join))
+        start = compose_schedules(trace, self._parts(join))
         if start:
             self.searches[key].suggest(start)
 
@@ -305,7 +305,7 @@ class Tuner:
             leaders = [decisions for decisions in self.searches[key].leaders(LEADERS) if decisions]
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
-                decided[key] = self.laboratory.confirmed(self.table.tasks[key], leaders)
+                decided[key] = self.laboratory.choose_confirmed(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
         decided = {key: decisions for key, decisions in decided.items() if decisions}
         joined = {self.table.key(join.whole) for join in chosen}

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...bundle.bundle import whole
-from ...bundle.isolation import isolated, number
-from ...bundle.loaded import LoadedModel, fitting
+from ...bundle.bundle import read_whole_bundle
+from ...bundle.isolation import call_isolated, number
+from ...bundle.loaded import LoadedModel, fit_input
 from ..network.storage import cast_array, plain_array, stored_array
 from ..program.instructions import Kernel, Program
 from ..simulate.function import simulate_function
@@ -27,7 +27,7 @@ class SimulatedModel(LoadedModel):
     def __init__(self, path: Path) -> None:
         """Load the bundle. Raises BundleError where it is damaged."""
         self.path = path
-        self.manifest = whole(path)
+        self.manifest = read_whole_bundle(path)
         self.section: Section = section_of(self.manifest.dsa, str(path))
         self.program: Program = read_program(path)
 
@@ -43,7 +43,7 @@ class SimulatedModel(LoadedModel):
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run the whole batch, with names in and out."""
         self._check_names(inputs)
-        feeds = {port.name: fitting(port, inputs[port.name]) for port in self.inputs}
+        feeds = {port.name: fit_input(port, inputs[port.name]) for port in self.inputs}
         allocation = self.section.allocation
         return self.run_programs(feeds, allocation.iterations * allocation.clusters)
 
@@ -83,9 +83,7 @@ class IsolatedSimulation(SimulatedModel):
         self._key = (path, number())
         self._seconds = seconds
 
-    def run_programs(self, feeds: Mapping[str, Array], count: int) -> dict[str, Array]:
-        """Execute the program `count` times, each time on its share of the samples."""
-        return isolated(self._seconds, _run_programs, self._key, dict(feeds), count)
+        feeds = {port.name: fit_input(port, inputs[port.name]) for port in self.inputs}
 
 
 @lru_cache(maxsize=1)

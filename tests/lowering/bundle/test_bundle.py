@@ -14,7 +14,7 @@ import pytest
 
 import eqfuse
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, staged
+from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, stage_bundle
 from eqfuse.lowering.bundle.manifest import parse_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.running import runner
@@ -268,7 +268,7 @@ def test_a_folder_with_other_things_in_it_stays_as_it_is(tmp_path: Path) -> None
 
 
 def test_what_was_put_there_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
-    with staged(tmp_path / "build") as folder:
+    with stage_bundle(tmp_path / "build") as folder:
         (folder / MANIFEST).touch()
         (tmp_path / "build").write_text("thesis")
         with pytest.raises(UsageError, match="is a file"):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from eqfuse.errors import UsageError, VerificationError
-from eqfuse.lowering.bundle.check import apart
-from eqfuse.lowering.bundle.isolation import NO_LIMIT, isolated
+from eqfuse.lowering.bundle.check import call_for_verdict
+from eqfuse.lowering.bundle.isolation import NO_LIMIT, call_isolated
 from eqfuse.lowering.bundle.manifest import LIBRARY
 from eqfuse.lowering.errors import BundleError, CrashError, LoweringError
 from eqfuse.lowering.running.isolated_model import IsolatedKernels, IsolatedModel
@@ -21,11 +21,11 @@ from ..small_models import chain, expected, random_inputs
 
 
 def test_another_process_calls_the_function() -> None:
-    assert isolated(NO_LIMIT, os.getpid) != os.getpid()
+    assert call_isolated(NO_LIMIT, os.getpid) != os.getpid()
 
 
 def test_the_process_is_kept() -> None:
-    assert isolated(NO_LIMIT, os.getpid) == isolated(NO_LIMIT, os.getpid)
+    assert call_isolated(NO_LIMIT, os.getpid) == call_isolated(NO_LIMIT, os.getpid)
 
 
 def test_calls_at_once_have_processes_of_their_own() -> None:
@@ -34,7 +34,7 @@ def test_calls_at_once_have_processes_of_their_own() -> None:
 
     def call() -> None:
         both.wait()
-        isolated(NO_LIMIT, time.sleep, 0.2)
+        call_isolated(NO_LIMIT, time.sleep, 0.2)
         found.append(1)
 
     threads = [threading.Thread(target=call) for _ in range(2)]
@@ -49,7 +49,7 @@ def test_relative_paths_mean_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        assert isolated(NO_LIMIT, os.getcwd) == str(tmp_path / name)
+        assert call_isolated(NO_LIMIT, os.getcwd) == str(tmp_path / name)
 
 
 def test_an_error_for_the_user_comes_back_as_it_is(tmp_path: Path) -> None:
@@ -59,18 +59,18 @@ def test_an_error_for_the_user_comes_back_as_it_is(tmp_path: Path) -> None:
 
 def test_another_exception_is_one_line() -> None:
     with pytest.raises(LoweringError, match=r"^ValueError: invalid literal for int\(\)"):
-        isolated(NO_LIMIT, int, "two\nthree")
+        call_isolated(NO_LIMIT, int, "two\nthree")
 
 
 def test_a_crash_is_an_error_and_the_next_call_is_answered() -> None:
     with pytest.raises(CrashError, match=r"^crashed \(SIGABRT\)$"):
-        isolated(NO_LIMIT, os.abort)
-    assert isolated(NO_LIMIT, abs, -1) == 1
+        call_isolated(NO_LIMIT, os.abort)
+    assert call_isolated(NO_LIMIT, abs, -1) == 1
 
 
 def test_what_hangs_is_ended() -> None:
     with pytest.raises(CrashError, match=r"^took longer than 0.1 s$"):
-        isolated(0.1, time.sleep, 1000)
+        call_isolated(0.1, time.sleep, 1000)
 
 
 def test_a_model_runs_elsewhere_as_it_does_here(plain_bundle: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_kernel_that_is_called_wrongly_is_an_error(plain_bundle: Path) -> None
 
 def test_an_original_that_never_ends_is_given_up_at_the_limit() -> None:
     with pytest.raises(VerificationError, match=r"verification took longer than 0\.5 s; --verify-limit gives it more"):
-        apart(0.5, time.sleep, 60.0)
+        call_for_verdict(0.5, time.sleep, 60.0)
 
 
 def test_an_original_that_crashes_is_named() -> None:
     with pytest.raises(VerificationError, match=r"verification crashed \(SIGABRT\) while it ran the original model"):
-        apart(60.0, os.abort)
+        call_for_verdict(60.0, os.abort)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.lowering.schedules.decisions import DecisionSite, Option
-from eqfuse.lowering.tuning.joins import Join, best_joins, composed
+from eqfuse.lowering.tuning.joins import Join, best_joins, compose_schedules
 
 PAIRS = st.lists(
     st.tuples(st.integers(0, 6), st.floats(0.1, 10.0), st.floats(0.1, 10.0), st.floats(0.1, 20.0)), max_size=8
@@ -66,20 +66,20 @@ def test_a_joined_kernel_begins_with_the_tiles_of_its_parts() -> None:
     first, second = ("c3 r2 4x2x16", "c3 r2 2x2x16"), ("6x1x16", "4x1x16")
     sites = [site("slab", "1", "2"), site("first.tile", *first), site("second.tile", *second)]
     parts = [{"tile": "c2 r1 2x2x16", "parallel": "1"}, {"tile": "4x1x16"}]
-    assert composed(sites, parts) == {"first.tile": "c3 r2 2x2x16", "second.tile": "4x1x16"}
+    assert compose_schedules(sites, parts) == {"first.tile": "c3 r2 2x2x16", "second.tile": "4x1x16"}
 
 
 def test_parts_are_told_apart_by_names_not_by_the_order_of_questions() -> None:
     sites = [site("second.tile", "2x2x16", "4x1x16"), site("first.tile", "4x1x16", "2x2x16")]
-    assert composed(sites, [{"tile": "2x2x16"}, {"tile": "4x1x16"}]) == {
+    assert compose_schedules(sites, [{"tile": "2x2x16"}, {"tile": "4x1x16"}]) == {
         "first.tile": "2x2x16", "second.tile": "4x1x16"
     }  # fmt: skip
 
 
 def test_a_part_that_never_ran_keeps_its_place() -> None:
     sites = [site("first.tile", "2x2x16", "4x1x16"), site("second.tile", "2x2x16", "4x1x16")]
-    assert composed(sites, [{}, {"tile": "4x1x16"}]) == {"second.tile": "4x1x16"}
+    assert compose_schedules(sites, [{}, {"tile": "4x1x16"}]) == {"second.tile": "4x1x16"}
 
 
 def test_what_a_joined_kernel_cannot_do_is_left_to_the_estimate() -> None:
-    assert composed([site("first.tile", "c3 r2 4x2x16")], [{"tile": "c2 r1 9x9x16"}]) == {}
+    assert compose_schedules([site("first.tile", "c3 r2 4x2x16")], [{"tile": "c2 r1 9x9x16"}]) == {}
