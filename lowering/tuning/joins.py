@@ -95,11 +95,7 @@ def with_joins(fits: Fitting, apart: Sequence[Members], joins: Iterable[Join]) -
     return tuple(kernels)
 
 
-<<<<<<< HEAD
-def composed(sites: Sequence[DecisionSite], parts: Sequence[Decisions]) -> dict[str, str]:
-=======
-def compose_schedules(sites: Sequence[Site], parts: Sequence[Decisions]) -> dict[str, str]:
->>>>>>> e61a856 (lowering: bundles are read, calls isolated and times taken by functions named as verbs)
+def compose_schedules(sites: Sequence[DecisionSite], parts: Sequence[Decisions]) -> dict[str, str]:
     """The schedule of a joined kernel that is composed of those of its parts: where their decisions are options.
 
     `sites` are those of the joined kernel, named by scopes (``first.tile``); `parts` are what was decided for the
