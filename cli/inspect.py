@@ -52,6 +52,8 @@ def _print_inspection(path: Path, inspection: Inspection) -> None:
     render.table(str(path), ("", ""), rows, left=2)
     operators: list[tuple[str, ...]] = [(name, str(count)) for name, count in summary.operators.items()]
     render.table("layers by operator", ("operator", "count"), operators)
+    for line in summary.notes:
+        write(line)
 
 
 def _print_partition(path: Path, report: PartitionReport) -> None:
@@ -91,6 +93,8 @@ def diff(arguments: argparse.Namespace) -> int:
         changed = [row for row in render.operator_rows(before.operators, after.operators) if row[3] != "="]
         if changed:
             render.table("layers by operator", ("operator", "first", "second", "change"), list(changed))
+        for line in before.notes:
+            write(line)
     return 0
 
 

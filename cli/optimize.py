@@ -106,6 +106,7 @@ def _print_partition(partition: Partitioned) -> None:
 
 def _closing_lines(result: Result) -> Iterator[str]:
     """How the search ended, the verdict of verification, the time, and the file."""
+    yield from result.before.notes
     saturation = result.saturation
     yield (
         f"saturation: {saturation.stop_reason} after {saturation.iterations} iterations, "

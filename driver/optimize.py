@@ -83,7 +83,7 @@ class Result:
     def __repr__(self) -> str:
         """A few lines: the fields hold whole graphs."""
         before, after = self.before, self.after
-        price = f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}"
+        price = "; ".join((f"predicted {before.predicted:.4g} -> {after.predicted:.4g} {before.unit}", *before.notes))
         verdict = self.verification.summary if self.verification is not None else "none"
         return (
             f"<Result: {before.nodes} -> {after.nodes} nodes, {price}\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
 
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
-from ..ir.operation import Operation
+from ..ir.operation import Operation, dimension_size
 from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
@@ -28,7 +28,9 @@ class GraphSummary:
     """Figures of one graph.
 
     `layers` counts the nodes that depend on an input of the graph; `operators` counts those by type;
-    `intermediate_bytes` adds up their outputs, views apart; `predicted` is in `unit`, of the cost model.
+    `intermediate_bytes` adds up their outputs, views apart; `weight_bytes` are those of initializers and of Constant
+    nodes. `predicted` is in `unit`, of the cost model. `assumed_sizes` are the sizes that symbolic dimensions of inputs
+    count in all of these figures, `uncounted_bodies` the operators (If, Loop, Scan) whose bodies no figure counts.
     """
 
     nodes: int
@@ -39,6 +41,21 @@ class GraphSummary:
     weight_bytes: int
     predicted: float
     unit: str
+    assumed_sizes: Mapping[str, int] = field(default_factory=dict)
+    uncounted_bodies: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines on what the figures assume and leave out; [] where all sizes are known and no operator has a body."""
+        names: dict[int, list[str]] = {}
+        for name, size in self.assumed_sizes.items():
+            names.setdefault(size, []).append(name)
+        sizes = "; ".join(f"{', '.join(each)} = {size}" for size, each in names.items())
+        bodies = ", ".join(f"{count} {op}" for op, count in self.uncounted_bodies.items())
+        return [
+            *([f"assumed sizes: {sizes} (--input-shapes fixes them)"] if sizes else []),
+            *([f"not counted: the bodies of {bodies}"] if bodies else []),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -56,10 +73,26 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         operators=dict(Counter(n.op_type for n in layers).most_common()),
         flops=sum(flops(o) for o in operations),
         intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
-        weight_bytes=model.weight_bytes,
+        weight_bytes=model.weight_bytes + _constant_bytes(model),
         predicted=sum(price.price(o) for o in operations),
         unit=price.unit,
+        assumed_sizes=_assumed_sizes(model),
+        uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
     )
+
+
+def _constant_bytes(model: Model) -> int:
+    """Bytes of the values of Constant nodes of the main graph."""
+    values = (node.outputs[0] for node in model.graph if node.op_type == "Constant")
+    tensors = (ir.convenience.get_const_tensor(value) for value in values)
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def _assumed_sizes(model: Model) -> dict[str, int]:
+    """The size that each symbolic dimension of an input counts, by its name."""
+    shapes = (value.shape for value in model.graph.inputs if value.shape is not None)
+    symbols = (d.value for shape in shapes for d in shape if not isinstance(d, int))
+    return {name or "unnamed dimensions": dimension_size(name or "") for name in symbols}
 
 
 def layer_nodes(model: Model) -> Iterator[ir.Node]:

@@ -25,12 +25,13 @@ def header(
         asked += f" \u00b7 partition {result.partition.partition.method}"
     inputs = (value for value in before.graph.values if value.producer is None and not value.is_constant)
     shapes = " \u00b7 ".join(f"{value.name}: {shape(value.type)}" for value in inputs)
+    lines = (f"{date} \u00b7 {asked}", shapes, *result.before.notes)
     cards = list(_cards(result, before, after))
     columns = next((c for c in (4, 6, 5) if len(cards) % c == 0), 4)
     return element(
         "header",
         element("h1", escape_html(title))
-        + "".join(element("div", escape_html(line), class_="soft") for line in (f"{date} \u00b7 {asked}", shapes))
+        + "".join(element("div", escape_html(line), class_="soft") for line in lines)
         + _verdict(result.verification)
         + element("div", "".join(cards), class_="cards", style=f"--columns:{columns}"),
     )

@@ -77,7 +77,7 @@ def outer_values(node: ir.Node, graph: ir.Graph) -> tuple[ir.Value, ...]:
     values: list[ir.Value | None] = []
     for body in body_graphs(node):
         values += (value for inner in body.all_nodes() for value in inner.inputs)
-        values += body.outputs
+        values.extend(body.outputs)  # it refuses `+=`
     return tuple(dict.fromkeys(value for value in values if value is not None and value.graph is graph))
 
 

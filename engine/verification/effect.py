@@ -37,9 +37,11 @@ class Errors:
 class Effect:
     """How the numbers of an output changed: ``identical`` of its ``elements``, over every run, are the same bits.
 
-    ``max_ulp`` is the largest distance in units in the last place of the output's own type: None for types without such
-    units, infinite where only one side is infinite or not a number. ``original_error`` and ``result_error`` are None
-    where no float64 run was made: nothing differs, the output is no float of 32 bits or less, or none is possible.
+    ``max_ulp`` is the largest distance in units in the last place of the output's own type. Elements near zero, below a
+    thousandth of the largest, do not count: their units are so small that any rounding is millions of them. None for
+    types without such units, infinite where only one side is infinite or not a number. ``original_error`` and
+    ``result_error`` are None where no float64 run was made: nothing differs, the output is no float of 32 bits or less,
+    or none is possible.
     Since float64 is slow, they need not cover every run.
     """
 
@@ -86,9 +88,18 @@ def effect(expected: Value, found: Value) -> Effect:
     total = Effect()
     for one, other in zip(wanted, results, strict=True):
         units = ulp_distances(one, other)
-        largest = None if units is None else float(units.max(initial=0.0))
+        largest = None if units is None else float(np.where(_is_near_zero(one, other), 0.0, units).max(initial=0.0))
         total = total.plus(Effect(one.size, int(np.count_nonzero(identical(one, other))), largest))
     return total
+
+
+def _is_near_zero(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which elements are below a thousandth of the largest finite one, on both sides."""
+    if one.dtype.name in _PARTS:
+        return _is_near_zero(_parts(one), _parts(other))
+    sizes = np.maximum(np.abs(one.astype(np.float64)), np.abs(other.astype(np.float64)))
+    largest = sizes.max(initial=0.0, where=np.isfinite(sizes))
+    return np.asarray(sizes < largest / 1000)
 
 
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:

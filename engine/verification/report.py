@@ -77,7 +77,7 @@ class Verification:
         total = self._effect
         if total.share is None:
             return ""
-        distance = "" if total.max_ulp is None or total.is_identical else f", max {units(total.max_ulp)} ulp"
+        distance = "" if not total.max_ulp else f", max {units(total.max_ulp)} ulp"
         return f"{percentage(total.share)} of the elements bit-identical{distance}"
 
     @property

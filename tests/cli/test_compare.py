@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from .command_line import CommandLine
 
@@ -63,6 +66,49 @@ def test_inspect_as_json(eqfuse: CommandLine) -> None:
     content = json.loads(eqfuse.run("inspect", "in.onnx", "--json", "--input-shapes", "x:7x3").out)
     assert content["inputs"] == {"x": "float[7, 3]"}
     assert content["operators"] == {"Relu": 1}
+
+
+def with_assumptions(path: Path) -> None:
+    """x of symbolic sizes, times a weight in a Constant node, then an If."""
+    weight = numpy_helper.from_array(np.ones((8, 8), np.float32))
+    bodies = {
+        name: helper.make_graph([helper.make_node(op, ["h"], ["o"])], name, [], [onnx.ValueInfoProto(name="o")])
+        for name, op in (("then_branch", "Neg"), ("else_branch", "Abs"))
+    }
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=weight),
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("ReduceMax", ["x"], ["largest"], keepdims=0),
+        helper.make_node("IsNaN", ["largest"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], **bodies),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length", 8]) for name in "xy"]
+    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("command", ["inspect", "optimize"])
+def test_figures_name_their_assumptions(eqfuse: CommandLine, command: str) -> None:
+    with_assumptions(eqfuse.folder / "in.onnx")
+    printed = eqfuse.run(command, "in.onnx").out
+    assert "assumed sizes: batch = 1; length = 128 (--input-shapes fixes them)\n" in printed
+    assert "not counted: the bodies of 1 If\n" in printed
+    fixed = eqfuse.run(command, "in.onnx", "--input-shapes", "x:1,4,8").out
+    assert "assumed sizes" not in fixed
+    content = json.loads(eqfuse.run(command, "in.onnx", "--json").out)
+    summary = content if command == "inspect" else content["before"]
+    assert (summary["weight_bytes"], summary["uncounted_bodies"]) == (256, {"If": 1})
+
+
+def test_values_near_zero_do_not_count_in_units(eqfuse: CommandLine) -> None:
+    """x + 3e-8 is many units away from x where x is near zero, and none elsewhere."""
+    for name, shift in (("in.onnx", 0.0), ("out.onnx", 3e-8)):
+        nodes = [helper.make_node("Mul", ["x", "scale"], ["h"]), helper.make_node("Add", ["h", "shift"], ["y"])]
+        eqfuse.model(name, nodes, scale=[[1.0, 1.0, 1e-6]], shift=shift)
+    (output,) = json.loads(eqfuse.run("verify", "in.onnx", "out.onnx", "--json").out)["outputs"]
+    assert output["bit_identical"] < 1
+    assert output["max_ulp"] < 10
 
 
 def test_diff_shows_what_changed(eqfuse: CommandLine) -> None:
