@@ -31,6 +31,7 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
+from eqfuse.benchmarks.partition_statistics import PartitionStatistics, statistics
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device, load_device
@@ -41,7 +42,6 @@ from eqfuse.driver.saturate import saturate_model
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.extract.joint import JointPrices
-from eqfuse.extract.partition.baselines.statistics import PartitionStatistics, statistics
 from eqfuse.extract.partition.certificate.format import certificate_of
 from eqfuse.extract.partition.certificate.proof import certify
 from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes

@@ -9,8 +9,8 @@ rewriting and fusing in sequence.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..costmodels.device import Device
@@ -20,7 +20,7 @@ from ..ir.graph import OperatorGraph
 from ..support.deadlines import is_over, seconds_left
 from .partition.groups import Partition, unfused
 from .partition.kernels import KernelModel
-from .partition.search.methods import Search, refined, search
+from .partition.search.methods import SearchResult, refine_partition, search_partition
 
 _ROUNDS = 6
 _ENOUGH = 1e-4
@@ -60,27 +60,19 @@ class Joint(Generic[Chosen]):
     """The cheapest graph and partition found; `complete` says whether the search ended before its time did."""
 
     chosen: Chosen
-    search: Search
+    search: SearchResult
     prices: JointPrices
     model: KernelModel
     complete: bool
 
 
-@dataclass
-class _State(Generic[Chosen]):
-    models: Callable[[OperatorGraph], KernelModel]
-    deadline: float
-    best: tuple[Extracted[Chosen], Search, KernelModel] | None = None
-    seen: list[float] = field(default_factory=list)
+@dataclass(frozen=True)
+class _Candidate(Generic[Chosen]):
+    """An extraction with the partition of its graph, found quickly, and the model that prices it."""
 
-    def consider(self, found: Extracted[Chosen]) -> Search:
-        """Partition a graph, quickly, and keep it if it is the cheapest so far."""
-        model = self.models(found.graph)
-        result = search(found.graph, model, self.deadline)
-        if self.best is None or result.price < self.best[1].price:
-            self.best = found, result, model
-        self.seen.append(result.price)
-        return result
+    extracted: Extracted[Chosen]
+    result: SearchResult
+    model: KernelModel
 
 
 def joint(
@@ -93,39 +85,41 @@ def joint(
 ) -> Joint[Chosen]:
     """Alternate extraction and partition.
 
-    `extract` chooses a graph by a cost model, `lower_bound` proves what none can be below by one; after `time_limit`
+    `extract` chooses a graph by a cost model, `lower_bound` proves the least cost of any by one; after `time_limit`
     seconds neither another round nor another window begins; `models` makes the prices of a graph's kernels, by default
     those of the device.
     """
     deadline = time.monotonic() + time_limit
-    state: _State[Chosen] = _State(models or (lambda graph: KernelModel(graph, device)), deadline)
+
+    def consider(extracted: Extracted[Chosen]) -> _Candidate[Chosen]:
+        model = models(extracted.graph) if models else KernelModel(extracted.graph, device)
+        return _Candidate(extracted, search_partition(extracted.graph, model, deadline), model)
+
     first = extract(RooflineCost(device))  # before all else, so that it has the time that it needs
-    fused = state.consider(original)
-    alone = unfused_price(original.graph, device)
-    sequence = state.consider(first)
+    candidates = [consider(original), consider(first)]
+    best = min(candidates, key=lambda candidate: candidate.result.price)
     observed: dict[CostKey, float] = {}
     for _ in range(_ROUNDS):
         if is_over(deadline):
             break
-        before = state.best[1].price if state.best else 0.0
-        state.consider(extract(FusedCost(device, observed)))
-        assert state.best is not None
-        if observed and state.best[1].price > before * (1 - _ENOUGH):
+        before = best.result.price
+        candidates.append(consider(extract(FusedCost(device, observed))))
+        best = min(candidates, key=lambda candidate: candidate.result.price)
+        if observed and best.result.price > before * (1 - _ENOUGH):
             break
-        observed = observations(state.best[1].partition, state.best[2])
-    chosen, found, model = state.best  # type: ignore[misc]
+        observed = observe_shares(best.result.partition, best.model)
     least = 0.0 if is_over(deadline) else lower_bound(ArithmeticCost(device))
-    final = refined(found, model, seconds_left(deadline))
+    final = refine_partition(best.result, best.model, seconds_left(deadline))
     prices = JointPrices(
-        original=alone,
+        original=unfused_price(original.graph, device),
         rewritten=unfused_price(first.graph, device),
-        fused=fused.price,
-        sequence=sequence.price,
+        fused=candidates[0].result.price,
+        sequence=candidates[1].result.price,
         joint=final.price,
         bound=min(final.price, least + min(device.launch_overhead, device.view_overhead)),
-        rounds=len(state.seen) - 2,
+        rounds=len(candidates) - 2,
     )
-    return Joint(chosen.chosen, final, prices, model, not is_over(deadline))
+    return Joint(best.extracted.chosen, final, prices, best.model, not is_over(deadline))
 
 
 def unfused_price(graph: OperatorGraph, device: Device) -> float:
@@ -133,14 +127,9 @@ def unfused_price(graph: OperatorGraph, device: Device) -> float:
     return KernelModel(graph, device).partition(unfused(graph))
 
 
-def observations(partition: Partition, model: KernelModel) -> dict[CostKey, float]:
+def observe_shares(partition: Partition, model: KernelModel) -> dict[CostKey, float]:
     """What operators cost in the kernels of a partition, by their `cost_key`; the mean where several have the same."""
-    found: dict[CostKey, list[float]] = {}
+    shares: dict[CostKey, list[float]] = {}
     for operation, share in zip(partition.graph.operations, model.shares(partition), strict=True):
-        found.setdefault(cost_key(operation), []).append(share)
-    return {name: _mean(shares) for name, shares in found.items()}
-
-
-def _mean(shares: Iterable[float]) -> float:
-    values = list(shares)
-    return sum(values) / len(values)
+        shares.setdefault(cost_key(operation), []).append(share)
+    return {key: sum(values) / len(values) for key, values in shares.items()}

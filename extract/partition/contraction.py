@@ -1,34 +1,27 @@
-"""Groups of an operator graph that grow by merging, and never into a cycle."""
+"""Groups of operators that grow by merging, and never into a cycle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...ir.graph import OperatorGraph
-from .groups import Partition
-
 
 class Contraction:
-    """A graph whose operators are merged step by step into groups.
+    """An acyclic graph whose operators are merged step by step into groups.
 
     Invariants: the quotient graph (of groups) is acyclic, and `_position` numbers the groups in a topological order of
     it. A merge looks only at the groups between the two in that order, so it costs little where they are near.
     """
 
-    def __init__(self, graph: OperatorGraph, members: Sequence[tuple[int, ...]] | None = None) -> None:
-        """`members`: groups to start from, in an order in which they can run; else each operator by itself."""
-        self.graph = graph
-        singles = [(index,) for index in range(len(graph))]
+    def __init__(self, successors: Sequence[Sequence[int]], members: Sequence[tuple[int, ...]] | None = None) -> None:
+        """`successors` of each operator are later ones. `members`: groups to start from, labelled by their positions, in
+        an order in which they can run; else each operator by itself."""
+        self._successors_of = successors
+        singles = [(index,) for index in range(len(successors))]
         self._members: list[tuple[int, ...]] = list(singles if members is None else members)
         owner = {member: label for label, group in enumerate(self._members) for member in group}
-        self._group = [owner[index] for index in range(len(graph))]
+        self._group = [owner[index] for index in range(len(successors))]
         self._position = list(range(len(self._members)))
         self._order: list[int | None] = list(range(len(self._members)))
-
-    @classmethod
-    def of(cls, partition: Partition) -> Contraction:
-        """The groups of a partition, labelled by their numbers."""
-        return cls(partition.graph, partition.members)
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -65,24 +58,24 @@ class Contraction:
 
     def _successors(self, group: int) -> Iterator[int]:
         for member in self._members[group]:
-            for user in self.graph.successors[member]:
+            for user in self._successors_of[member]:
                 if self._group[user] != group:
                     yield self._group[user]
 
     def _between(self, low: int, high: int) -> set[int] | None:
         """The groups that `low` reaches and that come before `high`; None where one of them reaches `high`."""
         limit = self._position[high]
-        found: set[int] = set()
+        after: set[int] = set()
         stack = [low]
         while stack:
             group = stack.pop()
             for user in self._successors(group):
                 if user == high and group != low:
                     return None
-                if user not in found and self._position[user] < limit:
-                    found.add(user)
+                if user not in after and self._position[user] < limit:
+                    after.add(user)
                     stack.append(user)
-        return found
+        return after
 
     def _reorder(self, low: int, high: int, merged: int, later: set[int]) -> None:
         """First what `low` does not reach, then the merged group, then what it does."""

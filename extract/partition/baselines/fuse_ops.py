@@ -25,21 +25,26 @@ Relax, which replaced Relay (checked against TVM 0.27), runs the same three pass
   depth of what they join. Constants are no nodes here;
 - kinds: see pattern_kinds.py.
 
+The graph on which fusion is decided has a node for each tuple besides the operators, as Relay's: one that gathers the
+operands of a Concat (TUPLE), and one that takes each output of an operator that has several (INJECTIVE).
+
 The order of the operators decides between two Convs that feed one Add: the first takes it. That order is the model's;
 TVM's front ends may write the same model down in another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ....ir.graph import OperatorGraph
+from ....ir.graph import Operator, OperatorGraph
+from ....support.directed_graphs import immediate_dominators
 from ..groups import Partition, partition_of
-from .forward_graph import ForwardGraph, forward_graph
-from .pattern_kinds import PatternKind
-from .post_dominators import PostDominatorTree, post_dominator_tree
+from .pattern_kinds import PatternKind, edge_kind, pattern_kind
 
 MAX_FUSE_DEPTH = 256
+"""Operators of one group at most, as in TVM."""
 _PASSES = 3
 
 
@@ -50,18 +55,116 @@ def fuse_ops(graph: OperatorGraph, max_fuse_depth: int = MAX_FUSE_DEPTH) -> Part
     return partition_of(graph, [labels[node] for node in nodes.node_of], "fuseops")
 
 
+# --- the graph
+
+
+class Edge(NamedTuple):
+    """To the node that reads, and how it reads."""
+
+    target: int
+    kind: PatternKind
+
+
+@dataclass(frozen=True)
+class ForwardGraph:
+    """Nodes in a topological order. Per node: its kind, the edges to its readers, and whether the caller reads it.
+
+    `node_of` holds the node of each operator of the graph that this one was made from. Inputs and constants, which are
+    never fused, have no nodes.
+    """
+
+    kinds: list[PatternKind] = field(default_factory=list)
+    edges: list[list[Edge]] = field(default_factory=list)
+    is_external: list[bool] = field(default_factory=list)
+    node_of: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def add_node(self, kind: PatternKind, sources: Sequence[tuple[int | None, PatternKind]]) -> int:
+        """Add a node that reads from some nodes, None being no node, and return its number."""
+        node = len(self.kinds)
+        self.kinds.append(kind)
+        self.edges.append([])
+        self.is_external.append(False)
+        for source, edge in sources:
+            if source is not None:
+                self.edges[source].append(Edge(node, edge))
+        return node
+
+
+def forward_graph(graph: OperatorGraph) -> ForwardGraph:
+    """The graph of tuples and operators on which the fusion of `graph` is decided."""
+    nodes, maker = ForwardGraph(), dict[int, int]()
+    for operator in graph.operators:
+        node = _add_operator(graph, operator, nodes, maker)
+        nodes.node_of.append(node)
+        for value in operator.outputs:
+            is_output = graph.values[value].is_output
+            maker[value] = node
+            # An output that nobody reads gets no node: it would keep the operator from having a post-dominator.
+            if len(operator.outputs) > 1 and (is_output or graph.consumers[value]):
+                maker[value] = nodes.add_node(PatternKind.INJECTIVE, [(node, PatternKind.INJECTIVE)])
+            nodes.is_external[maker[value]] |= is_output
+    return nodes
+
+
+def _add_operator(graph: OperatorGraph, operator: Operator, nodes: ForwardGraph, maker: dict[int, int]) -> int:
+    kind = pattern_kind(operator)
+    read = [value for value in operator.inputs if value is not None]
+    if operator.op == "Concat" and kind is PatternKind.INJECTIVE:
+        fields = nodes.add_node(PatternKind.TUPLE, [(maker.get(value), PatternKind.INJECTIVE) for value in read])
+        return nodes.add_node(PatternKind.INJECTIVE, [(fields, PatternKind.INJECTIVE)])
+    kinds = [kind] * len(read)
+    if operator.outputs:
+        result = graph.values[operator.outputs[0]]
+        kinds = [edge_kind(kind, graph.values[value], result) for value in read]
+    return nodes.add_node(kind, [(maker.get(value), edge) for value, edge in zip(read, kinds, strict=True)])
+
+
+class PostDominator(NamedTuple):
+    """The nearest node that every path onwards goes through, and the largest kind of all edges on the paths to it."""
+
+    node: int
+    kind: PatternKind
+
+
+def post_dominators(graph: ForwardGraph) -> list[PostDominator | None]:
+    """Per node; None for a node that the caller reads and one whose paths never meet again."""
+    end = len(graph)
+    sources: dict[int, list[int]] = {node: [] for node in range(end + 1)}
+    for node, edges in enumerate(graph.edges):
+        for target in [end] if graph.is_external[node] or not edges else [edge.target for edge in edges]:
+            sources[target].append(node)
+    nearest = immediate_dominators(sources, end)
+    found: list[PostDominator | None] = [None] * end
+    for node in reversed(range(end)):
+        if nearest[node] != end:
+            kind = PatternKind.ELEMENTWISE
+            for edge in graph.edges[node]:
+                kind = max(kind, edge.kind)
+                between = edge.target
+                while between != nearest[node]:
+                    onwards = found[between]
+                    assert onwards is not None, "paths from here meet at the post-dominator of the node"
+                    between, kind = onwards.node, max(kind, onwards.kind)
+            found[node] = PostDominator(nearest[node], kind)
+    return found
+
+
+# --- the groups
+
+
 def node_groups(graph: ForwardGraph, max_fuse_depth: int = MAX_FUSE_DEPTH) -> list[int]:
     """Per node of a forward graph, the last node of its group."""
-    groups = _Groups.singletons(graph)
-    partitioner = _Partitioner(graph, post_dominator_tree(graph), groups, max_fuse_depth)
+    groups = _Groups(graph, post_dominators(graph), max_fuse_depth)
     for number in range(_PASSES):
         for node in range(len(graph)):
-            partitioner.visit(node, number)
+            groups.merge_with_post_dominator(node, number)
     return [groups.find(node) for node in range(len(graph))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
+class _Limits(NamedTuple):
     """The largest kinds that groups may have for a merge: those between a node and its post-dominator, and its own."""
 
     between: PatternKind
@@ -73,28 +176,34 @@ _ELEMENTWISE = _Limits(PatternKind.INJECTIVE, PatternKind.OUT_ELEMENTWISE_FUSABL
 _INJECTIVE = _Limits(PatternKind.INJECTIVE, PatternKind.INJECTIVE)
 
 
-@dataclass
 class _Groups:
     """Disjoint sets of nodes. `kind`, `size` and `has_anchor` of a root describe its group."""
 
-    parent: list[int]
-    kind: list[PatternKind]
-    size: list[int]
-    has_anchor: list[bool]
-
-    @classmethod
-    def singletons(cls, graph: ForwardGraph) -> _Groups:
-        anchors = [kind is PatternKind.OUT_ELEMENTWISE_FUSABLE for kind in graph.kinds]
-        return cls(list(range(len(graph))), list(graph.kinds), [1] * len(graph), anchors)
+    def __init__(self, graph: ForwardGraph, onwards: Sequence[PostDominator | None], max_fuse_depth: int) -> None:
+        self.graph, self.onwards, self.max_fuse_depth = graph, onwards, max_fuse_depth
+        self.parent = list(range(len(graph)))
+        self.kind = list(graph.kinds)
+        self.size = [1] * len(graph)
+        self.has_anchor = [kind is PatternKind.OUT_ELEMENTWISE_FUSABLE for kind in graph.kinds]
 
     def find(self, node: int) -> int:
+        """The root of the group of a node."""
         while self.parent[node] != node:
             self.parent[node] = self.parent[self.parent[node]]
             node = self.parent[node]
         return node
 
-    def merge(self, child: int, target: int) -> None:
-        """Puts the group of `child` into that of `target`, whose kind only an anchor changes."""
+    def merge_with_post_dominator(self, node: int, number: int) -> None:
+        """Merge `node`, and the nodes between, with its post-dominator where pass `number` does so."""
+        onwards = self.onwards[node]
+        if onwards is None:
+            return
+        limits = self._limits_into_tuple(node, onwards.node) if number == 2 else self._limits(node, onwards, number)
+        for member in self._region(node, onwards.node, limits) if limits else ():
+            self._merge(member, onwards.node)
+
+    def _merge(self, child: int, target: int) -> None:
+        """Put the group of `child` into that of `target`, whose kind only an anchor changes."""
         child, target = self.find(child), self.find(target)
         if child == target:
             return
@@ -104,61 +213,41 @@ class _Groups:
             self.has_anchor[target] = True
             self.kind[target] = max(self.kind[target], self.kind[child])
 
-
-@dataclass(frozen=True)
-class _Partitioner:
-    graph: ForwardGraph
-    tree: PostDominatorTree
-    groups: _Groups
-    max_fuse_depth: int
-
-    def visit(self, node: int, number: int) -> None:
-        """Merges `node` with its post-dominator where pass `number` does so."""
-        sink = self.tree.parent[node]
-        if sink is None:
-            return
-        limits = self._limits_into_tuple(node, sink) if number == 2 else self._limits(node, sink, number)
-        for member in self._region(node, sink, limits) if limits else ():
-            self.groups.merge(member, sink)
-
-    def _limits(self, node: int, sink: int, number: int) -> _Limits | None:
-        """What a merge in pass 0 or 1 asks for; None where it is out of the question."""
-        kind, way = self.groups.kind[node], self.tree.kind[node]
-        if self.groups.kind[sink] is PatternKind.TUPLE or self.groups.find(node) == self.groups.find(sink):
+    def _limits(self, node: int, onwards: PostDominator, number: int) -> _Limits | None:
+        """The limits of a merge in pass 0 or 1; None where it is out of the question."""
+        kind = self.kind[node]
+        if self.kind[onwards.node] is PatternKind.TUPLE or self.find(node) == self.find(onwards.node):
             return None
         if kind is PatternKind.OUT_ELEMENTWISE_FUSABLE:
-            return _ANCHOR if number == 0 and way is PatternKind.ELEMENTWISE else None
+            return _ANCHOR if number == 0 and onwards.kind is PatternKind.ELEMENTWISE else None
         if kind <= PatternKind.BROADCAST:
-            return _ELEMENTWISE if way <= PatternKind.COMM_REDUCE else None
+            return _ELEMENTWISE if onwards.kind <= PatternKind.COMM_REDUCE else None
         if kind in (PatternKind.INJECTIVE, PatternKind.TUPLE):
             return _INJECTIVE if number == 1 else None
         return None
 
     def _limits_into_tuple(self, node: int, sink: int) -> _Limits | None:
-        """What a merge in pass 2 asks for: that `sink` is a tuple, merged with its reader before."""
-        if self.groups.kind[node] > PatternKind.INJECTIVE or self.groups.kind[sink] is not PatternKind.TUPLE:
+        """The limits of a merge in pass 2, where `sink` is a tuple that was merged with its reader before."""
+        if self.kind[node] > PatternKind.INJECTIVE or self.kind[sink] is not PatternKind.TUPLE:
             return None
-        return _INJECTIVE if self.groups.kind[self.groups.find(sink)] <= PatternKind.INJECTIVE else None
+        return _INJECTIVE if self.kind[self.find(sink)] <= PatternKind.INJECTIVE else None
 
     def _region(self, node: int, sink: int, limits: _Limits) -> list[int]:
         """`node` and the nodes between it and `sink`; nothing where a group breaks the limits or it gets too deep.
 
         Nodes already merged count with what they have taken in, as in TVM, so the depth errs on the safe side.
         """
-        if self._group_kind(sink) > limits.sink:
+        if self.kind[self.find(sink)] > limits.sink:
             return []
-        depth = self.groups.size[self.groups.find(sink)]
-        found = {node: None, sink: None}
+        depth = self.size[self.find(sink)]
+        region = {node: None, sink: None}
         stack = [node]
         while stack:
             member = stack.pop()
-            depth += self.groups.size[member]
-            if depth > self.max_fuse_depth or (member != node and self._group_kind(member) > limits.between):
+            depth += self.size[member]
+            if depth > self.max_fuse_depth or (member != node and self.kind[self.find(member)] > limits.between):
                 return []
-            new = {edge.target: None for edge in self.graph.edges[member] if edge.target not in found}
-            found.update(new)
+            new = {edge.target: None for edge in self.graph.edges[member] if edge.target not in region}
+            region.update(new)
             stack += new
-        return [member for member in found if member != sink]
-
-    def _group_kind(self, node: int) -> PatternKind:
-        return self.groups.kind[self.groups.find(node)]
+        return [member for member in region if member != sink]

@@ -8,19 +8,21 @@ Niu et al., "DNNFusion", PLDI 2021, section 4.3 and Listing 1. What the listing 
 - Seeds of equal size start with the earliest.
 - A group stays convex: a candidate joins only where no path leads from one to the other through a third group.
 - Operators that no seed reaches stay by themselves.
+- "Excessive register spills" (step 2.2), whose thresholds were found empirically and are not published, are what the
+  vector registers and the caches of the device file do not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....costmodels.device import Device
+from ....costmodels.flops import depth
 from ....ir.graph import OperatorGraph
 from ..contraction import Contraction
 from ..groups import Partition, partition_of
 from .combination import Colour, Combination, combine
-from .constraints import fits
 from .mapping_types import MappingType, edge_mapping_type, mapping_types
 
 Price = Callable[[tuple[int, ...]], float]
@@ -42,8 +44,8 @@ def fusion_plan(graph: OperatorGraph, device: Device, price: Price, *, predecess
 
 def seeds(graph: OperatorGraph, types: tuple[MappingType | None, ...]) -> list[int]:
     """The One-to-One operators, those with the smallest intermediate result first."""
-    found = [index for index, type_ in enumerate(types) if type_ is MappingType.ONE_TO_ONE]
-    return sorted(found, key=lambda index: (graph.output_bytes(index), index))
+    one_to_one = (index for index, type_ in enumerate(types) if type_ is MappingType.ONE_TO_ONE)
+    return sorted(one_to_one, key=lambda index: (graph.output_bytes(index), index))
 
 
 @dataclass
@@ -66,7 +68,7 @@ class _Planner:
         self.device = device
         self.price = price
         self.types = mapping_types(graph)
-        self.groups = Contraction(graph)
+        self.groups = Contraction(graph.successors)
         self.unfused = set(range(len(graph)))
 
     def grow(self, seed: int, predecessors_first: bool) -> None:
@@ -132,3 +134,55 @@ class _Planner:
         if block.price is None:
             block.price = self.price(self.groups.members(block.label))
         return block.price
+
+
+# --- what a fused kernel needs
+
+
+def fits(graph: OperatorGraph, types: Sequence[MappingType | None], operators: Sequence[int], device: Device) -> bool:
+    """Whether one kernel of `operators` (ascending) keeps its values in the registers and a cache of one core.
+
+    `types` are the mapping types of all operators of the graph.
+    """
+    if live_registers(graph, operators) > device.vector_registers:
+        return False
+    private = [cache.size for cache in device.caches if not cache.shared]
+    return not private or kept_bytes(graph, types, operators) <= max(private)
+
+
+def live_registers(graph: OperatorGraph, operators: Sequence[int]) -> int:
+    """The most values alive at once when `operators`, in this order, compute one vector of each output.
+
+    A value lives in one register from where it is loaded or computed to where it is last read; the accumulators of
+    contractions and reductions are those of their outputs.
+    """
+    last = {v: step for step, index in enumerate(operators) for v in _operands(graph, index)}
+    live: set[int] = set()
+    most = 0
+    for step, index in enumerate(operators):
+        live.update(_operands(graph, index))
+        live.update(graph.operators[index].outputs)
+        most = max(most, len(live))
+        live = {v for v in live if last.get(v, step) > step}
+    return most
+
+
+def kept_bytes(graph: OperatorGraph, types: Sequence[MappingType | None], operators: Sequence[int]) -> int:
+    """Bytes that a kernel of `operators` has to compute before it can read them, so that a cache must hold them.
+
+    They are operands of its Many-to-Many operators that it computes itself: of each, what one output element needs
+    (for all but products and convolutions, the last axis stands for it). Anything else is computed as it is read.
+    """
+    members = set(operators)
+    total = 0
+    for index in operators:
+        if types[index] is MappingType.MANY_TO_MANY:
+            computed = (graph.values[v] for v in _operands(graph, index) if graph.values[v].producer in members)
+            sizes = (-(-v.extent.bytes // max(1, v.extent.elements)) for v in computed)
+            total += sum(sizes) * depth(graph.operations[index])
+    return total
+
+
+def _operands(graph: OperatorGraph, index: int) -> list[int]:
+    return [v for v in graph.operators[index].inputs if v is not None]
+

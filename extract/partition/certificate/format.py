@@ -4,17 +4,19 @@ Written as JSON, groups by the names of their operators::
 
     {"version": 1, "method": "...", "graph": "<digest>", "groups": [{"order": 0, "operators": ["Conv_12", ...]}, ...]}
 
-A reader needs no solver: every edge between two groups must go up the order (`check`). certify.py has z3 check the
-same, and convexity without the order.
+A reader needs no solver: every edge between two groups must go up the order (`check`). proof.py has z3 check the same,
+and convexity without the order.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ....ir.graph import OperatorGraph
 from ....support.directed_graphs import short_cycles
@@ -50,7 +52,18 @@ class Certificate:
     @staticmethod
     def from_json(text: str) -> Certificate:
         """Read what `to_json` wrote. Raises CertificateError on any field that is missing, unknown or ill-formed."""
-        return _read(text)
+        try:
+            document = msgspec.convert(json.loads(text, object_pairs_hook=_refuse_duplicates), _Document)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise CertificateError(f"certificate: not JSON: {error}") from error
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$")
+            raise CertificateError(f"{path.strip('.`') or 'certificate'}: {problem[0].lower()}{problem[1:]}") from error
+        if document.version != VERSION:
+            raise CertificateError(f"version: {document.version} cannot be read, only {VERSION}")
+        order = tuple(row.order for row in document.groups)
+        _require_permutation(order)
+        return Certificate(document.method, document.graph, tuple(row.operators for row in document.groups), order)
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ def operator_names(graph: OperatorGraph) -> tuple[str, ...]:
 
 
 def fingerprint(graph: OperatorGraph) -> str:
-    """SHA-256 (hexadecimal) of what a certificate speaks of: the operators, by name and type, and their edges."""
+    """SHA-256 (hexadecimal) of the operators, by name and type, and their edges."""
     rows = [
         (name, operator.op, sources)
         for name, operator, sources in zip(operator_names(graph), graph.operators, graph.predecessors, strict=True)
@@ -122,13 +135,13 @@ def labels_of(graph: OperatorGraph, certificate: Certificate) -> tuple[int, ...]
 
 def crossings_of(graph: OperatorGraph, labels: Sequence[int]) -> tuple[Crossing, ...]:
     """The edges of the quotient graph, each with the first edge of the graph that makes it."""
-    found: dict[tuple[int, int], Crossing] = {}
+    crossings: dict[tuple[int, int], Crossing] = {}
     for target, sources in enumerate(graph.predecessors):
         for source in sources:
             pair = labels[source], labels[target]
-            if pair[0] != pair[1] and pair not in found:
-                found[pair] = Crossing(*pair, source, target)
-    return tuple(found.values())
+            if pair[0] != pair[1] and pair not in crossings:
+                crossings[pair] = Crossing(*pair, source, target)
+    return tuple(crossings.values())
 
 
 def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence[Crossing]) -> PartitionError:
@@ -151,41 +164,23 @@ def disproof(graph: OperatorGraph, certificate: Certificate, crossings: Sequence
     )
 
 
-def _read(text: str) -> Certificate:
-    try:
-        document = json.loads(text, object_pairs_hook=_distinct)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise CertificateError(f"certificate: not JSON: {error}") from error
-    fields = _object(document, "certificate", ("version", "method", "graph", "groups"))
-    version = _integer(fields["version"], "version")
-    if version != VERSION:
-        raise CertificateError(f"version: {version} cannot be read, only {VERSION}")
-    rows = [_group(row, f"groups[{place}]") for place, row in enumerate(_array(fields["groups"], "groups"))]
-    _require_permutation([place for place, _ in rows])
-    method, digest = _text(fields["method"], "method"), _text(fields["graph"], "graph")
-    return Certificate(method, digest, tuple(names for _, names in rows), tuple(place for place, _ in rows))
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    """A group as it is written."""
+
+    order: int
+    operators: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
-def _group(row: object, field: str) -> tuple[int, tuple[str, ...]]:
-    fields = _object(row, field, ("order", "operators"))
-    items = _array(fields["operators"], f"{field}.operators")
-    if not items:
-        raise CertificateError(f"{field}.operators: a group has one operator at least")
-    names = tuple(_text(item, f"{field}.operators[{position}]") for position, item in enumerate(items))
-    return _integer(fields["order"], f"{field}.order"), names
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    """A certificate as it is written."""
+
+    version: int
+    method: str
+    graph: str
+    groups: tuple[_Row, ...]
 
 
-def _require_permutation(order: Sequence[int]) -> None:
-    seen: dict[int, int] = {}
-    for group, place in enumerate(order):
-        if not 0 <= place < len(order):
-            raise CertificateError(f"groups[{group}].order: {place} is not between 0 and {len(order) - 1}")
-        if place in seen:
-            raise CertificateError(f"groups[{group}].order: {place} is the order of groups[{seen[place]}] already")
-        seen[place] = group
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; a key given twice would hide what the first said."""
     for position, (key, _) in enumerate(pairs):
         if any(key == other for other, _ in pairs[:position]):
@@ -193,38 +188,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _object(value: object, field: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise CertificateError(f"{field}: must be an object, not {_kind(value)}")
-    for problem in _key_problems(value, keys):
-        raise CertificateError(f"{field}: {problem}")
-    return value
-
-
-def _key_problems(value: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
-    yield from (f"unknown key {key!r}, known are {', '.join(keys)}" for key in value if key not in keys)
-    yield from (f"key {key!r} is missing" for key in keys if key not in value)
-
-
-def _array(value: object, field: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise CertificateError(f"{field}: must be an array, not {_kind(value)}")
-    return value
-
-
-def _text(value: object, field: str) -> str:
-    if not isinstance(value, str):
-        raise CertificateError(f"{field}: must be a string, not {_kind(value)}")
-    return value
-
-
-def _integer(value: object, field: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise CertificateError(f"{field}: must be an integer, not {_kind(value)}")
-    return value
-
-
-def _kind(value: object) -> str:
-    """What JSON calls a value."""
-    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a Boolean", type(None): "null"}
-    return kinds.get(type(value), "a number")
+def _require_permutation(order: Sequence[int]) -> None:
+    groups: dict[int, int] = {}
+    for group, place in enumerate(order):
+        if not 0 <= place < len(order):
+            raise CertificateError(f"groups[{group}].order: {place} is not between 0 and {len(order) - 1}")
+        if place in groups:
+            raise CertificateError(f"groups[{group}].order: {place} is the order of groups[{groups[place]}] already")
+        groups[place] = group

@@ -12,10 +12,10 @@ from eqfuse.costmodels.device import DEFAULT, Device, load_device
 from eqfuse.costmodels.fused import ArithmeticCost, FusedCost
 from eqfuse.costmodels.model import CostModel
 from eqfuse.engine.choices import PartitionMethod
-from eqfuse.extract.joint import Extracted, joint, observations
+from eqfuse.extract.joint import Extracted, joint, observe_shares
 from eqfuse.extract.partition.groups import METHODS, partition_of, unfused
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.search.methods import coarser, partition_by, refined, search
+from eqfuse.extract.partition.search.methods import merge_groups, partition_by, refine_partition, search_partition
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.operation import Operation
 
@@ -37,7 +37,7 @@ def test_shares_add_up_to_the_price(graph: OperatorGraph) -> None:
 @given(operator_graphs(), st.sampled_from(DEVICES))
 def test_the_search_is_never_dearer_than_a_baseline_nor_below_the_bound(graph: OperatorGraph, device: Device) -> None:
     model = KernelModel(graph, device)
-    found = refined(search(graph, model), model, time_limit=0.5)
+    found = refine_partition(search_partition(graph, model), model, time_limit=0.5)
     assert found.bound <= found.price * (1 + 1e-9)
     assert all(found.price <= price * (1 + 1e-9) for price in found.baselines.values())
     assert found.price == pytest.approx(model.partition(found.partition))
@@ -55,7 +55,7 @@ def test_every_method_gives_an_acyclic_partition(graph: OperatorGraph, method: P
 def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     start = unfused(graph)
-    assert model.partition(coarser(start, model)) <= model.partition(start)
+    assert model.partition(merge_groups(start, model)) <= model.partition(start)
 
 
 @settings(max_examples=30, deadline=None)
@@ -63,7 +63,7 @@ def test_merging_never_makes_a_partition_dearer(graph: OperatorGraph) -> None:
 def test_observed_prices_sum_up_to_the_price_of_the_partition(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
     partition = partition_by("dnnfusion", graph, model)
-    cost = FusedCost(HOST, observations(partition, model))
+    cost = FusedCost(HOST, observe_shares(partition, model))
     assert priced(graph, cost) == pytest.approx(model.partition(partition), rel=1e-6)
 
 
@@ -125,5 +125,5 @@ def test_out_of_time_there_are_no_further_rounds(first: OperatorGraph, second: O
 @given(operator_graphs())
 def test_out_of_time_no_groups_are_merged(graph: OperatorGraph) -> None:
     model = KernelModel(graph, HOST)
-    assert coarser(unfused(graph), model, deadline=0.0).count == len(graph)
-    assert set(search(graph, model, deadline=0.0).baselines) == {"fuseops"}
+    assert merge_groups(unfused(graph), model, deadline=0.0).count == len(graph)
+    assert set(search_partition(graph, model, deadline=0.0).baselines) == {"fuseops"}

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import IRModule, ir, relax, te, tirx, transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph
+from eqfuse.extract.partition.baselines.fuse_ops import Edge, ForwardGraph
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind
 from eqfuse.ir.graph import Operator, OperatorGraph
 
@@ -70,9 +70,9 @@ def forward_graph_of(module: IRModule) -> ForwardGraph:
         for source in _read(binding.value):
             if source in index:
                 edges[index[source]].append(Edge(number, own[number]))
-    external = tuple(not isinstance(binding.var, relax.DataflowVar) for binding in bindings)
-    node_of = tuple(number for number, binding in enumerate(bindings) if _is_loops(binding.value))
-    return ForwardGraph(tuple(own), tuple(map(tuple, edges)), external, node_of)
+    external = [not isinstance(binding.var, relax.DataflowVar) for binding in bindings]
+    node_of = [number for number, binding in enumerate(bindings) if _is_loops(binding.value)]
+    return ForwardGraph(own, edges, external, node_of)
 
 
 def annotated(kinds_: Sequence[int], sources: Sequence[Sequence[int]], outputs: set[int]) -> IRModule:

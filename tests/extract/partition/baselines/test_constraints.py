@@ -9,7 +9,7 @@ import pytest
 
 from eqfuse.costmodels.device import DEFAULT, DIRECTORY, Cache, Device, load_device
 from eqfuse.costmodels.device_file import VECTOR_REGISTERS, DeviceError
-from eqfuse.extract.partition.baselines.constraints import fits, kept_bytes, live_registers
+from eqfuse.extract.partition.baselines.fusion_plan import fits, kept_bytes, live_registers
 from eqfuse.extract.partition.baselines.mapping_types import mapping_types
 from eqfuse.ir.graph import OperatorGraph
 

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.baselines.forward_graph import Edge, ForwardGraph, forward_graph
-from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
+from eqfuse.extract.partition.baselines.fuse_ops import (
+    Edge,
+    ForwardGraph,
+    forward_graph,
+    fuse_ops,
+    node_groups,
+    post_dominators,
+)
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
-from eqfuse.extract.partition.baselines.post_dominators import post_dominator_tree
 from eqfuse.extract.partition.groups import Partition
 from eqfuse.ir.graph import OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS
@@ -219,7 +224,7 @@ def test_the_part_of_a_split_that_the_caller_reads_is_external() -> None:
     b = Builder()
     left, right = b.node("Split", (b.input(4, 4),), [(4, 2)] * 2, {"axis": 1})
     nodes = forward_graph(b.graph(left, b.op("Add", left, right)))
-    assert nodes.is_external == (False, True, False, True)
+    assert nodes.is_external == [False, True, False, True]
 
 
 # Depth
@@ -270,30 +275,32 @@ def test_an_edge_without_types_is_a_broadcast() -> None:
 
 def forward(kinds: Sequence[PatternKind], edges: dict[int, list[int]]) -> ForwardGraph:
     """Each edge has the kind of the node that it leads to; the last node is read by the caller."""
-    links = tuple(tuple(Edge(t, kinds[t]) for t in edges.get(node, [])) for node in range(len(kinds)))
-    external = tuple(node == len(kinds) - 1 for node in range(len(kinds)))
-    return ForwardGraph(tuple(kinds), links, external, tuple(range(len(kinds))))
+    links = [[Edge(target, kinds[target]) for target in edges.get(node, [])] for node in range(len(kinds))]
+    return ForwardGraph(list(kinds), links, [node == len(kinds) - 1 for node in range(len(kinds))])
 
 
-def test_post_dominators_of_a_diamond() -> None:
-    tree = post_dominator_tree(forward([ELEMENTWISE] * 4, {0: [1, 2], 1: [3], 2: [3]}))
-    assert (tree.parent, tree.depth) == ((3, 3, 3, None), (2, 2, 2, 1))
-
-
-def test_the_kind_on_the_way_is_the_largest_of_all_paths() -> None:
-    tree = post_dominator_tree(forward([ANCHOR, ELEMENTWISE, INJECTIVE, BROADCAST], {0: [1, 2], 1: [3], 2: [3]}))
-    assert tree.kind == (INJECTIVE, BROADCAST, BROADCAST, OPAQUE)
-
-
-def test_the_kind_on_the_way_counts_edges_far_from_the_node() -> None:
-    kinds = [ANCHOR, ELEMENTWISE, ELEMENTWISE, INJECTIVE, ELEMENTWISE]
-    tree = post_dominator_tree(forward(kinds, {0: [1, 2], 1: [3], 3: [4], 2: [4]}))
-    assert (tree.parent[0], tree.kind[0]) == (4, INJECTIVE)
-
-
-def test_a_node_that_nobody_reads_has_no_post_dominator() -> None:
-    tree = post_dominator_tree(forward([ELEMENTWISE] * 3, {0: [1, 2]}))
-    assert tree.parent == (None, None, None)
+@pytest.mark.parametrize(
+    ("kinds", "edges", "expected"),
+    [
+        ([ELEMENTWISE] * 4, {0: [1, 2], 1: [3], 2: [3]}, [(3, ELEMENTWISE), (3, ELEMENTWISE), (3, ELEMENTWISE), None]),
+        (
+            [ANCHOR, ELEMENTWISE, INJECTIVE, BROADCAST],
+            {0: [1, 2], 1: [3], 2: [3]},
+            [(3, INJECTIVE), (3, BROADCAST), (3, BROADCAST), None],
+        ),
+        (
+            [ANCHOR, ELEMENTWISE, ELEMENTWISE, INJECTIVE, ELEMENTWISE],
+            {0: [1, 2], 1: [3], 3: [4], 2: [4]},
+            [(4, INJECTIVE), (3, INJECTIVE), (4, ELEMENTWISE), (4, ELEMENTWISE), None],
+        ),
+        ([ELEMENTWISE] * 3, {0: [1, 2]}, [None, None, None]),
+    ],
+    ids=["diamond", "largest kind of all paths", "kind far from the node", "paths that do not meet"],
+)
+def test_post_dominators(
+    kinds: list[PatternKind], edges: dict[int, list[int]], expected: list[tuple[int, PatternKind] | None]
+) -> None:
+    assert post_dominators(forward(kinds, edges)) == expected
 
 
 @st.composite
@@ -313,11 +320,10 @@ def _paths(graph: ForwardGraph, node: int) -> list[list[int]]:
 
 @given(forward_graphs())
 def test_the_immediate_post_dominator_is_the_first_node_that_all_paths_share(graph: ForwardGraph) -> None:
-    tree = post_dominator_tree(graph)
-    for node in range(len(graph)):
+    for node, nearest in enumerate(post_dominators(graph)):
         paths = [path[1:] for path in _paths(graph, node)]
         shared = set(paths[0]).intersection(*paths)
-        assert tree.parent[node] == next((n for n in paths[0] if n in shared), None)
+        assert (nearest and nearest.node) == next((n for n in paths[0] if n in shared), None)
 
 
 # What holds for every graph

@@ -15,8 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.baselines.forward_graph import ForwardGraph
-from eqfuse.extract.partition.baselines.fuse_ops import fuse_ops, node_groups
+from eqfuse.extract.partition.baselines.fuse_ops import ForwardGraph, fuse_ops, node_groups
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, pattern_kind
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph

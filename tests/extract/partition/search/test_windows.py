@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from eqfuse.extract.partition.certificate.proof import certify
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, bits, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
-from eqfuse.extract.partition.search.structure import structure_in
+from eqfuse.extract.partition.search.methods import structure
 from eqfuse.extract.partition.search.windows import Limits, Price, improve
 from eqfuse.ir.graph import OperatorGraph
 
@@ -238,7 +239,7 @@ def test_windows_of_equal_structure_are_answered_alike(graph: OperatorGraph, see
 
     limits = Limits(groups=3, operators=6)
     apart = improve(unfused(graph), price, any_set, limits=limits)
-    alike = improve(unfused(graph), price, any_set, limits=limits, structure=structure_in(graph))
+    alike = improve(unfused(graph), price, any_set, limits=limits, structure=partial(structure, graph))
     assert alike.partition.group == apart.partition.group
 
 
@@ -247,7 +248,7 @@ def test_equal_layers_have_equal_structure_and_different_ones_do_not() -> None:
     value = builder.input(4, 4)
     for op in ("Relu", "Relu", "Relu", "Exp"):
         value = builder.op("Add", builder.op(op, value), builder.constant(4, 4))
-    of = structure_in(builder.graph(value))
+    of = partial(structure, builder.graph(value))
     layers = [of((n, n + 1)) for n in (0, 2, 4, 6)]
     assert layers[0] == layers[1] == layers[2] != layers[3]
 
@@ -256,7 +257,7 @@ def test_an_opaque_operator_is_like_no_other() -> None:
     builder = Builder()
     first = builder.node("Opaque", (builder.input(4),), [(4,)], is_opaque=True)[0]
     second = builder.node("Opaque", (first,), [(4,)], is_opaque=True)[0]
-    of = structure_in(builder.graph(builder.node("Opaque", (second,), [(4,)], is_opaque=True)[0]))
+    of = partial(structure, builder.graph(builder.node("Opaque", (second,), [(4,)], is_opaque=True)[0]))
     assert of((0,)) != of((1,)) != of((2,))
 
 

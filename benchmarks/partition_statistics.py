@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import fsum, log2
 from statistics import median
 
-from ..groups import Partition
-from .weights import weights as operator_weights
+from eqfuse.extract.partition.baselines.weights import weights as operator_weights
+from eqfuse.extract.partition.groups import Partition
 
 TRIVIAL = 20.0
 """A sub-graph that weighs less is not worth tuning."""

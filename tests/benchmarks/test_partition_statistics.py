@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.extract.partition.baselines.statistics import histogram, jain, statistics
+from eqfuse.benchmarks.partition_statistics import histogram, jain, statistics
 from eqfuse.extract.partition.baselines.weights import weights
 from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.ir.graph import OperatorGraph
 
-from ..graphs import chain
+from ..extract.partition.graphs import chain
 
 GRAPH = chain("Relu", "Exp", "Sqrt", "Neg")
 
