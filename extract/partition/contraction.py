@@ -13,13 +13,14 @@ class Contraction:
     """
 
     def __init__(self, successors: Sequence[Sequence[int]], members: Sequence[tuple[int, ...]] | None = None) -> None:
-        """`successors` of each operator are later ones. `members`: groups to start from, labelled by their positions, in
-        an order in which they can run; else each operator by itself."""
+        """`successors` of each operator are later ones. `members`: groups to start from, labelled by their positions,
+        in an order in which they can run; else each operator by itself."""
         self._successors_of = successors
-        singles = [(index,) for index in range(len(successors))]
-        self._members: list[tuple[int, ...]] = list(singles if members is None else members)
-        owner = {member: label for label, group in enumerate(self._members) for member in group}
-        self._group = [owner[index] for index in range(len(successors))]
+        self._group = list(range(len(successors)))
+        self._members: list[tuple[int, ...]] = [(index,) for index in self._group] if members is None else [*members]
+        for label, group in enumerate(members or ()):
+            for member in group:
+                self._group[member] = label
         self._position = list(range(len(self._members)))
         self._order: list[int | None] = list(range(len(self._members)))
 
@@ -65,6 +66,8 @@ class Contraction:
     def _between(self, low: int, high: int) -> set[int] | None:
         """The groups that `low` reaches and that come before `high`; None where one of them reaches `high`."""
         limit = self._position[high]
+        if limit == self._position[low] + 1:
+            return set()
         after: set[int] = set()
         stack = [low]
         while stack:
@@ -81,9 +84,8 @@ class Contraction:
         """First what `low` does not reach, then the merged group, then what it does."""
         start, end = self._position[low], self._position[high] + 1
         window = [g for g in self._order[start:end] if g is not None and g not in (low, high)]
-        order: list[int | None] = [g for g in window if g not in later]
-        order += [merged, *(g for g in window if g in later)]
-        self._order[start:end] = order + [None] * (end - start - len(order))
-        for offset, group in enumerate(order):
-            if group is not None:
-                self._position[group] = start + offset
+        order = [*(g for g in window if g not in later), merged, *(g for g in window if g in later)]
+        free = end - start - len(order)  # places in front, so that the group stands next to those that it may grow into
+        self._order[start:end] = [None] * free + order
+        for position, group in enumerate(order, start + free):
+            self._position[group] = position

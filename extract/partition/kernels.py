@@ -21,6 +21,7 @@ from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
 from ...ir.graph import OperatorGraph
 from .baselines.weights import COMPLEX, THRESHOLD, weights
+from .contraction import Contraction
 from .groups import Partition
 from .index_maps import Site, index_map
 from .loops import Axes, Loops, Misaligned
@@ -48,14 +49,14 @@ class Buffers:
     repeated: int = 0
 
     def seconds(self, device: Device) -> float:
-        """To write and read what is kept, and to read once more, in all rounds but one, what every round needs."""
+        """Seconds to write and read the values kept, and in all rounds but one to read the repeated bytes once more."""
         again = (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
         return again + sum(2 * size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
 
 
 @dataclass
 class KernelModel:
-    """Prices of sets of operators of one graph, each worked out once.
+    """Prices of sets of operators of one graph, each computed once.
 
     Without `intensive`, fusion is conventional: a kernel has one anchor op at most, and then no Concat. What was not
     `measured` is estimated to take `calibration` times as long as by the device file: beside measured kernels, which
@@ -94,8 +95,8 @@ class KernelModel:
     def shares(self, partition: Partition) -> tuple[float, ...]:
         """What each operator adds to the price of a partition; they sum up to it.
 
-        Its own arithmetic and copying; of what else its kernel takes, a part by the bytes it moves over the border;
-        and of the launch of its sub-graph an equal part.
+        Its own arithmetic and copying; of the rest of its kernel, a part by the bytes it moves over the border; and of
+        the launch of its sub-graph an equal part.
         """
         shares = [0.0] * len(self.graph)
         for members in partition.members:
@@ -149,7 +150,7 @@ class KernelModel:
         """The kernels of a sub-graph, in the order they run: each operator joins the kernels it reads from, those that
         save the most bytes first, wherever that is possible and cheaper."""
         if members not in self._cuts:
-            self._cuts[members] = _Cut(self, members).run()
+            self._cuts[members] = _cut_into_kernels(self, members) if len(members) > 1 else (members,)
         return self._cuts[members]
 
     def allowed(self, members: Members) -> bool:
@@ -180,7 +181,7 @@ class KernelModel:
         return self.calibration * estimate
 
     def _border(self, members: Members) -> int:
-        """Bytes read from outside and written to it. What is only picked from counts as what is taken."""
+        """Bytes read from outside and written to it. Of an operand that is only picked from, the picked bytes count."""
         inside = set(members)
         read: dict[int, int] = {}
         written = 0
@@ -205,23 +206,22 @@ class KernelModel:
     # --- legality
 
     def _buffers(self, members: Members) -> Buffers | None:
-        """What a kernel keeps between its anchor ops; None where the operators are no one kernel."""
+        """The values that a kernel keeps between its anchor ops; None where the operators cannot be one kernel."""
         if len(members) == 1:
             return Buffers()
         try:
-            found = self._found(members)
+            loops, axes = self.loops(members)
         except Misaligned:
             return None
-        if any(tile == size > self._plain for size, tile in found.kept):
+        values = self.kept(members)
+        kept = tuple((self._sizes[v], self._tile_bytes(v, loops.tile(axes[v]))) for v in values)
+        if any(tile == size > self._plain for size, tile in kept) or sum(tile for _, tile in kept) > self._tiled:
             return None
-        return found if sum(tile for _, tile in found.kept) <= self._tiled else None
-
-    def _found(self, members: Members) -> Buffers:
-        loops, axes = self.loops(members)
-        kept = self.kept(members)
-        tiles = tuple((self._sizes[v], self._tile_bytes(v, loops.tile(axes[v]))) for v in kept)
-        rounds = max(1, -(-sum(size for size, _ in tiles) // self._tiled))
-        return Buffers(tiles, rounds, self._repeated(axes, kept, loops, set(members)))
+        rounds = max(1, -(-sum(size for size, _ in kept) // self._tiled))
+        cut = set().union(*(loops.tiled(axes[v]) for v in values))
+        inside = set(members)
+        outside = (v for v in axes if self.graph.values[v].producer not in inside)
+        return Buffers(kept, rounds, sum(self._sizes[v] for v in outside if not cut & loops.tiled(axes[v])))
 
     def kept(self, members: Members) -> tuple[int, ...]:
         """Values that the kernel computes and reads repeatedly."""
@@ -244,11 +244,6 @@ class KernelModel:
             if operator.op in ANCHORS or not costly.isdisjoint(operator.inputs):
                 costly.update(operator.outputs)
         return loops, axes
-
-    def _repeated(self, axes: Mapping[int, Axes], kept: Iterable[int], loops: Loops, inside: set[int]) -> int:
-        cut = set().union(*(loops.tiled(axes[v]) for v in kept))
-        outside = (v for v in axes if self.graph.values[v].producer not in inside)
-        return sum(self._sizes[v] for v in outside if not cut & loops.tiled(axes[v]))
 
     def _site(
         self, member: int, axes: dict[int, Axes], inside: Set[int], costly: Set[int], loops: Loops
@@ -274,82 +269,31 @@ class KernelModel:
         return elements * max(1, extent.bytes // max(1, extent.elements))
 
 
-@dataclass
-class _Cut:
-    """The greedy cut of one sub-graph into kernels."""
-
-    model: KernelModel
-    members: Members
-    kernel: dict[int, int] = field(default_factory=dict)
-    content: dict[int, Members] = field(default_factory=dict)
-
-    def run(self) -> tuple[Members, ...]:
-        for member in self.members:
-            self.kernel[member] = member
-            self.content[member] = (member,)
-            for source in self._sources(member):
-                self._join(source, member)
-        return self._ordered()
-
-    def _sources(self, member: int) -> list[int]:
-        """Operators in the sub-graph that it reads from, those of the most bytes first."""
-        graph = self.model.graph
-        found = [p for p in graph.predecessors[member] if p in self.kernel]
-        return sorted(found, key=lambda p: (-graph.output_bytes(p), p))
-
-    def _join(self, source: int, member: int) -> None:
-        first, second = self.kernel[source], self.kernel[member]
-        if first == second or self._surrounds(first, second):
-            return
-        if len(self.content[first]) + len(self.content[second]) > _LARGEST_KERNEL:
-            return
-        joined = tuple(sorted(self.content[first] + self.content[second]))
-        apart = self.model.kernel(self.content[first]) + self.model.kernel(self.content[second])
-        if self.model.kernel(joined) <= apart:
-            for operator in self.content.pop(second):
-                self.kernel[operator] = first
-            self.content[first] = joined
-
-    def _surrounds(self, first: int, second: int) -> bool:
-        """Whether a path leads from one kernel to the other through a third."""
-        graph = self.model.graph
-        last = max(self.content[second])
-        todo = [s for m in self.content[first] for s in graph.successors[m] if self._is_between(s, first, second)]
-        seen = set(todo)
-        while todo:
-            operator = todo.pop()
-            for member in self.content[self.kernel[operator]]:
-                for user in graph.successors[member]:
-                    if self.kernel.get(user) == second:
-                        return True
-                    if user not in seen and user < last and self._is_between(user, first, second):
-                        seen.add(user)
-                        todo.append(user)
-        return False
-
-    def _is_between(self, operator: int, first: int, second: int) -> bool:
-        return operator in self.kernel and self.kernel[operator] not in (first, second)
-
-    def _ordered(self) -> tuple[Members, ...]:
-        """Kernels in an order in which they can run."""
-        done: dict[int, None] = {}
-        for member in self.members:
-            self._visit(self.kernel[member], done)
-        return tuple(self.content[k] for k in done)
-
-    def _visit(self, start: int, done: dict[int, None]) -> None:
-        stack = [(start, False)]
-        while stack:
-            kernel, ready = stack.pop()
-            if kernel in done:
+def _cut_into_kernels(model: KernelModel, members: Members) -> tuple[Members, ...]:
+    """The kernels of a sub-graph, in an order in which they can run."""
+    graph = model.graph
+    place = {member: position for position, member in enumerate(members)}
+    groups = Contraction([[place[user] for user in graph.successors[m] if user in place] for m in members])
+    content = {position: (member,) for position, member in enumerate(members)}
+    for position, member in enumerate(members):
+        sources = [p for p in graph.predecessors[member] if p in place]
+        for source in sorted(sources, key=lambda p: (-graph.output_bytes(p), p)):
+            first, second = groups.group(place[source]), groups.group(position)
+            one, other = content[first], content[second]
+            if first == second or len(one) + len(other) > _LARGEST_KERNEL or not groups.can_merge(first, second):
                 continue
-            if ready:
-                done[kernel] = None
-                continue
-            stack.append((kernel, True))
-            stack += [(k, False) for k in self._needs(kernel) if k not in done]
-
-    def _needs(self, kernel: int) -> Iterable[int]:
-        graph = self.model.graph
-        found = {self.kernel[p] for m in self.content[kernel] for p in graph.predecessors[m] if p in self.kernel}
-        return sorted(found - {kernel}, reverse=True)
+            both = tuple(sorted(one + other))
+            if model.kernel(both) <= model.kernel(one) + model.kernel(other):
+                groups.merge(first, second)
+                content[first] = both
+    order: dict[int, None] = {}
+    stack = [(label, False) for label in reversed(groups.labels)]
+    while stack:
+        group, is_ready = stack.pop()
+        if is_ready:
+            order[group] = None
+        elif group not in order:
+            sources = [p for m in content[group] for p in graph.predecessors[m] if p in place]
+            needed = {groups.group(place[source]) for source in sources} - {group}
+            stack += [(group, True), *((label, False) for label in sorted(needed, reverse=True))]
+    return tuple(content[group] for group in order)

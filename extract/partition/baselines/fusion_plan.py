@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....costmodels.device import Device
-from ....costmodels.flops import depth
 from ....ir.graph import OperatorGraph
+from ....ir.operators.linear import depth
 from ..contraction import Contraction
 from ..groups import Partition, partition_of
 from .combination import Colour, Combination, combine

@@ -1,9 +1,9 @@
-"""The cheapest partition that can be candidates for one graph, and the partitions by which it is measured.
+"""The cheapest partition that can be found for one graph, and the partitions by which it is measured.
 
 The candidates are the baselines (FuseOps, DNNFusion's plan, AGO's clusters) and the fused kernels of the whole graph
-(kernels.py). Each is made merge_groups while that is cheaper: two groups of which one reads from the other become one where
+(kernels.py). Each is made coarser while that is cheaper: two groups of which one reads from the other become one where
 the sum of their weights (AGO, Eq. 1) stays below the threshold and no third group lies between. The cheapest is cut
-again, window by window, with proofs (windows.py), and made merge_groups once more. So the result is never dearer than any of
+again, window by window, with proofs (windows.py), and made coarser once more. So the result is never dearer than any of
 the baselines.
 """
 
@@ -46,7 +46,7 @@ class SearchResult:
 def partition_by(
     method: PartitionMethod, graph: OperatorGraph, model: KernelModel, time_limit: float = 10.0
 ) -> Partition:
-    """The partition of `graph` by one method; `time_limit` is for the search_partition of ``joint``."""
+    """The partition of `graph` by one method; `time_limit` is for the search of ``joint``."""
     if method != "joint":
         return _BASELINES[method](graph, model)
     deadline = time.monotonic() + time_limit
@@ -54,7 +54,7 @@ def partition_by(
 
 
 def search_partition(graph: OperatorGraph, model: KernelModel, deadline: float = inf) -> SearchResult:
-    """The cheapest of the baselines and of the kernels of the whole graph, each made merge_groups.
+    """The cheapest of the baselines and of the kernels of the whole graph, each made coarser.
 
     After the deadline (time.monotonic) no further one is made; FuseOps, which takes no time, where it is over already.
     """
