@@ -86,6 +86,6 @@ class Contraction:
         window = [g for g in self._order[start:end] if g is not None and g not in (low, high)]
         order = [*(g for g in window if g not in later), merged, *(g for g in window if g in later)]
         free = end - start - len(order)  # places in front, so that the group stands next to those that it may grow into
-        self._order[start:end] = [None] * free + order
+        self._order[start:end] = [*[None] * free, *order]
         for position, group in enumerate(order, start + free):
             self._position[group] = position

@@ -274,7 +274,7 @@ def _cut_into_kernels(model: KernelModel, members: Members) -> tuple[Members, ..
     graph = model.graph
     place = {member: position for position, member in enumerate(members)}
     groups = Contraction([[place[user] for user in graph.successors[m] if user in place] for m in members])
-    content = {position: (member,) for position, member in enumerate(members)}
+    content: dict[int, Members] = {position: (member,) for position, member in enumerate(members)}
     for position, member in enumerate(members):
         sources = [p for p in graph.predecessors[member] if p in place]
         for source in sorted(sources, key=lambda p: (-graph.output_bytes(p), p)):

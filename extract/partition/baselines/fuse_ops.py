@@ -110,7 +110,7 @@ def forward_graph(graph: OperatorGraph) -> ForwardGraph:
 
 
 def _add_operator(graph: OperatorGraph, operator: Operator, nodes: ForwardGraph, maker: dict[int, int]) -> int:
-    kind = pattern_kind(operator)
+    kind = pattern_kind(graph, operator)
     read = [value for value in operator.inputs if value is not None]
     if operator.op == "Concat" and kind is PatternKind.INJECTIVE:
         fields = nodes.add_node(PatternKind.TUPLE, [(maker.get(value), PatternKind.INJECTIVE) for value in read])
