@@ -41,11 +41,11 @@ def variables(node: Node) -> Iterator[Atom]:
         yield from variables(item)
 
 
-def _ordered(node: Node, names: frozenset[str], numbers: dict[str, int]) -> str:
+def _sort_operands(node: Node, names: frozenset[str], numbers: dict[str, int]) -> str:
     """The text of an expression with numbered variables and the operands of commutative constructors sorted."""
     if isinstance(node, Atom):
         return f"?{numbers[node.text]}" if node.text in numbers and is_variable(node) else node.text
-    arguments = [_ordered(item, names, numbers) for item in node.items[1:]]
+    arguments = [_sort_operands(item, names, numbers) for item in node.items[1:]]
     if swappable(node, names):
         arguments.sort()
     return f"({' '.join((str(node.items[0]), *arguments))})"
@@ -56,12 +56,12 @@ def _signature(rewrite: Form, names: frozenset[str]) -> tuple[str, ...]:
     left, *others = rewrite.items[1:]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(v.text for v in variables(left)))}
     conditions = [f for f in others[1:] if isinstance(f, Form)]
-    exact = _ordered(left, frozenset(), numbers)
-    facts = sorted(_ordered(f, names, numbers) for condition in conditions for f in condition.items)
-    return (exact, _ordered(others[0], names, numbers), *facts)
+    exact = _sort_operands(left, frozenset(), numbers)
+    facts = sorted(_sort_operands(f, names, numbers) for condition in conditions for f in condition.items)
+    return (exact, _sort_operands(others[0], names, numbers), *facts)
 
 
-def mirrored(rewrite: Form, names: frozenset[str]) -> list[Form]:
+def mirror(rewrite: Form, names: frozenset[str]) -> list[Form]:
     """The variants of ``(rewrite left right options...)`` that differ from it and from each other.
 
     Two are the same where renaming variables makes their left sides equal and the rest equal up to the order of

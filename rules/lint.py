@@ -1,4 +1,4 @@
-"""What is wrong with a rule file, each with its place: egglog itself names the first error only, and dies of some."""
+"""Finds all problems of rule files, with their places: egglog itself names one error at a time, and dies of some."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def lint_files(sources: Sequence[Path | str]) -> list[Problem]:
 
 def require_clean(paths: Sequence[Path]) -> None:
     """Raise RuleError with the first problem of the files, and the number of further ones."""
-    problems = lint_files(paths)
+    problems = lint_files(paths) if paths else []
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise RuleError(f"{problems[0]}{more}")
@@ -112,21 +112,21 @@ class _Linter:
 
     def problems(self) -> list[Problem]:
         """By file as given, then by place."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         sound: list[RuleFile] = []
         for source in self.sources:
             clean: list[Form] = []
             if not source.document.forms:
-                found.append(Problem(source.path, 1, 1, "the file has no rules"))
+                problems.append(Problem(source.path, 1, 1, "the file has no rules"))
             for form in source.document.forms:
                 findings = dict.fromkeys(self._command(form, source))  # those of `@each` are often the same
                 place, name = source.document.position, option(form, ":name")
-                found += [Problem(source.path, *place(offset), message, name) for offset, message in findings]
+                problems += [Problem(source.path, *place(offset), message, name) for offset, message in findings]
                 clean += [] if findings else [form]
             sound.append(parse(source.path, Document(source.document.text, tuple(clean), source.document.comments)))
-        found += self._refused(sound)
+        problems += self._egglog_problems(sound)
         order = [source.path for source in self.sources]
-        return sorted(found, key=lambda p: (order.index(p.path), p.line, p.column))
+        return sorted(problems, key=lambda p: (order.index(p.path), p.line, p.column))
 
     def _command(self, form: Form, source: _Source) -> Iterator[Finding]:
         head, tables = form.head, self.vocabulary.tables
@@ -135,17 +135,18 @@ class _Linter:
         elif head == "condition":
             yield from check_condition(form, self.vocabulary)
             if self.declared[_subject(form)] > 1:
-                yield form.start, f"the name {_subject(form)} is declared twice"
+                yield Finding(form.start, f"the name {_subject(form)} is declared twice")
         elif head == "union":
-            yield form.start, "nothing checks what is united outside a rule: write a rewrite of simplify or explore"
+            message = "nothing checks what is united outside a rule: write a rewrite of simplify or explore"
+            yield Finding(form.start, message)
         elif head in (*RUN_COMMANDS, *ACTIONS) and head != "set":
-            yield form.start, f"a rule file holds declarations and rules; {head} does not belong in it"
+            yield Finding(form.start, f"a rule file holds declarations and rules; {head} does not belong in it")
         elif head not in TOP_LEVEL and head not in tables:
-            yield form.start, f"there is no command {head}{nearest(head, (*TOP_LEVEL, *tables))}"
+            yield Finding(form.start, f"there is no command {head}{nearest(head, (*TOP_LEVEL, *tables))}")
         elif head in DECLARATIONS:
             is_key = head == "constructor" and ":unextractable" in map(str, form.items)  # it is in no program
             if head not in OWN_DECLARATIONS and not is_key and not source.is_shipped:
-                yield form.start, _OWN_ADVICE[head]
+                yield Finding(form.start, _OWN_ADVICE[head])
         elif not source.is_shipped:
             yield from self._row(form)
 
@@ -154,26 +155,28 @@ class _Linter:
         row = form.items[1] if form.head == "set" and len(form.items) > 1 else form
         table = row.head if isinstance(row, Form) else ""
         if table not in self.own:
-            yield form.start, f"{table or form.head} is a fact of the shipped analyses: a rule file may not state it"
+            message = f"{table or form.head} is a fact of the shipped analyses: a rule file may not state it"
+            yield Finding(form.start, message)
         elif any(isinstance(n, Form) and n.head in self.vocabulary.constructors for n in walk(form)):
-            yield form.start, f"nothing checks what is stated about terms outside a rule: derive {table} by a rule"
+            message = f"nothing checks what is stated about terms outside a rule: derive {table} by a rule"
+            yield Finding(form.start, message)
 
     def _rule(self, form: Form, source: _Source) -> Iterator[Finding]:
         try:
             rules = list(instances(form, record_lines(source.document, form)))
         except SexprError as error:
-            yield error.offset, str(error)
+            yield Finding(error.offset, str(error))
             return
         for rule, comment in rules:
             own = None if source.is_shipped else self.own
             yield from check_rule(expand_conditions(rule, source.conditions), comment, self.vocabulary, own)
             name = option(rule, ":name")
             if name in self.places:
-                yield form.start, f"the name {name} is taken by the rule at {self.places[name]}"
+                yield Finding(form.start, f"the name {name} is taken by the rule at {self.places[name]}")
             elif name:
                 self.places[name] = f"{source.path.name}:{source.document.position(form.start)[0]}"
 
-    def _refused(self, files: Sequence[RuleFile]) -> Iterator[Problem]:
+    def _egglog_problems(self, files: Sequence[RuleFile]) -> Iterator[Problem]:
         """What egglog itself says of each command that seems in order: all declarations, then all rules."""
         scratch = load().EGraph()
         execute(scratch, self.base)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ..ir.operators import OPERATORS, Operand
 from .commute import is_variable, swappable, swaps, variables
@@ -11,8 +12,13 @@ from .records import DERIVING, FIELDS, PROPERTIES, SOUNDNESS, conditions, option
 from .sexpr import Atom, Form, Node, SexprError, walk
 from .vocabulary import ACTIONS, PRIMITIVES, RUN, Vocabulary, key_problem, nearest
 
-Finding = tuple[int, str]
-"""The offset a message is about, and the message."""
+
+class Finding(NamedTuple):
+    """A message about what stands at an offset."""
+
+    offset: int
+    message: str
+
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 OPTIONS = {
@@ -39,9 +45,12 @@ def check_rule(
     yield from _name_and_ruleset(form)
     if option(form, ":ruleset") != DERIVING:
         yield from _record(form, comment, vocabulary)
-    if own is not None or option(form, ":ruleset") != DERIVING:  # the shipped analyses know the rank of what they match
+    if own is not None or option(form, ":ruleset") != DERIVING:  # shipped analyses know their ranks
         yield from _failing(form)
-    expressions = list(_expressions(form, vocabulary))
+    expressions = [finding for fact in _facts(form) for finding in _calls(fact, vocabulary, frozenset())]
+    for addition in _additions(form):
+        expressions += _calls(addition, vocabulary, ACTIONS if form.head == "rule" else frozenset())
+        expressions += _lookups(addition, vocabulary)
     yield from expressions
     if not expressions:
         yield from _variables(form, vocabulary)
@@ -52,87 +61,86 @@ def check_condition(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
     """All findings about ``(condition (name parameters...) facts...)``."""
     head, facts = (form.items[1], form.items[2:]) if len(form.items) > 2 else (form, ())
     if not facts or not isinstance(head, Form) or not head.head or not all(map(is_variable, head.items)):
-        yield form.start, "a condition is (condition (name parameters...) facts...)"
+        yield Finding(form.start, "a condition is (condition (name parameters...) facts...)")
         return
     parameters = {str(item) for item in head.items[1:]} | {"_"}
     for fact in facts:
         yield from _calls(fact, vocabulary, frozenset())
         for variable in variables(fact):
             if variable.text not in parameters:
-                yield variable.start, f"the variable {variable} is no parameter of the condition {head.head}"
+                yield Finding(variable.start, f"the variable {variable} is no parameter of the condition {head.head}")
 
 
 def _structure(form: Form) -> Iterator[Finding]:
     parts = form.items[1:3]
     if len(parts) < 2 or any(isinstance(p, Atom) and p.text.startswith(":") for p in parts):
-        yield form.start, f"a {form.head} needs two parts before its options"
+        yield Finding(form.start, f"a {form.head} needs two parts before its options")
         return
-    if form.head == "rule" and not all(isinstance(p, Form) and _is_list(p) for p in parts):
-        yield form.start, "a rule is (rule (facts...) (actions...) options...)"
+    if form.head == "rule" and any(isinstance(item, Atom) for part in parts for item in (part, *_items(part))):
+        yield Finding(form.start, "a rule is (rule (facts...) (actions...) options...)")
         return
     for item in form.items[3:]:
         if isinstance(item, Atom) and item.text.startswith(":") and item.text not in OPTIONS[form.head]:
-            yield item.start, f"{form.head} has no option {item.text}{nearest(item.text, OPTIONS[form.head])}"
-
-
-def _is_list(form: Form) -> bool:
-    return all(isinstance(item, Form) for item in form.items)
+            yield Finding(item.start, f"{form.head} has no option {item.text}{nearest(item.text, OPTIONS[form.head])}")
 
 
 def _name_and_ruleset(form: Form) -> Iterator[Finding]:
     name, ruleset = option(form, ":name"), option(form, ":ruleset")
     if not name:
-        yield form.start, 'the rule has no :name "..."'
+        yield Finding(form.start, 'the rule has no :name "..."')
     elif not NAME.fullmatch(name):
-        yield form.start, f"the name {name!r} may hold letters, digits, dots, hyphens and underscores only"
+        yield Finding(form.start, f"the name {name!r} may hold letters, digits, dots, hyphens and underscores only")
     if not ruleset:
-        yield form.start, "the rule has no :ruleset"
+        yield Finding(form.start, "the rule has no :ruleset")
     elif ruleset not in RUN:
         hint = nearest(ruleset, RUN) or _choices(RUN)
-        yield form.start, f"there is no ruleset {ruleset}{hint}"
+        yield Finding(form.start, f"there is no ruleset {ruleset}{hint}")
     elif ruleset == DERIVING and form.head != "rule":
-        yield form.start, f"a {form.head} changes programs and has to be checked: put it into simplify or explore"
+        message = f"a {form.head} changes programs and has to be checked: put it into simplify or explore"
+        yield Finding(form.start, message)
 
 
 def _record(form: Form, comment: Sequence[Atom], vocabulary: Vocabulary) -> Iterator[Finding]:
-    formula, found = record(comment)
-    fields = {name: value.text for name, value in found.items()}
+    formula, given = record(comment)
+    fields = {name: value.text for name, value in given.items()}
     if not formula:
-        yield form.start, "the rule has no comment above it that begins with a line of maths"
+        yield Finding(form.start, "the rule has no comment above it that begins with a line of maths")
     required = (*REQUIRED, "example") if form.head == "rule" else REQUIRED
     missing = [f"@{field}" for field in required if not fields.get(field)]
     if missing:
-        yield form.start, f"the record lacks {', '.join(missing)}"
+        yield Finding(form.start, f"the record lacks {', '.join(missing)}")
     for field in fields:
         if field not in FIELDS:
-            yield form.start, f"unknown field @{field}{nearest(field, FIELDS)}"
+            yield Finding(form.start, f"unknown field @{field}{nearest(field, FIELDS)}")
     for value in fields.get("property", "").replace(",", " ").split():
         if value not in PROPERTIES:
-            yield form.start, f"unknown property {value}{nearest(value, PROPERTIES) or _choices(PROPERTIES)}"
+            yield Finding(form.start, f"unknown property {value}{nearest(value, PROPERTIES) or _choices(PROPERTIES)}")
     sound = fields.get("sound", "")
     if sound and sound not in SOUNDNESS:
-        yield form.start, f"unknown soundness {sound}{_choices(SOUNDNESS)}"
+        yield Finding(form.start, f"unknown soundness {sound}{_choices(SOUNDNESS)}")
     if "commutes" in fields:
         yield from _commutes(form, fields["commutes"].replace(",", " ").split(), vocabulary)
     if fields.get("example"):
-        start = found["example"].start
-        yield from ((start + offset, message) for offset, message in _example(form, fields["example"], vocabulary))
+        start = given["example"].start
+        problems = _example(form, fields["example"], vocabulary)
+        yield from (Finding(start + offset, message) for offset, message in problems)
 
 
 def _example(form: Form, text: str, vocabulary: Vocabulary) -> Iterator[Finding]:
     try:
         example = parse_example(text)
     except SexprError as error:
-        yield error.offset, str(error) if "example" in str(error) else f"in the example: {error}"
+        yield Finding(error.offset, str(error) if "example" in str(error) else f"in the example: {error}")
         return
     if len(example.lefts) > 1 and form.head != "rule":
-        yield example.lefts[1].start, f"before the => of the example has to stand one term: the {form.head} matches one"
+        message = f"before the => of the example has to stand one term: the {form.head} matches one"
+        yield Finding(example.lefts[1].start, message)
     for side in (*example.lefts, example.right):
         for node in walk(side):
             if isinstance(node, Form) and node.head in vocabulary.tables.keys() - vocabulary.constructors:
-                yield node.start, f"in the example: {node.head} makes no term"
+                yield Finding(node.start, f"in the example: {node.head} makes no term")
         for offset, message in (*_calls(side, vocabulary, frozenset()), *_keys(side, {})):
-            yield offset, f"in the example: {message}"
+            yield Finding(offset, f"in the example: {message}")
 
 
 def _choices(names: tuple[str, ...]) -> str:
@@ -141,16 +149,16 @@ def _choices(names: tuple[str, ...]) -> str:
 
 def _commutes(form: Form, names: list[str], vocabulary: Vocabulary) -> Iterator[Finding]:
     if form.head != "rewrite":
-        yield form.start, f"@commutes mirrors the left side of a rewrite, and this is a {form.head}"
+        yield Finding(form.start, f"@commutes mirrors the left side of a rewrite, and this is a {form.head}")
         return
     left = form.items[1]
     for name in names:
         if vocabulary.tables.get(name, 2) != 2:
-            yield form.start, f"@commutes {name}: it does not take two operands"
+            yield Finding(form.start, f"@commutes {name}: it does not take two operands")
         elif not any(swappable(node, frozenset({name})) for node in walk(left)):
-            yield form.start, f"@commutes {name}: the left side has none"
+            yield Finding(form.start, f"@commutes {name}: the left side has none")
     if swaps(left, frozenset(names)) > MAX_SWAPS:
-        yield form.start, f"@commutes would make more than {2**MAX_SWAPS} variants"
+        yield Finding(form.start, f"@commutes would make more than {2**MAX_SWAPS} variants")
 
 
 # --- expressions
@@ -167,17 +175,9 @@ def _items(node: Node) -> tuple[Node, ...]:
     return node.items if isinstance(node, Form) else ()
 
 
-def _made(form: Form) -> list[Node]:
+def _additions(form: Form) -> list[Node]:
     """What a match adds: the actions of a rule, the right side of a rewrite."""
     return list(_items(form.items[2])) if form.head == "rule" else [form.items[2]]
-
-
-def _expressions(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
-    for fact in _facts(form):
-        yield from _calls(fact, vocabulary, frozenset())
-    for made in _made(form):
-        yield from _calls(made, vocabulary, ACTIONS if form.head == "rule" else frozenset())
-        yield from _looked_up(made, vocabulary)
 
 
 def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Iterator[Finding]:
@@ -186,53 +186,53 @@ def _calls(node: Node, vocabulary: Vocabulary, actions: frozenset[str]) -> Itera
     head = node.head
     arity = vocabulary.tables.get(head, vocabulary.conditions.get(head))
     if not head:
-        yield node.start, "a name must follow the parenthesis"
+        yield Finding(node.start, "a name must follow the parenthesis")
     elif head not in actions and head not in PRIMITIVES and arity is None:
         names = {*vocabulary.tables, *vocabulary.conditions, *PRIMITIVES, *actions}
-        yield node.start, f"there is no constructor or function {head}{nearest(head, names)}"
+        yield Finding(node.start, f"there is no constructor or function {head}{nearest(head, names)}")
     elif arity is not None and arity != len(node.items) - 1:
-        yield node.start, f"{head} takes {arity} argument{'s' * (arity != 1)}, not {len(node.items) - 1}"
+        yield Finding(node.start, f"{head} takes {arity} argument{'s' * (arity != 1)}, not {len(node.items) - 1}")
     for item in node.items[1:]:
         yield from _calls(item, vocabulary, frozenset())
 
 
-def _looked_up(made: Node, vocabulary: Vocabulary) -> Iterator[Finding]:
-    target = made.items[1] if isinstance(made, Form) and made.head == "set" and len(made.items) == 3 else None
-    for node in walk(made):
+def _lookups(addition: Node, vocabulary: Vocabulary) -> Iterator[Finding]:
+    is_set = isinstance(addition, Form) and addition.head == "set" and len(addition.items) == 3
+    target = addition.items[1] if isinstance(addition, Form) and is_set else None
+    for node in walk(addition):
         if isinstance(node, Form) and node.head in vocabulary.functions and node is not target:
-            yield node.start, f"{node.head} cannot be looked up on the right: bind it on the left, (= v {node})"
+            message = f"{node.head} cannot be looked up on the right: bind it on the left, (= v {node})"
+            yield Finding(node.start, message)
 
 
 # --- variables
 
 
 def _variables(form: Form, vocabulary: Vocabulary) -> Iterator[Finding]:
-    taken = [v for v in variables(form) if vocabulary.takes(v.text) and not _is_option_value(form, v)]
+    values = [id(item) for item in form.items[3:]]  # such as the name of the ruleset, which is no variable
+    taken = [v for v in variables(form) if vocabulary.takes(v.text) and id(v) not in values]
     for variable in taken:
-        yield variable.start, f"the variable {variable.text} has the name of a declaration; call it something else"
+        message = f"the variable {variable.text} has the name of a declaration; call it something else"
+        yield Finding(variable.start, message)
     bare = [side for side in form.items[1 : 3 if form.head == "birewrite" else 2] if isinstance(side, Atom)]
     if form.head != "rule" and bare:
-        yield bare[0].start, f"the bare variable {bare[0]} as a left side would match everything"
+        yield Finding(bare[0].start, f"the bare variable {bare[0]} as a left side would match everything")
         return
     if taken:
         return
-    yield from _bound(form, _facts(form), _made(form), vocabulary)
+    yield from _bound(form, _facts(form), _additions(form), vocabulary)
     if form.head == "birewrite":
-        mirrored = [form.items[2], *_facts(form)[1:]]
-        yield from _bound(form, mirrored, [form.items[1]], vocabulary)
+        backwards = [form.items[2], *_facts(form)[1:]]
+        yield from _bound(form, backwards, [form.items[1]], vocabulary)
 
 
-def _is_option_value(form: Form, variable: Atom) -> bool:
-    return any(item is variable for item in form.items[3:])
-
-
-def _bound(form: Form, facts: list[Node], made: list[Node], vocabulary: Vocabulary) -> Iterator[Finding]:
-    bound = {name for fact in facts for name in _matched(fact, vocabulary)}
-    findings = [finding for fact in facts for finding in _computed(fact, bound)]
-    yield from _first_of_each(findings)
+def _bound(form: Form, facts: list[Node], additions: list[Node], vocabulary: Vocabulary) -> Iterator[Finding]:
+    bound = {name for fact in facts for name in _bound_by_tables(fact, vocabulary)}
+    findings = [finding for fact in facts for finding in _bind_in_order(fact, bound)]
+    yield from {finding.message: finding for finding in reversed(findings)}.values()  # the first of each
     if findings:
         return
-    for node in made:
+    for node in additions:
         if isinstance(node, Form) and node.head == "let" and len(node.items) == 3 and form.head == "rule":
             yield from _unbound(node.items[2], bound)
             bound.add(str(node.items[1]))
@@ -240,34 +240,27 @@ def _bound(form: Form, facts: list[Node], made: list[Node], vocabulary: Vocabula
             yield from _unbound(node, bound)
 
 
-def _first_of_each(findings: list[Finding]) -> Iterator[Finding]:
-    first: dict[str, Finding] = {}
-    for finding in findings:
-        first.setdefault(finding[1], finding)
-    yield from first.values()
-
-
 def _unbound(node: Node, bound: set[str]) -> Iterator[Finding]:
     for variable in variables(node):
         if variable.text not in bound:
-            yield variable.start, f"the variable {variable.text} is not bound on the left"
+            yield Finding(variable.start, f"the variable {variable.text} is not bound on the left")
 
 
-def _matched(node: Node, vocabulary: Vocabulary) -> Iterator[str]:
-    """Variables that looking up tables gives a value: the arguments of constructors, functions and relations, and
-    what is equal to one."""
+def _bound_by_tables(node: Node, vocabulary: Vocabulary) -> Iterator[str]:
+    """Variables that get a value from a table: arguments of constructors, functions and relations, and what equals
+    one of those."""
     if isinstance(node, Atom):
         return
     is_table = node.head in vocabulary.tables
     equals_table = node.head == "=" and any(isinstance(i, Form) and i.head in vocabulary.tables for i in node.items)
     for item in node.items[1:]:
         if isinstance(item, Form):
-            yield from _matched(item, vocabulary)
+            yield from _bound_by_tables(item, vocabulary)
         elif (is_table or equals_table) and is_variable(item):
             yield item.text
 
 
-def _computed(fact: Node, bound: set[str]) -> Iterator[Finding]:
+def _bind_in_order(fact: Node, bound: set[str]) -> Iterator[Finding]:
     """Conditions are computed in the order they are written, each from what is bound so far; adds what it binds.
 
     egglog accepts some of the rules that break this, and then aborts the process at the first match.
@@ -277,8 +270,8 @@ def _computed(fact: Node, bound: set[str]) -> Iterator[Finding]:
         others = [i for i in fact.items[1:] if i not in sides]
         unknown = [f for item in others for f in _unknown(item, bound)]
         yield from unknown
-        known = not unknown if others else any(side.text in bound for side in sides)
-        bound.update(side.text for side in sides if known)
+        if not unknown if others else any(side.text in bound for side in sides):
+            bound.update(side.text for side in sides)
         return
     yield from _unknown(fact, bound)
 
@@ -286,7 +279,7 @@ def _computed(fact: Node, bound: set[str]) -> Iterator[Finding]:
 def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
     for variable in variables(node):
         if variable.text not in bound and variable.text != "_":
-            yield variable.start, f"the variable {variable.text} is used before a condition binds it"
+            yield Finding(variable.start, f"the variable {variable.text} is used before a condition binds it")
 
 
 # --- what a match does
@@ -295,16 +288,17 @@ def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
 def _failing(form: Form) -> Iterator[Finding]:
     """vec-set and vec-remove end the whole process where the index is out of range, and so does vec-get in what a match
     adds; they need a look before."""
-    made = {id(node) for part in _made(form) for node in walk(part)}
+    additions = {id(node) for part in _additions(form) for node in walk(part)}
     seen = ""
     for node in walk(form):
         if not isinstance(node, Form) or len(node.items) < 3:
             continue
         vector, index = node.items[1], node.items[2]
         looked = f"(vec-get {vector} {index})" in seen or f"(vec-length {vector})" in seen
-        fails = node.head in ("vec-set", "vec-remove") or (node.head == "vec-get" and id(node) in made)
+        fails = node.head in ("vec-set", "vec-remove") or (node.head == "vec-get" and id(node) in additions)
         if fails and not looked:
-            yield node.start, f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
+            message = f"{node.head} aborts on an index out of range: ask (vec-get {vector} {index}) before"
+            yield Finding(node.start, message)
         elif node.head == "vec-get" or "vec-length" in str(node):
             seen += str(node)
 
@@ -314,22 +308,24 @@ def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
     there, and outputs that an operator of another domain does not have."""
     for node in nodes:
         if str(node) == "(Absent)":
-            yield node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given"
-    for node in (part for made in nodes for part in walk(made)):
+            yield Finding(node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given")
+    for node in (part for outer in nodes for part in walk(outer)):
         if not isinstance(node, Form):
             continue
         if node.head in ("Var", "Weight") and str(node) not in matched:
-            yield node.start, f"{node} is of one model, and a rule is for all: match it on the left, and use a variable"
+            message = f"{node} is of one model, and a rule is for all: match it on the left, and use a variable"
+            yield Finding(node.start, message)
         elif node.head == "Out" and str(node.items[1]).startswith("(Op ") and str(node.items[2]).lstrip("0"):
-            yield node.start, "an operator of another domain has one output: write (Out (Op ...) 0)"
+            yield Finding(node.start, "an operator of another domain has one output: write (Out (Op ...) 0)")
         given = OPERATORS[node.head].arguments if node.head in OPERATORS else ()
         for item, argument in zip(node.items[1:], given, strict=False):
             if str(item) == "(Absent)" and not (isinstance(argument, Operand) and argument.optional):
-                yield item.start, f"{node.head} needs its operand {argument.name}: (Absent) is for optional ones only"
+                message = f"{node.head} needs its operand {argument.name}: (Absent) is for optional ones only"
+                yield Finding(item.start, message)
 
 
 def _actions(form: Form, vocabulary: Vocabulary, own: Collection[str] | None) -> Iterator[Finding]:
-    facts, actions = _facts(form), _made(form)
+    facts, actions = _facts(form), _additions(form)
     united = [i for a in actions if isinstance(a, Form) and a.head == "union" for i in a.items[1:]]
     yield from _leaves([*actions, *united], " ".join(map(str, (*facts, *form.items[1:2]))))
     if form.head == "birewrite":
@@ -339,12 +335,14 @@ def _actions(form: Form, vocabulary: Vocabulary, own: Collection[str] | None) ->
     for action in actions if form.head == "rule" else ():
         head = action.head if isinstance(action, Form) else ""
         if head in ("delete", "panic"):
-            yield action.start, f"{head} is no action of a rule, which may only add what is equal: leave it out"
+            message = f"{head} is no action of a rule, which may only add what is equal: leave it out"
+            yield Finding(action.start, message)
         elif head in ("union", "subsume") and deriving:
-            yield action.start, f"{head} changes programs and has to be checked: put the rule into simplify or explore"
+            message = f"{head} changes programs and has to be checked: put the rule into simplify or explore"
+            yield Finding(action.start, message)
         elif isinstance(action, Form) and (row := _row(action, vocabulary)) and not _may_state(row, form, own):
             advice = "which a rule of yours may ask for, but not state"
-            yield action.start, f"{row.head} is a fact of the shipped analyses, {advice}"
+            yield Finding(action.start, f"{row.head} is a fact of the shipped analyses, {advice}")
 
 
 def _row(action: Form, vocabulary: Vocabulary) -> Form | None:
@@ -361,24 +359,24 @@ def _may_state(row: Form, form: Form, own: Collection[str] | None) -> bool:
     if own is None or row.head in own or row.head.endswith("-demand") or len(row.items) < 2:
         return True
     term = row.items[1]
-    made = {str(a.items[1]): a.items[2] for a in _made(form) if isinstance(a, Form) and a.head == "let"}
-    if str(term) in made and row.head in ("shape", "dtype") and option(form, ":ruleset") != DERIVING:
+    lets = {str(a.items[1]): a.items[2] for a in _additions(form) if isinstance(a, Form) and a.head == "let"}
+    if str(term) in lets and row.head in ("shape", "dtype") and option(form, ":ruleset") != DERIVING:
         return True
     definitions = _definitions(_facts(form))
-    known = [term, *(n for n in [made.get(str(term))] if n), *definitions.get(str(term), ())]
-    operators_ = [n.items[1] for n in known if isinstance(n, Form) and n.head == "Out" and len(n.items) > 1]
+    equal = [term, *(n for n in [lets.get(str(term))] if n), *definitions.get(str(term), ())]
+    operators_ = [n.items[1] for n in equal if isinstance(n, Form) and n.head == "Out" and len(n.items) > 1]
     keys = [o.items[1] for o in operators_ if isinstance(o, Form) and o.head == "Op" and len(o.items) > 1]
     return any(isinstance(key, Form) or not is_variable(key) or str(key) in definitions for key in keys)
 
 
 def _definitions(facts: list[Node]) -> dict[str, list[Node]]:
     """By variable: the expressions that facts make equal to it."""
-    found: dict[str, list[Node]] = {}
+    equal: dict[str, list[Node]] = {}
     for fact in facts:
         if isinstance(fact, Form) and fact.head == "=":
             for item in fact.items[1:]:
-                found.setdefault(str(item), []).extend(other for other in fact.items[1:] if isinstance(other, Form))
-    return found
+                equal.setdefault(str(item), []).extend(other for other in fact.items[1:] if isinstance(other, Form))
+    return equal
 
 
 def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
@@ -388,7 +386,7 @@ def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
             for key in (part.items[1], *definitions.get(str(part.items[1]), ())):
                 text = _beginning(key)
                 if text is not None:
-                    yield from ((part.start, message) for message in [key_problem(text)] if message)
+                    yield from (Finding(part.start, message) for message in [key_problem(text)] if message)
 
 
 def _beginning(key: Node) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -51,23 +51,6 @@ def prelude() -> str:
     return "\n".join((sorts(), *declared, *(rule.text for file in files for rule in file.rules), settling(), ""))
 
 
-def _user_files(paths: Sequence[Path]) -> tuple[RuleFile, ...]:
-    if not paths:
-        return ()
-    found = rule_paths(paths)
-    require_clean(found)
-    return tuple(read_file(path) for path in found)
-
-
-def _check_tags(tags: Iterable[str], rules: Iterable[Rule]) -> None:
-    known = {*PROPERTIES, *(tag for rule in rules for tag in rule.tags)}
-    for tag in tags:
-        if tag not in known:
-            near = get_close_matches(tag, sorted(known), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"no rule, topic or property is called {tag!r}{hint}")
-
-
 def load_rules(
     paths: Sequence[Path] = (),
     *,
@@ -82,9 +65,16 @@ def load_rules(
     Rules that only derive facts stay in any case.
     Raises RuleError for a file with problems, UsageError for a tag that does not exist.
     """
-    files = (*shipped_files(), *_user_files(paths))
+    own = rule_paths(paths)
+    require_clean(own)
+    files = (*shipped_files(), *map(read_file, own))
     rules = [rule for file in files for rule in file.rules]
-    _check_tags((*only, *skip), rules)
+    tags = {*PROPERTIES, *(tag for rule in rules for tag in rule.tags)}
+    for tag in (*only, *skip):
+        if tag not in tags:
+            near = get_close_matches(tag, sorted(tags), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"no rule, topic or property is called {tag!r}{hint}")
     return RuleSet(files, tuple(r for r in rules if r.derives or is_chosen(r, precision, only, skip)))
 
 

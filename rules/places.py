@@ -25,13 +25,13 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
 
     Raises RuleError for a device or a pipe, which may have no end.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
-        found += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
-    for path in found:
+        files += sorted(p for p in path.rglob("*.egg") if not p.is_dir()) if path.is_dir() else [path]
+    for path in files:
         if path.exists() and not path.is_file():
             raise RuleError(f"{path}: is a device or a pipe, not a rule file")
-    return found
+    return files
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..errors import RuleError
 from . import sexpr
-from .commute import mirrored
+from .commute import mirror
 from .sexpr import Atom, Document, Form, Node, SexprError
 from .shorthand import expand_conditions, instances, read_conditions, shared_conditions
 from .vocabulary import PROPERTIES, SOUNDNESS
@@ -106,18 +106,13 @@ class RuleFile:
 
 def option(form: Form, key: str) -> str:
     """The value behind an option like ``:name``, without quotes; "" where it is not given."""
-    for written, value in pairwise(form.items):
-        if isinstance(written, Atom) and written.text == key:
-            return str(value).strip('"')
-    return ""
+    return next((str(value).strip('"') for item, value in pairwise(form.items) if str(item) == key), "")
 
 
 def conditions(form: Form) -> tuple[Node, ...]:
     """What a rewrite asks for besides its left side: the items behind ``:when``."""
-    for written, value in pairwise(form.items):
-        if str(written) == ":when" and isinstance(value, Form):
-            return value.items
-    return ()
+    given = (value for item, value in pairwise(form.items) if str(item) == ":when")
+    return next((value.items for value in given if isinstance(value, Form)), ())
 
 
 def record_lines(document: Document, form: Form) -> list[Atom]:
@@ -133,15 +128,12 @@ def record_lines(document: Document, form: Form) -> list[Atom]:
 def record(comment: Sequence[Atom]) -> tuple[str, dict[str, Atom]]:
     """The formula and the fields of a comment block; what follows on a line without @ stays a remark."""
     fields: dict[str, Atom] = {}
-    remarks = [line.text for line in comment if line.text and not line.text.startswith("@")]
     for line in comment:
         if line.text.startswith("@"):
             name, _, value = line.text[1:].partition(" ")
-            start = line.start + len(line.text) - len(value.lstrip())
-            fields[name] = Atom(f"{fields[name].text} {value.strip()}", fields[name].start) if name in fields else Atom(
-                value.strip(), start
-            )
-    return (remarks[0] if remarks else ""), fields
+            first = fields.get(name, Atom("", line.start + len(line.text) - len(value.lstrip())))
+            fields[name] = Atom(f"{first.text} {value.strip()}".lstrip(), first.start)
+    return next((line.text for line in comment if line.text and not line.text.startswith("@")), ""), fields
 
 
 @dataclass(frozen=True)
@@ -217,16 +209,13 @@ def _rule(path: Path, document: Document, written: Form, form: Form, comment: Se
 def _variants(rule: Rule, form: Form) -> list[Rule]:
     if not rule.commutes or form.head != "rewrite":
         return [rule]
-    others = mirrored(form, frozenset(rule.commutes))
-    named = ((f"{rule.name}~{i}", other) for i, other in enumerate(others, 1))
-    return [rule, *(replace(rule, name=name, text=_renamed(other, name)) for name, other in named)]
+    others = ((f"{rule.name}~{i}", other) for i, other in enumerate(mirror(form, frozenset(rule.commutes)), 1))
+    return [rule, *(replace(rule, name=name, text=str(_rename(other, name))) for name, other in others)]
 
 
-def _renamed(form: Form, name: str) -> str:
-    items = list(form.items)
-    place = next(i for i, item in enumerate(items) if isinstance(item, Atom) and item.text == ":name")
-    items[place + 1] = Atom(f'"{name}"')
-    return str(Form(tuple(items)))
+def _rename(form: Form, name: str) -> Form:
+    place = next(i for i, item in enumerate(form.items) if str(item) == ":name")
+    return Form((*form.items[: place + 1], Atom(f'"{name}"'), *form.items[place + 2 :]))
 
 
 def parse(path: Path, document: Document) -> RuleFile:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eqfuse.rules.commute import mirrored
+from eqfuse.rules.commute import mirror
 from eqfuse.rules.sexpr import read
 
 
 def variants(rewrite: str, *names: str) -> list[str]:
-    return [str(form.items[1]) for form in mirrored(read(rewrite).forms[0], frozenset(names))]
+    return [str(form.items[1]) for form in mirror(read(rewrite).forms[0], frozenset(names))]
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_variants(rewrite: str, names: tuple[str, ...], expected: list[str]) -> 
 
 
 def test_everything_else_stays() -> None:
-    (variant,) = mirrored(read('(rewrite (Add (Neg a) b) (Sub b a) :ruleset r :name "n")').forms[0], frozenset({"Add"}))
+    (variant,) = mirror(read('(rewrite (Add (Neg a) b) (Sub b a) :ruleset r :name "n")').forms[0], frozenset({"Add"}))
     assert str(variant) == '(rewrite (Add b (Neg a)) (Sub b a) :ruleset r :name "n")'
