@@ -19,12 +19,14 @@ from ...costmodels.device import Device
 from ...costmodels.fused import ANCHORS
 from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
-from ...ir.graph import OperatorGraph
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.index_maps import IndexMaps, OperatorCall, index_maps
+from ...ir.operators import SCHEMAS
 from .baselines.weights import COMPLEX, THRESHOLD, weights
 from .contraction import Contraction
 from .groups import Partition
-from .index_maps import Site, index_map
 from .loops import Axes, Loops, Misaligned
+from .operator_loops import OperandUse, result_axes
 
 Members = tuple[int, ...]
 """Operators of one kernel or sub-graph, ascending."""
@@ -70,6 +72,7 @@ class KernelModel:
     calibration: float = 1.0
     _kernels: dict[Members, float] = field(default_factory=dict)
     _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
+    _maps: dict[int, tuple[IndexMaps, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         operations = self.graph.operations
@@ -236,27 +239,42 @@ class KernelModel:
         inside = set(members)
         for member in members:
             operator = self.graph.operators[member]
-            transform = None if operator.is_opaque else index_map(operator.op)
-            if transform is None:
-                raise Misaligned
-            results = transform(self._site(member, axes, inside, costly, loops), loops)
+            uses = self._uses(member, axes, inside, costly, loops)
+            results = [result_axes(maps, uses, loops) for maps in self._index_maps(member)]
             axes.update(zip(operator.outputs, results, strict=True))
             if operator.op in ANCHORS or not costly.isdisjoint(operator.inputs):
                 costly.update(operator.outputs)
         return loops, axes
 
-    def _site(
+    def _uses(
         self, member: int, axes: dict[int, Axes], inside: Set[int], costly: Set[int], loops: Loops
-    ) -> Site:
-        operator = self.graph.operators[member]
-        for value in operator.inputs:
+    ) -> list[OperandUse | None]:
+        values = self.graph.operators[member].inputs
+        for value in values:
             if value is not None and value not in axes:
                 axes[value] = loops.axes(self._extents(value))
-        operands = tuple(None if v is None else axes[v] for v in operator.inputs)
+        return [
+            None if v is None else OperandUse(axes[v], self.graph.values[v].producer in inside, v in costly)
+            for v in values
+        ]
+
+    def _index_maps(self, member: int) -> tuple[IndexMaps, ...]:
+        """The index maps of each result. Raises Misaligned where they are not known."""
+        if member not in self._maps:
+            self._maps[member] = self._make_index_maps(self.graph.operators[member])
+        if not self._maps[member]:
+            raise Misaligned
+        return self._maps[member]
+
+    def _make_index_maps(self, operator: Operator) -> tuple[IndexMaps, ...]:
+        schema = SCHEMAS.get(operator.op)
+        if schema is None or schema.index_maps is None or operator.is_opaque:
+            return ()
+        operands = tuple(None if v is None else self._extents(v) for v in operator.inputs)
         results = tuple(map(self._extents, operator.outputs))
-        computed = tuple(v is not None and self.graph.values[v].producer in inside for v in operator.inputs)
-        expensive = tuple(v in costly for v in operator.inputs)
-        return Site(self.graph.operations[member], operands, computed, expensive, results)
+        calls = (OperatorCall(operator.attributes, operands, results, number) for number in range(len(results)))
+        maps = [index_maps(schema.index_maps, call) for call in calls]
+        return tuple(m for m in maps if m is not None) if None not in maps else ()
 
     def _extents(self, value: int) -> tuple[int, ...]:
         type_ = self.graph.values[value].type
