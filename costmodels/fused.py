@@ -1,8 +1,7 @@
-"""The price of an operator that will be fused with its neighbours: what it adds to the kernel around it.
+"""The price of an operator that will be fused with its neighbours: the seconds that it adds to their kernel.
 
-A sum of such prices comes nearer to the price of a partitioned graph than a sum of kernels does, and is still a price
-per node, so that extraction can minimise it. `observed` puts in the place of the estimate what operators really cost
-in the kernels of a partition.
+A sum of such prices is nearer to the price of a partitioned graph than a sum of kernels is, and extraction can minimise
+it, since it is still a price per node. `observed` costs of operators in the kernels of a partition replace estimates.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MatMul Gemm Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPo
 LayerNormalization RMSNormalization InstanceNormalization GroupNormalization LRN
 """
 ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
-"""Anchor ops: each output element needs many elements, so that what they read is kept, in memory or for a tile."""
+"""Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
 
 _VIEW_SECONDS = 1e-9
 CostKey = tuple[Any, ...]
@@ -38,8 +37,8 @@ def cost_key(operation: Operation) -> CostKey:
 class FusedCost:
     """Seconds that an operator adds to a kernel of `device`.
 
-    An anchor op starts a kernel and costs what it costs alone; any other is computed on the way: its arithmetic, and
-    the bytes of what it reads besides the value that flows through. `observed` are seconds by `cost_key`.
+    An anchor op starts a kernel and costs as much as alone. Any other operator costs its arithmetic, and the bytes of
+    its operands except the largest, which flows through the kernel. `observed` are seconds by `cost_key`.
     """
 
     device: Device
@@ -48,13 +47,13 @@ class FusedCost:
     unit: str = "s"
 
     def price(self, operation: Operation) -> float:
-        """As observed where it was; else as estimated."""
+        """The observed seconds, or else an estimate."""
         if operation.op in LEAVES:
             return 0.0
         if operation.is_folded:
             return FOLDED_SECONDS
-        seen = self.observed.get(cost_key(operation)) if self.observed else None
-        return self._estimate(operation) if seen is None else seen
+        observed = self.observed.get(cost_key(operation)) if self.observed else None
+        return self._estimate(operation) if observed is None else observed
 
     def _estimate(self, operation: Operation) -> float:
         if operation.op in VIEWS:
@@ -69,7 +68,7 @@ class FusedCost:
 
 @dataclass(frozen=True)
 class ArithmeticCost:
-    """Seconds that no fusion takes away from an operator: its arithmetic, and what copies cost beyond their bytes.
+    """Seconds that no fusion saves: an operator's arithmetic, and the cost of copies beyond their bytes.
 
     A sum of these is below the price of any partition: the bound of the joint search.
     """

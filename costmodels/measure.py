@@ -1,4 +1,4 @@
-"""Measuring this machine for the cost models, in seconds: what `eqfuse device measure` keeps."""
+"""Measurements of this machine for the cost models, within seconds; `eqfuse device measure` stores them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PROBE = Path(__file__).with_name("probe.c")
 _FLAGS = {"x86-64-v4": ("-mavx512f", "-mfma"), "x86-64-v3": ("-mavx2", "-mfma")}
 _COMPILERS = ("cc", "gcc", "clang", "g++", "clang++")
 _LINKS = (50, 250)
-"""Operators in a short and a long chain: their difference is free of what a run takes as a whole."""
+"""Lengths of a short and a long chain: the difference of their times excludes the overhead of a whole run."""
 _ROUNDS = 15
 _SHARE = 6
-"""A tensor takes this fraction of a cache: two operands and a result of an Add fill half of it."""
+"""A tensor takes one sixth of a cache: two operands and a result of an Add fill half of it."""
 _LARGEST = 128 << 20
-"""Bytes of a tensor at most when memory is measured, so that three fit where little is free."""
+"""Most bytes of a tensor in measurements of memory, so that three fit into little free memory."""
 _LEAST_SECONDS = 0.01
-"""One timing lasts so long at least, for the clock ticks and interrupts are far shorter."""
+"""The least length of a timing, far longer than clock ticks and interrupts."""
 
 Observer = Callable[[str], None]
 Key = TypeVar("Key")
@@ -42,8 +42,8 @@ Key = TypeVar("Key")
 def measure_host(device: Device, observer: Observer) -> HostMeasurements:
     """Measure the machine that `device` describes, on one thread.
 
-    The clock and the multiply-adds need a C compiler; without one they stay as they are, and the observer hears of it.
-    Raises EqfuseError where the probe does not run.
+    The clock and the multiply-adds need a C compiler; without one they stay unmeasured, and the observer is told.
+    Raises EqfuseError if the probe does not run.
     """
     figures: dict[str, float] = {}
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, _COMPILERS)), None)
@@ -65,16 +65,16 @@ def measure_host(device: Device, observer: Observer) -> HostMeasurements:
         observer(f"bandwidth of the cache of level {cache.level}")
         measured = _bandwidth(cache.size // _SHARE, figures["launch_overhead"])
         farther = bandwidths[cache.level] = max(farther, measured)  # noise makes no cache slower than a farther one
-    return HostMeasurements(_rounded(figures), _rounded(bandwidths))
+    return HostMeasurements(_round(figures), _round(bandwidths))
 
 
-def _rounded(figures: Mapping[Key, float]) -> dict[Key, float]:
-    """Three digits of each: more of a measurement are noise."""
+def _round(figures: Mapping[Key, float]) -> dict[Key, float]:
+    """The figures with three digits, since more would be noise."""
     return {name: float(f"{value:.3g}") for name, value in figures.items()}
 
 
 def _probe(compiler: str, device: Device) -> tuple[float, float]:
-    """Hertz, and FLOP/s of fused multiply-adds."""
+    """The clock in Hz, and FLOP/s of fused multiply-adds. Raises EqfuseError if the probe fails."""
     with scratch_folder("probe") as folder:
         program = Path(folder) / "probe"
         flags = ("-O2", "-ffp-contract=fast", f"-DVECTOR_BYTES={device.vector_bits // 8}")
@@ -89,7 +89,7 @@ def _probe(compiler: str, device: Device) -> tuple[float, float]:
 
 
 def _slope(operator: str, elements: int) -> float:
-    """Seconds that ONNX Runtime takes for one more such operator in a chain."""
+    """Seconds that ONNX Runtime takes for one more operator in a chain."""
     short, long = (_chain(operator, elements, links) for links in _LINKS)
     pairs = [(_seconds(short), _seconds(long)) for _ in range(_ROUNDS)]
     return max(1e-9, median(late - early for early, late in pairs) / (_LINKS[1] - _LINKS[0]))
@@ -104,7 +104,7 @@ def _bandwidth(size: int, launch: float) -> float:
 
 
 def _chain(operator: str, elements: int, links: int) -> Callable[[], None]:
-    """Runs a chain of one operator in ONNX Runtime on one thread, as it is written."""
+    """A function that runs a chain of one operator in ONNX Runtime on one thread, without optimisations."""
     import onnxruntime
 
     second = {"Add": ["x"], "Reshape": ["shape"]}.get(operator, [])
@@ -124,7 +124,7 @@ def _chain(operator: str, elements: int, links: int) -> Callable[[], None]:
 
 
 def _seconds(run: Callable[[], None]) -> float:
-    """CPU seconds of one run, over as many as the clock needs."""
+    """CPU seconds of one run, the mean over enough runs for the clock."""
     run()
     number, taken = 1, 0.0
     while taken < _LEAST_SECONDS:

@@ -19,7 +19,7 @@ LEAVES = frozenset(("Var", "Weight", "Full", "Absent", "Out", "Constant"))
 
 NODE_FLOPS = 1.0
 BYTE_FLOPS = 2.0**-20
-"""FlopsCost's tie-break: what a node and a byte moved count, far below the FLOPs of any tensor operator."""
+"""FlopsCost's tie-break: FLOPs for a node and for a byte moved, far fewer than those of any tensor operator."""
 
 _FOLDED_FLOPS = 2.0**-20
 FOLDED_SECONDS = 1e-12
@@ -30,11 +30,11 @@ class CostModel(Protocol):
 
     @property
     def name(self) -> str:
-        """The word users choose it by."""
+        """The name by which users choose it."""
 
     @property
     def unit(self) -> str:
-        """What prices are in."""
+        """The unit of prices."""
 
     def price(self, operation: Operation) -> float:
         """The cost of running an operator once. An operator of any name has a price.

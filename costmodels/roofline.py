@@ -1,8 +1,8 @@
 """Seconds of one operator on one core: the roofline of a device, with measured kernel efficiencies.
 
-After Williams, Waterman and Patterson, "Roofline" (CACM 2009): the longer of the time to compute and the time to move
-the bytes at the bandwidth of the smallest cache that holds them, plus the launch of a kernel. ``kernels.toml``
-says how near a kernel of each class comes to the device's peak.
+After Williams, Waterman and Patterson, "Roofline" (CACM 2009): the maximum of the time to compute and the time to move
+the bytes at the bandwidth of the smallest cache that holds them, plus the launch of a kernel. ``kernels.toml`` has the
+share of the device's peak that kernels of each class reach.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .traffic import VIEWS, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"
 _BIASED = frozenset(("Gemm", "Conv", "ConvTranspose"))
-"""Products that add a small third operand on the way out: it does not share the fate of the large ones."""
+"""Products that add a small third operand to their result. It streams from its own cache level, not with the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def kernels() -> dict[str, Kernel]:
     """Every entry of the table, by operator or ``operator.variant``."""
     sections = {name: rows for name, rows in _sections().items() if name != "layout"}
     products = sections.pop("product")
-    found = {name: Kernel("product", row["efficiency"], row["depth"]) for name, row in products.items()}
-    return found | {name: Kernel(unit, value) for unit, rows in sections.items() for name, value in rows.items()}
+    table = {name: Kernel("product", row["efficiency"], row["depth"]) for name, row in products.items()}
+    return table | {name: Kernel(unit, value) for unit, rows in sections.items() for name, value in rows.items()}
 
 
 def seconds(operation: Operation, device: Device) -> float:
@@ -63,13 +63,13 @@ def seconds(operation: Operation, device: Device) -> float:
 
 
 def compute_seconds(operation: Operation, device: Device) -> float:
-    """Time of the arithmetic alone, were the data in registers; 0 for operators that only move data."""
+    """Time of the arithmetic alone, as if the data were in registers; 0 for operators that only move data."""
     kernel = _kernel(operation)
     return 0.0 if operation.op in VIEWS or kernel.unit == "run" else _compute(operation, kernel, device)
 
 
 def copy_seconds(operation: Operation, device: Device) -> float:
-    """Time that an operator which moves data takes beyond the bytes: for every contiguous run; 0 for the others."""
+    """Time of a data movement beyond its bytes, in proportion to its contiguous runs; 0 for other operators."""
     kernel = _kernel(operation)
     if operation.op in VIEWS or kernel.unit != "run":
         return 0.0
@@ -77,21 +77,19 @@ def copy_seconds(operation: Operation, device: Device) -> float:
 
 
 def layout_share(operation: Operation, layout: str) -> float:
-    """Share of the tabled speed that a kernel reaches in a layout, ``plain`` or ``channels_last``; 1 in others."""
+    """Share of its tabled speed that a kernel reaches in the layout ``plain`` or ``channels_last``; in others 1."""
     op, rows = operation.op, _sections()["layout"]
-    variant = _conv_variant(operation) or _pointwise_variant(operation) if op == "Conv" else ""
+    variant = _conv_variant(operation) if op == "Conv" else ""
+    if op == "Conv" and not variant and all(size == 1 for size in operation.operand(1).dimensions[2:]):
+        variant = "pointwise"
     row = rows.get(f"{op}.{variant}") or rows.get(op, {})
     return float(row.get(layout, 1.0))
 
 
 def _kernel(operation: Operation) -> Kernel:
     table, op = kernels(), operation.op
-    variant = _VARIANTS.get(op)
-    if variant is not None:
-        name = variant(operation)
-        if name and (found := table.get(f"{op}.{name}")):
-            return found
-    return table.get(op) or table["default"]
+    variant = _VARIANTS[op](operation) if op in _VARIANTS else ""
+    return table.get(f"{op}.{variant}") or table.get(op) or table["default"]
 
 
 def _move(operation: Operation, device: Device) -> float:
@@ -124,15 +122,15 @@ def _efficiency(operation: Operation, kernel: Kernel, lanes: int) -> float:
     reached = kernel.value * length / (length + kernel.depth)
     if operation.op not in ("Conv", "ConvTranspose"):
         columns = operation.output.dimensions
-        return reached * (max(0.25, _filled(columns[-1], lanes)) if columns else 1.0)
+        return reached * (max(0.25, _lane_share(columns[-1], lanes)) if columns else 1.0)
     if len(weight) < 2 or (operation.group > 1 and weight[1] == 1):
         return reached
     outputs = weight[0] // operation.group if operation.op == "Conv" else weight[1]
     inputs = weight[1] if operation.op == "Conv" else weight[0] // operation.group
-    return reached * max(0.25, _filled(outputs, lanes)) * max(0.5, _filled(inputs, lanes))
+    return reached * max(0.25, _lane_share(outputs, lanes)) * max(0.5, _lane_share(inputs, lanes))
 
 
-def _filled(channels: int, lanes: int) -> float:
+def _lane_share(channels: int, lanes: int) -> float:
     """Share of the vector lanes that `channels` fill."""
     return channels / (-(-channels // lanes) * lanes) if channels > 0 else 1.0
 
@@ -142,10 +140,6 @@ def _conv_variant(operation: Operation) -> str:
         return ""
     weight = operation.operand(1).dimensions
     return "depthwise" if len(weight) > 1 and weight[1] == 1 else "grouped"
-
-
-def _pointwise_variant(operation: Operation) -> str:
-    return "pointwise" if all(size == 1 for size in operation.operand(1).dimensions[2:]) else ""
 
 
 def _reduce_variant(operation: Operation) -> str:
@@ -170,10 +164,6 @@ def _transpose_variant(operation: Operation) -> str:
     return "single" if single and length == 1 else ""
 
 
-def _mode_variant(operation: Operation) -> str:
-    return str(operation.attributes.get("mode", "nearest"))
-
-
 _REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Conv": _conv_variant,
@@ -181,14 +171,14 @@ _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,
     "Pow": _pow_variant,
-    "Resize": _mode_variant,
+    "Resize": lambda operation: str(operation.attributes.get("mode", "nearest")),
     **{f"Reduce{kind}": _reduce_variant for kind in _REDUCTIONS},
 }
 
 
 @lru_cache(maxsize=1 << 14)
 def _transposition(dimensions: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, bool]:
-    """Elements of a contiguous run, and whether moving one axis does it. Axes of size 1 do not count."""
+    """Elements of a contiguous run, and whether it moves a single axis. Axes of size 1 do not count."""
     if sorted(perm) != list(range(len(dimensions))):
         perm = tuple(reversed(range(len(dimensions))))
     order = [axis for axis in perm if dimensions[axis] != 1]
@@ -224,7 +214,7 @@ def _gather_runs(operation: Operation) -> int:
 
 
 def _joint_runs(operation: Operation) -> int:
-    """Rows of a Concat's new operands, or of what a Split cuts."""
+    """Contiguous rows of a Concat's new operands, or of a Split's results."""
     rows = 0
     continued = operation.continued + (0,) * len(operation.operands)
     for operand, more in zip(operation.operands, continued, strict=False):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..ir.operation import Operation
 
 VIEWS = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"))
-"""Operators that give the same bytes another shape: they move nothing."""
+"""Operators that only change the shape: they move no bytes."""
 
 _SHAPES = frozenset(("Shape", "Size", "ConstantOfShape"))
 _PICKING = frozenset(("Slice", "Gather", "GatherElements", "GatherND"))
@@ -15,7 +15,7 @@ _PICKING = frozenset(("Slice", "Gather", "GatherElements", "GatherND"))
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes read and written once each, whatever the caches keep."""
+    """Bytes read and written, each counted once, whatever the caches hold."""
 
     read: int
     written: int
@@ -32,8 +32,8 @@ NOTHING = Traffic(0, 0)
 def traffic(operation: Operation) -> Traffic:
     """Bytes moved by one run of `operation`.
 
-    Slice and Gather read of their data only what they give; a Split (whose output is a bundle) writes what it
-    reads; a Concat moves its operands, except those that are earlier links of the same chain.
+    Slice and Gather read as many bytes of their data as they write; a Split, whose output type is unknown, writes as
+    many as it reads; a Concat moves its operands, except earlier links of the same chain.
     """
     op, operands, written = operation.op, operation.operands, operation.output.bytes
     if op in VIEWS:

@@ -1,4 +1,4 @@
-"""What a graph costs, in the figures people compare: layers, FLOPs, intermediate bytes, file size, predicted time."""
+"""Figures of a graph for people to compare: layers, FLOPs, intermediate bytes, file size, predicted time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements
 from .onnx.nodes import blame_node, has_body, outer_values
-from .onnx.typing import dtype_name
+from .onnx.typing import constant_type, dtype_name
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 """Operators that move nothing: their outputs take no memory of their own."""
@@ -122,23 +122,18 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:
-    """What is known of a rewritten model: values that kept their names kept their types, the others carry theirs."""
+    """The knowledge of a rewritten model: values with old names have their old types, new values carry theirs."""
     types = dict(knowledge.types)
     constants = dict(knowledge.constants)
     for node in result.graph:
-        new = (o for o in node.outputs if o.name and o.name not in types)
-        types |= {o.name: t for o in new if o.name and (t := _annotated(o)) is not None}
+        for output in node.outputs:
+            if output.name and output.name not in types and output.dtype and output.shape is not None:
+                dimensions = tuple(d if isinstance(d, int) else str(d.value) for d in output.shape)
+                types[output.name] = TensorType(dtype_name(output.dtype), dimensions)
     for name, value in result.graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and name not in types:
-            types[name] = TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
+            types[name] = constant_type(tensor)
         if tensor is not None and name not in constants and tensor.size <= SMALL:
             constants[name] = elements(tensor)
     return replace(knowledge, types=types, constants=constants)
-
-
-def _annotated(value: ir.Value) -> TensorType | None:
-    if value.dtype in (None, ir.DataType.UNDEFINED) or value.shape is None:
-        return None
-    dimensions = tuple(d if isinstance(d, int) else str(d.value) for d in value.shape)
-    return TensorType(dtype_name(value.dtype), dimensions)

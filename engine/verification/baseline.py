@@ -1,7 +1,7 @@
-"""Running the original: on inputs that it accepts under two seeds, with other symbolic sizes, and on bolder values.
+"""Runs of the original: on inputs that it accepts under two seeds, with other symbolic sizes, and on bolder values.
 
-Ordinary inputs suit the operators that read them; a result that is wrong only beside these (below zero under Sqrt, at
-zero, where a Clip clips) takes the bold ones. Where some operator has still seen one of its sides only, more are tried.
+Ordinary inputs suit the operators that read them. Bold ones reveal results that are wrong elsewhere: below zero under
+Sqrt, at zero, beyond the limits of a Clip. More are drawn while some operator has unreached sides.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from .structure import Structure
 from .values import Feeds, RunError, Value, leaves
 
 _RETRY_SCALES = (0.1, 0.01, 10.0)
-"""Input scales tried when no output reacts to its inputs: a saturated softmax often wakes up at another scale."""
+"""Input scales to try if no output reacts to its inputs: a saturated softmax often reacts at another scale."""
 
 _REFERENCE_PLANS = 4
-"""The reference evaluator is slow: it is not asked about every plan."""
+"""Plans that the slow reference evaluator tries."""
 
 _UNVERIFIED = "nothing was verified, the original"
 _ELEMENT_BYTES = 4
 _LARGEST_BYTES = 2 << 30
-"""What any one value may take, near enough: tensors of real models are smaller, those of damaged ones often not."""
+"""Most bytes of one value: tensors of real models are smaller, those of damaged models often not."""
 
 _ENOUGH_ELEMENTS = 256
 _MOST_DRAWS = 16
-"""Small inputs do not hold all of the values that matter: they are drawn again until there are enough elements."""
+"""Small inputs do not hold all values that matter, so they are drawn again until there are enough elements."""
 _FEW_WEIGHTS = 1_000_000
-"""The weights up to which a model runs in so little time that it may run that often."""
+"""Models with at most this many weights run fast enough for repeated draws."""
 
 _UNIT_RANGE = frozenset({"Softmax", "Sigmoid", "HardSigmoid"})
 _SIGNED_RANGE = frozenset({"Tanh", "Softsign"})
@@ -45,7 +45,7 @@ _SATURATED = 1e-3
 
 BOLD = (Temper.EDGES, Temper.LARGE)
 _ON_DEMAND = (Temper.NEGATIVE, Temper.POSITIVE)
-"""What is drawn besides, and what where an operator has seen one of its sides only."""
+"""Bold inputs that are always drawn, and those that are drawn only while operators have unreached sides."""
 _TITLES = {
     Temper.EDGES: "on zeros, whole and equal numbers",
     Temper.LARGE: "on large numbers",
@@ -57,9 +57,9 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller fixed. With ``samples`` the model runs on these, else on inputs that are drawn.
+    """Choices of the caller. The model runs on ``samples`` if there are any, else on drawn inputs.
 
-    ``tempers`` are the bold inputs to draw besides the ordinary ones.
+    ``tempers`` are the kinds of bold inputs to draw besides the ordinary ones.
     """
 
     seed: int = 0
@@ -71,9 +71,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the original. ``title`` is empty for the ordinary runs and says what is special about others.
+    """One run of the original. ``title`` describes the inputs and is empty for the first ordinary runs.
 
-    ``is_bold``: on inputs for which the operators behind them may not be meant.
+    ``is_bold``: the inputs may lie outside the domain of the operators that read them.
     """
 
     feeds: Feeds
@@ -84,9 +84,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Runs of the original; where its inputs are drawn, the first two differ in every value but in no shape.
+    """Runs of the original. Of drawn inputs, the first two differ in every value but in no shape.
 
-    ``one_sided`` has a line for each operator that chooses and of which no run reached every side.
+    ``one_sided`` has a line for each operator with sides that no run reached.
     """
 
     runs: tuple[Run, ...]
@@ -94,7 +94,7 @@ class Baseline:
     one_sided: tuple[str, ...] = ()
 
     def spread(self, name: str) -> float | None:
-        """Root mean square move of a float output between the first two runs; None where that has no meaning."""
+        """Root mean square move of a float output between the first two runs; None if that has no meaning."""
         first, second = self._pair(name)
         return spread_of(first, second)
 
@@ -110,20 +110,21 @@ class Baseline:
 def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec], request: Request) -> Baseline:
     """Run the original in ONNX Runtime or else in the reference evaluator.
 
-    Raises RunError, whose message says what to do, when neither runs it on any inputs that were tried.
+    Raises RunError, whose message says what to do, if neither runs it on any of the tried inputs.
     """
     _check_sizes(structure)
     runtime = None
     try:
         runtime = ProbedRuntime(source, structure)
-        baseline = _baseline(runtime, plans(specs, request.shapes), structure, specs, request)
+        baseline = _OrdinaryRuns(runtime, structure, specs, request).run(plans(specs, request.shapes))
         bold = _bold_runs(runtime, baseline, structure, specs, request)
-        return replace(baseline, runs=(*baseline.runs, *bold), one_sided=runtime.one_sided())
+        return replace(baseline, runs=(*baseline.runs, *bold), one_sided=runtime.describe_unreached())
     except RunError as error:
         refusal = str(error)
     few = itertools.islice(plans(specs, request.shapes), _REFERENCE_PLANS)
     try:
-        return replace(_baseline(Reference(source), few, structure, specs, request), on_reference=True)
+        reference = _OrdinaryRuns(Reference(source), structure, specs, request)
+        return replace(reference.run(few), on_reference=True)
     except RunError as error:
         if runtime is None:
             raise RunError(f"{_UNVERIFIED} cannot be loaded: {refusal}") from error
@@ -135,7 +136,7 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
 
 
 def _check_sizes(structure: Structure) -> None:
-    """Raise RunError for a value that would take more memory than a comparison is worth."""
+    """Raise RunError for a value that would take too much memory."""
     for name, shape in structure.shapes.items():
         sizes = [dim for dim in shape.dims or () if dim is not None]
         is_known = shape.dims is not None and len(sizes) == len(shape.dims) and name not in structure.initializers
@@ -143,57 +144,112 @@ def _check_sizes(structure: Structure) -> None:
             raise RunError(f"nothing was verified, value {name!r} of shape {shape.dims} is too large to be computed")
 
 
-def _baseline(
-    backend: Backend, candidates: Iterator[Plan], structure: Structure, specs: Sequence[InputSpec], request: Request
-) -> Baseline:
-    """The ordinary runs."""
-    if request.samples:
-        return Baseline(tuple(_given_runs(backend, specs, request)), False)
-    plan, first = _run_first_accepted(backend, candidates, specs, request)
-    if not specs:
-        return Baseline((first,), False)
-    pair = Baseline((first, _run_again(backend, plan, first, specs, request)), False)
-    pair = _rescale(backend, plan, pair, structure, specs, request)
-    larger = enlarge(plan, specs)
-    if larger is None:
-        return pair
-    try:
-        feeds = generate(specs, larger, request.seed)
-        extra = Run(feeds, backend.run(feeds), f"with {_sizes_text(larger)}")
-    except RunError:  # the model has its reasons to want other sizes: two runs remain
-        return pair
-    return replace(pair, runs=(*pair.runs, extra))
+@dataclass(frozen=True)
+class _OrdinaryRuns:
+    """Runs of the original in a backend on inputs that suit its operators."""
 
+    backend: Backend
+    structure: Structure
+    specs: Sequence[InputSpec]
+    request: Request
 
-def _given_runs(backend: Backend, specs: Sequence[InputSpec], request: Request) -> Iterator[Run]:
-    """The samples; beside a single one others like it, as far as the model accepts them."""
-    for sample in request.samples:
-        title = f"on {sample.origin}" if len(request.samples) > 1 else ""
+    def run(self, candidates: Iterator[Plan]) -> Baseline:
+        """The ordinary runs, by the first plan that the model accepts. Raises RunError if it accepts none."""
+        if self.request.samples:
+            return Baseline(tuple(self._run_samples()), False)
+        plan, first = self._run_first_accepted(candidates)
+        if not self.specs:
+            return Baseline((first,), False)
+        pair = self._rescale(plan, Baseline((first, self._run_again(plan, first)), False))
+        larger = enlarge(plan, self.specs)
+        if larger is None:
+            return pair
+        named = [f"{symbol}={size}" for symbol, size in larger.sizes.items() if not symbol.startswith("?")]
         try:
-            yield Run(dict(sample.values), backend.run(dict(sample.values)), title)
-        except RunError as error:
-            raise RunError(f"{sample.origin}: {error}") from error
-    if len(request.samples) == 1:
-        for order in (True, False):
-            feeds = vary(request.samples[0].values, specs, request.seed + 1, order)
+            extra = self._run(larger, f"with {', '.join(named) or 'other sizes of the unnamed dimensions'}")
+        except RunError:  # the model does not accept other sizes: two runs remain
+            return pair
+        return replace(pair, runs=(*pair.runs, extra))
+
+    def _run(self, plan: Plan, title: str = "", draw: int = 0) -> Run:
+        feeds = generate(self.specs, plan, self.request.seed + draw)
+        return Run(feeds, self.backend.run(feeds), title)
+
+    def _run_samples(self) -> Iterator[Run]:
+        """Runs on the samples; a single sample is followed by a similar one that the model accepts."""
+        samples = self.request.samples
+        for sample in samples:
+            title = f"on {sample.origin}" if len(samples) > 1 else ""
             try:
-                yield Run(feeds, backend.run(feeds))
-                return
-            except RunError:  # other indices may be out of range: try with less change
+                yield Run(dict(sample.values), self.backend.run(dict(sample.values)), title)
+            except RunError as error:
+                raise RunError(f"{sample.origin}: {error}") from error
+        if len(samples) == 1:
+            for order in (True, False):
+                feeds = vary(samples[0].values, self.specs, self.request.seed + 1, order)
+                try:
+                    yield Run(feeds, self.backend.run(feeds))
+                    return
+                except RunError:  # other indices may be out of range: try with less change
+                    continue
+
+    def _run_first_accepted(self, candidates: Iterator[Plan]) -> tuple[Plan, Run]:
+        """The first plan that gives at least one output with elements, else the first that runs at all."""
+        empty: tuple[Plan, Run] | None = None
+        refusal = "no inputs to try"
+        for plan in candidates:
+            feeds = generate(self.specs, plan, self.request.seed)
+            try:
+                run = Run(feeds, self.backend.run(feeds))
+            except RunError as error:
+                refusal = str(error)
                 continue
+            if any(leaf.size for value in run.outputs.values() for leaf in leaves(value)):
+                return plan, run
+            empty = empty or (plan, run)
+        if empty is None:
+            raise RunError(refusal)
+        return empty
+
+    def _run_again(self, plan: Plan, first: Run) -> Run:
+        """A run on other values for every input if the model accepts them, else the first run."""
+        try:
+            return self._run(plan, draw=1)
+        except RunError:
+            return first
+
+    def _rescale(self, plan: Plan, pair: Baseline) -> Baseline:
+        """The pair, or one with inputs of another scale if only that makes some output react."""
+        names = [value.name for value in self.structure.graph.output if value.name in self.structure.input_dependent]
+
+        def reacts(runs: Baseline) -> bool:
+            return any(is_informative(runs, self.structure, name, self.request.tolerance) for name in names)
+
+        if not names or reacts(pair):
+            return pair
+        for scale in _RETRY_SCALES:
+            scaled = replace(plan, scale=scale)
+            try:
+                first = self._run(scaled)
+            except RunError:
+                continue
+            other = Baseline((first, self._run_again(scaled, first)), False)
+            if reacts(other):
+                return other
+        return pair
 
 
 def _bold_runs(
     backend: ProbedRuntime, ordinary: Baseline, structure: Structure, specs: Sequence[InputSpec], request: Request
 ) -> list[Run]:
-    """Runs on bold inputs in the shapes of the ordinary ones, as far as the model accepts them."""
+    """Runs on those bold inputs, in the shapes of the ordinary ones, that the model accepts."""
     if request.samples or not request.tempers or all(spec.steers for spec in specs):
         return []
     feeds = ordinary.runs[0].feeds
     if not all(isinstance(value, np.ndarray) for value in feeds.values()):
         return []
     plan = Plan(shapes={name: value.shape for name, value in feeds.items()})
-    found = []
+    runs = []
     integers = [spec.name for spec in specs if spec.is_integer]
     elements = sum(value.size for value in feeds.values())
     weights = sum(math.prod(tensor.dims) for tensor in structure.graph.initializer)
@@ -205,12 +261,12 @@ def _bold_runs(
             drawn = generate(specs, replace(plan, temper=temper), request.seed + draw)
             run = _bold_run(backend, drawn, {name: feeds[name] for name in integers}, _TITLES[temper])
             if run is not None and (temper not in _ON_DEMAND or backend.missing < before):
-                found.append(run)
-    return found
+                runs.append(run)
+    return runs
 
 
 def _bold_run(backend: Backend, drawn: Feeds, integers: Feeds, title: str) -> Run | None:
-    """A run that the model accepts: with the ordinary `integers`, where it takes no others."""
+    """A run that the model accepts, with the ordinary `integers` if it accepts no others; None if there is none."""
     for feeds in (drawn, {**drawn, **integers}):
         try:
             return Run(feeds, backend.run(feeds), title, is_bold=True)
@@ -219,63 +275,8 @@ def _bold_run(backend: Backend, drawn: Feeds, integers: Feeds, title: str) -> Ru
     return None
 
 
-def _sizes_text(plan: Plan) -> str:
-    named = [f"{symbol}={size}" for symbol, size in plan.sizes.items() if not symbol.startswith("?")]
-    return ", ".join(named) or "other sizes of the unnamed dimensions"
-
-
-def _run_first_accepted(
-    backend: Backend, candidates: Iterator[Plan], specs: Sequence[InputSpec], request: Request
-) -> tuple[Plan, Run]:
-    """The first plan that gives at least one output with elements, else the first that runs at all."""
-    empty: tuple[Plan, Run] | None = None
-    refusal = "no inputs to try"
-    for plan in candidates:
-        feeds = generate(specs, plan, request.seed)
-        try:
-            outputs = backend.run(feeds)
-        except RunError as error:
-            refusal = str(error)
-            continue
-        if any(leaf.size for value in outputs.values() for leaf in leaves(value)):
-            return plan, Run(feeds, outputs)
-        empty = empty or (plan, Run(feeds, outputs))
-    if empty is None:
-        raise RunError(refusal)
-    return empty
-
-
-def _run_again(backend: Backend, plan: Plan, first: Run, specs: Sequence[InputSpec], request: Request) -> Run:
-    """Other values for every input, if the model accepts them."""
-    feeds = generate(specs, plan, request.seed + 1)
-    try:
-        return Run(feeds, backend.run(feeds))
-    except RunError:
-        return first
-
-
-def _rescale(
-    backend: Backend, plan: Plan, pair: Baseline, structure: Structure, specs: Sequence[InputSpec], request: Request
-) -> Baseline:
-    """The pair, or one with inputs of another scale when only that makes some output react."""
-    names = [value.name for value in structure.graph.output if value.name in structure.input_dependent]
-    if not names or any(is_informative(pair, structure, name, request.tolerance) for name in names):
-        return pair
-    for scale in _RETRY_SCALES:
-        scaled = replace(plan, scale=scale)
-        feeds = generate(specs, scaled, request.seed)
-        try:
-            first = Run(feeds, backend.run(feeds))
-        except RunError:
-            continue
-        other = Baseline((first, _run_again(backend, scaled, first, specs, request)), False)
-        if any(is_informative(other, structure, name, request.tolerance) for name in names):
-            return other
-    return pair
-
-
 def is_informative(baseline: Baseline, structure: Structure, name: str, tolerance: Tolerance) -> bool:
-    """Whether equality of this output says something: it reacts to the inputs and is not saturated."""
+    """Whether an output reacts to the inputs and is not saturated, so that its equality is evidence."""
     return baseline.reacts(name, tolerance) and not is_saturated(baseline, structure, name)
 
 

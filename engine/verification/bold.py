@@ -1,10 +1,10 @@
-"""Judging what a candidate makes of bold inputs: those for which the original's operators may not be meant.
+"""The judgement of outputs on bold inputs, which may lie outside the domain of the original's operators.
 
-What a rewrite promises there depends on its precision. ``exact``: the same bits on all inputs. ``real``: wherever
-the original gives a finite number that a float64 run confirms, the candidate gives that number, or does so in a float64
-run of its own: then it only rounds or overflows otherwise. Where the original gives NaN or an infinity, or rounding
-decides what it gives, nothing is promised over the real numbers, and nothing is compared. ``fast``: like ``real``, and
-the candidate may give NaN or an infinity, too.
+The promise of a rewrite there depends on its precision. ``exact``: the same bits on all inputs. ``real``: wherever the
+original gives a finite number that a float64 run confirms, the candidate gives that number, at least in a float64 run
+of its own (then only its rounding or overflow differs). Elements for which the original gives NaN or an infinity, or
+which depend on its rounding, are not compared. ``fast``: like ``real``, but the candidate may also give NaN or an
+infinity.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compare import Difference, Tolerance, compare, distances, to_double
-from .values import RunError, Value, leaves
+from .values import RunError, Value, layout, leaves
 
 Array = NDArray[Any]
 Truth = Callable[[], Value]
-"""Gives a value as a float64 run has it. Raises RunError where there is none."""
+"""Gives the value of a float64 run. Raises RunError if there is none."""
 
 
 def judge_bold(
     expected: Value, found: Value, tolerance: Tolerance, truths: tuple[Truth, Truth], *, may_overflow: bool
 ) -> Difference | None:
-    """How a candidate is wrong; None where it is not. The `truths` are those of the original and of the candidate.
+    """The difference that makes a candidate wrong; None if it is right. `truths`: of the original, of the candidate.
 
-    Without a float64 run of the original only NaN and infinities in place of finite numbers are held against it.
+    Without a float64 run of the original only NaN and infinities in the place of finite numbers are wrong.
     """
     difference = compare(expected, found, tolerance)
-    if difference.equal or not _is_alike(expected, found):
+    if difference.equal or layout(expected) != layout(found):
         return None if difference.equal else difference
     wrong = _wrong(expected, found, tolerance, may_overflow)
     if not any(map(np.any, wrong)):
@@ -52,7 +52,7 @@ def judge_bold(
         if len({leaf.shape for leaf in each}) > 1:
             return difference
         number, truth, own = each
-        allowed = _allowed(number, tolerance)
+        allowed = _allowance(number, tolerance)
         confirmed = _near(number, truth, allowed)
         if np.any(bad & confirmed & ~_near(truth, own, allowed)):
             return difference
@@ -60,13 +60,13 @@ def judge_bold(
 
 
 def _wrong(expected: Value, found: Value, tolerance: Tolerance, may_overflow: bool) -> list[Array]:
-    """The elements of each array that are out of tolerance where the original is finite."""
+    """Masks of the elements that are out of tolerance although the original is finite, one for each array."""
     wrong = []
     for number, other in zip(leaves(expected), leaves(found), strict=True):
         if number.dtype.kind in "OUS":
             wrong.append(np.asarray(number != other))
             continue
-        bad = np.isfinite(to_double(number)) & ~_near(number, other, _allowed(number, tolerance))
+        bad = np.isfinite(to_double(number)) & ~_near(number, other, _allowance(number, tolerance))
         wrong.append(bad & np.isfinite(to_double(other)) if may_overflow else bad)
     return wrong
 
@@ -77,12 +77,7 @@ def _near(one: Array, other: Array, allowed: Array) -> Array:
     return np.asarray(distances(to_double(one), to_double(other)) <= allowed)
 
 
-def _allowed(number: Array, tolerance: Tolerance) -> Array:
-    """What may differ: elements of other types than floats not at all."""
+def _allowance(number: Array, tolerance: Tolerance) -> Array:
+    """The largest difference per element; 0 for types other than floats."""
     precision = None if number.dtype.kind in "OUS" else tolerance.precision(number.dtype)
     return np.zeros(()) if precision is None else tolerance.allowed(to_double(number), precision, None)
-
-
-def _is_alike(expected: Value, found: Value) -> bool:
-    wanted, results = leaves(expected), leaves(found)
-    return [(leaf.shape, leaf.dtype) for leaf in wanted] == [(leaf.shape, leaf.dtype) for leaf in results]

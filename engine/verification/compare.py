@@ -22,14 +22,14 @@ from .values import Value, leaves
 
 @dataclass(frozen=True)
 class Precision:
-    """What rounding may do to a type: ``atol_scale`` is a fraction of the largest magnitude of a tensor."""
+    """Tolerances for the rounding of a type: ``atol_scale`` is a fraction of the largest magnitude of a tensor."""
 
     rtol: float
     atol_scale: float
     epsilon: float
 
     def noise(self, magnitude: float) -> float:
-        """What any other order of operations may change in a tensor of this largest magnitude."""
+        """The change that another order of operations may make in a tensor with this largest magnitude."""
         return _NOISE_UNITS * self.epsilon * magnitude
 
 
@@ -43,7 +43,7 @@ _COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
 _SPREAD_FRACTION = 1e-2
 _NOISE_UNITS = 8
 _SMALL_ELEMENT = 1e-3
-"""Elements below this fraction of the largest do not blow up the relative difference that is reported."""
+"""Elements below this fraction of the largest count as that fraction in the reported relative difference."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ EQUAL = Difference(True, True)
 
 def compare(expected: Value, actual: Value, tolerance: Tolerance, spread: float | None = None) -> Difference:
     """Compare two values of any kind; ``spread`` is the root mean square move of the expected one between inputs."""
-    wanted, found = leaves(expected), leaves(actual)
-    if len(wanted) != len(found):
-        return _mismatch(f"{len(found)} item(s) instead of {len(wanted)}")
+    wanted, results = leaves(expected), leaves(actual)
+    if len(wanted) != len(results):
+        return _mismatch(f"{len(results)} item(s) instead of {len(wanted)}")
     total = EQUAL
-    for left, right in zip(wanted, found, strict=True):
+    for left, right in zip(wanted, results, strict=True):
         total = total.worst(_compare_arrays(left, right, tolerance, spread))
     return total
 
@@ -142,8 +142,8 @@ def _compare_numbers(
     expected: NDArray[Any], actual: NDArray[Any], tolerance: Tolerance, spread: float | None
 ) -> Difference:
     precision = tolerance.precision(expected.dtype)
-    wanted, found = to_double(expected), to_double(actual)
-    distance = distances(wanted, found)
+    wanted, result = to_double(expected), to_double(actual)
+    distance = distances(wanted, result)
     scale = np.maximum(np.abs(wanted), _SMALL_ELEMENT * _magnitude(wanted))
     comparable = np.isfinite(distance) & (distance > 0) & (scale > 0)
     relative = np.divide(distance, scale, out=np.where(distance > 0, np.inf, 0.0), where=comparable)
@@ -153,14 +153,11 @@ def _compare_numbers(
     equal = bool(np.all(finite & (distance <= allowed))) if precision else bool(np.array_equal(expected, actual))
     floor = precision.noise(_magnitude(wanted)) if precision else 0.0
     negligible = equal and bool(np.all(distance <= floor))
-    strange = "" if finite.all() else _strangeness(wanted[~finite], found[~finite])
-    return Difference(equal, negligible, float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), strange)
-
-
-def _strangeness(wanted: NDArray[Any], found: NDArray[Any]) -> str:
-    """What makes numbers infinitely far from each other."""
-    opposite = bool(np.all(np.isinf(wanted) & np.isinf(found)))
-    return "infinities of opposite signs" if opposite else "NaN or infinity on one side only"
+    reason = ""
+    if not finite.all():
+        are_opposite = np.all(np.isinf(wanted[~finite]) & np.isinf(result[~finite]))
+        reason = "infinities of opposite signs" if are_opposite else "NaN or infinity on one side only"
+    return Difference(equal, negligible, float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), reason)
 
 
 def to_double(array: NDArray[Any]) -> NDArray[Any]:
@@ -171,7 +168,7 @@ def to_double(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def distances(expected: NDArray[Any], actual: NDArray[Any]) -> NDArray[Any]:
-    """Elementwise |expected - actual|; 0 for the same NaN or infinity, infinite where only one side is such."""
+    """Elementwise |expected - actual|; 0 for the same NaN or infinity, infinite if only one side is NaN or infinite."""
     with np.errstate(all="ignore"):
         distance = np.abs(expected - actual)
     same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
@@ -200,20 +197,20 @@ def spread_of(first: Value, second: Value) -> float | None:
 
 
 def differs(first: Value, second: Value, tolerance: Tolerance) -> bool:
-    """Whether two results differ by more than rounding: what a dependence on the inputs looks like."""
+    """Whether two results differ by more than rounding, as results that depend on different inputs do."""
     ones, others = leaves(first), leaves(second)
     if [leaf.shape for leaf in ones] != [leaf.shape for leaf in others]:
         return True
-    return any(_arrays_differ(one, other, tolerance) for one, other in zip(ones, others, strict=True))
-
-
-def _arrays_differ(first: NDArray[Any], second: NDArray[Any], tolerance: Tolerance) -> bool:
-    if not _is_float(first.dtype):
-        return not bool(np.array_equal(first, second))
-    precision = tolerance.precision(first.dtype)
-    one, other = to_double(first), to_double(second)
-    floor = precision.atol_scale * _magnitude(one) if precision else 0.0
-    return bool(np.any(distances(one, other) > floor))
+    for one, other in zip(ones, others, strict=True):
+        if not _is_float(one.dtype):
+            if not np.array_equal(one, other):
+                return True
+            continue
+        precision = tolerance.precision(one.dtype)
+        floor = precision.atol_scale * _magnitude(to_double(one)) if precision else 0.0
+        if np.any(distances(to_double(one), to_double(other)) > floor):
+            return True
+    return False
 
 
 def _is_float(dtype: np.dtype[Any]) -> bool:

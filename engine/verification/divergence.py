@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .compare import Difference, Tolerance, compare
-from .effect import effect
+from .effect import measure_effect
 from .run import Backend, OnnxRuntime, Reference
 from .source import Source
 from .structure import Structure, TensorShape
@@ -36,8 +36,8 @@ Judge = Callable[[str, Value, Value], Difference | None]
 """(name, original's value, candidate's value) -> the difference, if it is one."""
 
 
-def beyond(tolerance: Tolerance) -> Judge:
-    """A value differs when it is out of tolerance."""
+def tolerance_judge(tolerance: Tolerance) -> Judge:
+    """The judge for whom a value differs if it is out of tolerance."""
 
     def judge_by_tolerance(_: str, expected: Value, found: Value) -> Difference | None:
         difference = compare(expected, found, tolerance)
@@ -46,9 +46,9 @@ def beyond(tolerance: Tolerance) -> Judge:
     return judge_by_tolerance
 
 
-def other_bits(_: str, expected: Value, found: Value) -> Difference | None:
-    """A value differs when any of its bits does."""
-    return None if effect(expected, found).is_identical else compare(expected, found, Tolerance())
+def judge_bits(_: str, expected: Value, found: Value) -> Difference | None:
+    """A judge for whom a value differs if any of its bits does."""
+    return None if measure_effect(expected, found).is_identical else compare(expected, found, Tolerance())
 
 
 def first_divergence(
@@ -62,11 +62,11 @@ def first_divergence(
     for batch in _batches(common_values(original, candidate, structure), structure.shapes):
         try:
             expected = _load(original, batch, on_reference).run(feeds)
-            found = _load(candidate, batch, on_reference).run(feeds)
+            results = _load(candidate, batch, on_reference).run(feeds)
         except RunError:
             return None
         for name in batch:
-            difference = differs(name, expected[name], found[name]) if name in expected and name in found else None
+            difference = differs(name, expected[name], results[name]) if name in expected and name in results else None
             if difference is not None:
                 return Divergence(name, operators[name], difference)
     return None
@@ -87,7 +87,7 @@ def _batches(names: Sequence[str], shapes: dict[str, TensorShape]) -> Iterator[l
     batch: list[str] = []
     total = 0
     for name in names:
-        size = _bytes_of(shapes.get(name))
+        size = _estimate_bytes(shapes.get(name))
         if batch and (total + size > _BATCH_BYTES or len(batch) >= _BATCH_VALUES):
             yield batch
             batch, total = [], 0
@@ -97,8 +97,8 @@ def _batches(names: Sequence[str], shapes: dict[str, TensorShape]) -> Iterator[l
         yield batch
 
 
-def _bytes_of(shape: TensorShape | None) -> int:
-    """An estimate; symbolic sizes are small in the inputs that are generated."""
+def _estimate_bytes(shape: TensorShape | None) -> int:
+    """An estimate; generated inputs have small symbolic sizes."""
     if shape is None or shape.dims is None:
         return _UNKNOWN_BYTES
     return _ELEMENT_BYTES * math.prod(dim if dim is not None else _UNKNOWN_DIM for dim in shape.dims)

@@ -1,4 +1,4 @@
-"""What rewriting did to the numbers of an output: in bits, in units in the last place, and against float64.
+"""How rewriting changed the numbers of an output: in bits, in units in the last place, and against float64.
 
 Elements count as identical when their bits are, so -0 is not +0; but any NaN is identical to any other, since no
 operator says which NaN it gives. A unit in the last place (ulp) is the step from one float to the next, as in Goldberg,
@@ -8,8 +8,9 @@ operator says which NaN it gives. A unit in the last place (ulp) is the step fro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from .compare import distances, to_double
 from .values import Value, leaves
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+Figure = TypeVar("Figure")
 _PARTS = {"complex64": np.float32, "complex128": np.float64}
 
 
@@ -39,8 +41,8 @@ class Effect:
 
     ``max_ulp`` is the largest distance in units in the last place of the output's own type. Elements near zero, below a
     thousandth of the largest, do not count: their units are so small that any rounding is millions of them. None for
-    types without such units, infinite where only one side is infinite or not a number. ``original_error`` and
-    ``result_error`` are None where no float64 run was made: nothing differs, the output is no float of 32 bits or less,
+    types without such units, infinite if only one side is infinite or not a number. ``original_error`` and
+    ``result_error`` are None without a float64 run: nothing differs, the output is no float of 32 bits or less,
     or none is possible.
     Since float64 is slow, they need not cover every run.
     """
@@ -66,22 +68,19 @@ class Effect:
         return Effect(
             self.elements + other.elements,
             self.identical + other.identical,
-            _larger(self.max_ulp, other.max_ulp),
-            _worse(self.original_error, other.original_error),
-            _worse(self.result_error, other.result_error),
+            _combine(max, self.max_ulp, other.max_ulp),
+            _combine(Errors.worst, self.original_error, other.original_error),
+            _combine(Errors.worst, self.result_error, other.result_error),
         )
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    return max(one, other) if one is not None and other is not None else one if other is None else other
+def _combine(worse: Callable[[Figure, Figure], Figure], one: Figure | None, other: Figure | None) -> Figure | None:
+    """The worse of two figures, or the one that is there."""
+    return worse(one, other) if one is not None and other is not None else one if other is None else other
 
 
-def _worse(one: Errors | None, other: Errors | None) -> Errors | None:
-    return one.worst(other) if one is not None and other is not None else one or other
-
-
-def effect(expected: Value, found: Value) -> Effect:
-    """Compare two values of any kind. Where their structure, shapes or types differ, nothing is identical."""
+def measure_effect(expected: Value, found: Value) -> Effect:
+    """Compare two values of any kind. If their structure, shapes or types differ, nothing is identical."""
     wanted, results = leaves(expected), leaves(found)
     if len(wanted) != len(results) or not all(_alike(a, b) for a, b in zip(wanted, results, strict=True)):
         return Effect(max(1, sum(leaf.size for leaf in wanted)))
@@ -89,7 +88,7 @@ def effect(expected: Value, found: Value) -> Effect:
     for one, other in zip(wanted, results, strict=True):
         units = ulp_distances(one, other)
         largest = None if units is None else float(np.where(_is_near_zero(one, other), 0.0, units).max(initial=0.0))
-        total = total.plus(Effect(one.size, int(np.count_nonzero(identical(one, other))), largest))
+        total = total.plus(Effect(one.size, int(np.count_nonzero(identical_elements(one, other))), largest))
     return total
 
 
@@ -107,20 +106,20 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and (text or one.dtype == other.dtype)
 
 
-def identical(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which elements of two arrays of one shape and type have the same bits, or are both NaN."""
+def identical_elements(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """A mask of the elements with the same bits, or that are both NaN, for two arrays of one shape and type."""
     if one.dtype.kind in "OUSbiu":
         return np.asarray(one == other)
     if one.dtype.name in _PARTS:
-        return np.asarray(identical(_parts(one), _parts(other)).all(axis=-1))
+        return np.asarray(identical_elements(_parts(one), _parts(other)).all(axis=-1))
     nan = np.isnan(one.astype(np.float64)) & np.isnan(other.astype(np.float64))
     return np.asarray((_bits(one) == _bits(other)) | nan)
 
 
 def ulp_distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64] | None:
-    """How many steps from float to float lie between the elements of two arrays of one shape and type.
+    """The number of steps from float to float between the elements of two arrays of one shape and type.
 
-    0 for equal numbers and for two NaNs, infinite where only one side is infinite or NaN or where infinities have other
+    0 for equal numbers and for two NaNs, infinite if only one side is infinite or NaN or if infinities have opposite
     signs. Complex numbers give one distance for each part. None for all but IEEE-like floats of 16 bits or more.
     """
     if one.dtype.name in _PARTS:
@@ -154,8 +153,8 @@ def _parts(array: NDArray[Any]) -> NDArray[Any]:
     return np.stack([array.real, array.imag], axis=-1)
 
 
-def errors(exact: Value, found: Value) -> Errors | None:
-    """Distance of a value from its float64 counterpart; None where they cannot be subtracted."""
+def measure_errors(exact: Value, found: Value) -> Errors | None:
+    """Distance of a value from its float64 counterpart; None if they cannot be subtracted."""
     truths, values = leaves(exact), leaves(found)
     if [leaf.shape for leaf in truths] != [leaf.shape for leaf in values]:
         return None

@@ -1,7 +1,7 @@
-"""Operators that choose between values, and which of their sides the inputs reached.
+"""Operators that choose between values, and the sides that no run reached.
 
-Each such operator gets probes: outputs besides the model's that hold the least and the largest value of what it decides
-by. A side that no run reaches was not compared: Where under a condition that always holds, a Clip that never clips.
+Probes, which are additional outputs, give the least and the largest of the numbers by which each such operator decides.
+A side that no run reaches was not compared: a Where whose condition always holds, or a Clip that never clips.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .values import Feeds, RunError, Value
 _PREFIX = "eqfuse.probe."
 _MOST_GUARDS = 256
 _LARGEST_FILE = 512 << 20
-"""Bytes of a model up to which it is read into memory to add probes."""
+"""Larger models, in bytes, get no probes, since adding them reads the whole model into memory."""
 _BY_SIGN = frozenset({"Relu", "LeakyRelu", "PRelu"})
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way that an operator can go: it does where a value below (or above) the `limit` is seen.
+    """A choice of an operator. It is reached if a probed number is below (or above) the `limit`.
 
-    `unseen` says in words that it never did.
+    `unseen` is the message for a side that was never reached.
     """
 
     unseen: str
@@ -39,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Guard:
-    """An operator that chooses. `probed` is the value, or the two values, whose difference decides."""
+    """An operator that chooses by the value `probed`, or by the difference of two values."""
 
     label: str
     probed: tuple[str, ...]
@@ -47,13 +47,13 @@ class Guard:
 
 
 def guards_of(source: Source, structure: Structure) -> list[Guard]:
-    """The operators at the top level of a graph that choose by values which depend on the inputs."""
-    found = []
+    """The operators of the main graph that choose by values which depend on the inputs."""
+    guards = []
     for node in source.graph.node:
         guard = _guard(node, structure) if node.domain in ("", "ai.onnx") else None
         if guard is not None and not structure.input_dependent.isdisjoint(guard.probed):
-            found.append(guard)
-    return found[:_MOST_GUARDS]
+            guards.append(guard)
+    return guards[:_MOST_GUARDS]
 
 
 def _guard(node: onnx.NodeProto, structure: Structure) -> Guard | None:
@@ -74,18 +74,18 @@ def _guard(node: onnx.NodeProto, structure: Structure) -> Guard | None:
 
 
 def _clip_sides(node: onnx.NodeProto, structure: Structure) -> Iterator[Side]:
-    """The bounds that are known: attributes before opset 11, operands since then."""
+    """The known bounds: attributes before opset 11, operands since then."""
     attributes = {item.name: item.f for item in node.attribute}
     for index, name, words in ((1, "min", "nothing below its minimum"), (2, "max", "nothing above its maximum")):
         operand = node.input[index] if len(node.input) > index else ""
-        known = structure.constant(operand) if operand else None
-        limit = attributes.get(name) if known is None else float(known.reshape(-1)[0])
+        constant = structure.constant(operand) if operand else None
+        limit = attributes.get(name) if constant is None else float(constant.reshape(-1)[0])
         if limit is not None:
             yield Side(words, name == "min", limit)
 
 
 def _probes(index: int, guard: Guard) -> tuple[list[onnx.NodeProto], tuple[str, str]]:
-    """Nodes that find the least and the largest probed value, whatever its type, and the names of both."""
+    """Nodes that compute the least and the largest probed value of any type, and the names of both."""
     names = [f"{_PREFIX}{index}.{number}" for number in range(len(guard.probed))]
     nodes = [
         helper.make_node("Cast", [probed], [name], to=TensorProto.FLOAT)
@@ -102,10 +102,10 @@ def _probes(index: int, guard: Guard) -> tuple[list[onnx.NodeProto], tuple[str, 
 
 
 class ProbedRuntime:
-    """The original in ONNX Runtime, which notes what its guards see."""
+    """The original in ONNX Runtime, with a record of the sides that its guards have not reached."""
 
     def __init__(self, source: Source, structure: Structure) -> None:
-        """Load the model, with probes where they can be had. Raises RunError."""
+        """Load the model, with probes if it accepts them. Raises RunError."""
         self._source = source
         self._plain: OnnxRuntime | None = None
         guards = guards_of(source, structure) if source.path.stat().st_size <= _LARGEST_FILE else []
@@ -128,7 +128,7 @@ class ProbedRuntime:
             if not self._guards:
                 raise
             self._plain = self._plain or OnnxRuntime(self._source)
-            outputs = self._plain.run(feeds)  # raises where it is not for the probes, such as one of no elements
+            outputs = self._plain.run(feeds)  # raises unless the error is due to a probe, such as one of no elements
             self._drop_probes()
             return outputs
         for (least, largest), guard in self._guards.items():
@@ -146,9 +146,9 @@ class ProbedRuntime:
 
     @property
     def missing(self) -> int:
-        """How many sides no run has reached yet."""
+        """The number of sides that no run has reached yet."""
         return sum(map(len, self._unseen.values()))
 
-    def one_sided(self) -> tuple[str, ...]:
-        """A line for each operator of which the runs did not reach every side."""
+    def describe_unreached(self) -> tuple[str, ...]:
+        """A line for each operator with sides that no run reached."""
         return tuple(f"{label}: {', '.join(s.unseen for s in sides)}" for label, sides in self._unseen.items() if sides)

@@ -41,7 +41,7 @@ CONVICTION_FACTOR = 10.0
 """Larger, since the tolerance speaks for the candidate."""
 
 LARGEST_WEIGHTS_BYTES = 1 << 30
-"""Beyond this the weights as float64 would need too much memory: the tolerance alone decides."""
+"""Larger weights would need too much memory as float64: the tolerance alone decides."""
 
 _MAX_ORIGINAL_ERROR = 1e-2
 """Largest error of the original at which it may serve as the measure: a fraction of the spread of a float output, or
@@ -53,7 +53,7 @@ _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 
 @dataclass(frozen=True)
 class Judgement:
-    """Root mean square errors of both against the oracle, and what follows; neither verdict when in doubt.
+    """Root mean square errors of both against the oracle, and the verdict: neither flag is set when in doubt.
 
     ``no_farther``: the candidate is as near to the oracle as the original, at the worst element and in the root mean
     square, up to a few units in the last place.
@@ -71,7 +71,7 @@ class Oracle:
 
     def __init__(self, source: Source) -> None:
         """Widen the model. Raises RunError when it is too large or cannot be loaded by the reference evaluator."""
-        if _weights_bytes(source.graph) > LARGEST_WEIGHTS_BYTES:
+        if 4 * sum(math.prod(tensor.dims) for tensor in source.graph.initializer) > LARGEST_WEIGHTS_BYTES:
             raise RunError("the weights are too large for a float64 copy")
         try:
             model = onnx.load(source.path)
@@ -83,29 +83,31 @@ class Oracle:
     def run(self, feeds: Feeds, extra: Sequence[str] = ()) -> dict[str, Value]:
         """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
         reference = Reference(self._model, extra, ORACLE_OPERATORS)
-        return reference.run({name: _widened_value(value) for name, value in feeds.items()})
+        return reference.run({name: _widen_value(value) for name, value in feeds.items()})
 
 
 def judge(exact: Value, original: Value, candidate: Value, spread: float | None) -> Judgement:
     """Apply the rule of this module to one value; without a ``spread``, its root mean square takes that place."""
     truths, firsts, seconds = leaves(exact), leaves(original), leaves(candidate)
-    if not _comparable(truths, firsts, seconds):
+    shapes = [leaf.shape for leaf in truths]
+    is_text = any(leaf.dtype.kind in "OUS" for leaf in (*truths, *firsts, *seconds))
+    if is_text or not shapes == [leaf.shape for leaf in firsts] == [leaf.shape for leaf in seconds]:
         return Judgement(False, False, False, math.inf, math.inf)
     errors = [_errors(*triple) for triple in zip(truths, firsts, seconds, strict=True)]
-    trusted = all(error.trusted(spread) for error in errors)
+    trusted = all(error.is_trusted(spread) for error in errors)
     return Judgement(
-        trusted and all(error.no_worse(ACQUITTAL_FACTOR) for error in errors),
-        trusted and not all(error.no_worse(CONVICTION_FACTOR) for error in errors),
-        all(error.precision is not None and bool(error.original.size) and error.no_worse(1.0) for error in errors),
+        trusted and all(error.is_no_worse(ACQUITTAL_FACTOR) for error in errors),
+        trusted and not all(error.is_no_worse(CONVICTION_FACTOR) for error in errors),
+        all(error.precision is not None and bool(error.original.size) and error.is_no_worse(1.0) for error in errors),
         max((_rms(error.original) for error in errors), default=0.0),
         max((_rms(error.candidate) for error in errors), default=0.0),
     )
 
 
 def may_acquit(original: Value, candidate: Value, spread: float | None) -> bool:
-    """Whether rounding may explain a difference of this size: the oracle is slow, gross errors need none.
+    """Whether rounding may explain a difference of this size; the oracle is too slow to ask about gross errors.
 
-    Where both models are as far from the truth as outputs move between inputs, they are twice that apart.
+    Two models that are as far from the truth as outputs move between inputs are at most twice that apart.
     """
     distance = spread_of(original, candidate)
     return spread is None or distance is None or distance <= 2 * spread
@@ -113,57 +115,43 @@ def may_acquit(original: Value, candidate: Value, spread: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Errors:
-    """Elementwise distances from the truth; where the original overflowed, all is forgiven and nothing listed."""
+    """Elementwise distances from the truth, without the elements for which the original overflowed."""
 
     original: NDArray[Any]
     candidate: NDArray[Any]
     truth: NDArray[Any]
     precision: Precision | None
 
-    def trusted(self, spread: float | None) -> bool:
-        """Whether the original is near enough to the truth to measure by."""
+    def is_trusted(self, spread: float | None) -> bool:
+        """Whether the original is near enough to the truth to be the measure."""
         if not self.original.size:
             return False
         if self.precision is None:
             return float(np.mean(self.original > 0)) <= _MAX_ORIGINAL_ERROR
         return _rms(self.original) <= _MAX_ORIGINAL_ERROR * (_rms(self.truth) if spread is None else spread)
 
-    def no_worse(self, factor: float) -> bool:
-        slack = self._slack()
+    def is_no_worse(self, factor: float) -> bool:
+        # A few units in the last place of the largest element; exact types have none, since every flip counts.
+        slack = self.precision.noise(float(np.abs(self.truth).max(initial=0.0))) if self.precision else 0.0
         worst = bool(self.candidate.max(initial=0.0) <= factor * self.original.max(initial=0.0) + slack)
         return worst and _rms(self.candidate) <= factor * _rms(self.original) + slack
-
-    def _slack(self) -> float:
-        """A few units in the last place of the largest element; none for exact types, where every flip counts."""
-        return self.precision.noise(float(np.abs(self.truth).max(initial=0.0))) if self.precision else 0.0
 
 
 def _errors(truth: NDArray[Any], original: NDArray[Any], candidate: NDArray[Any]) -> _Errors:
     exact = to_double(truth)
     own = distances(exact, to_double(original))
-    known = np.isfinite(own)
+    finite = np.isfinite(own)
     other = distances(exact, to_double(candidate))
-    finite = exact[np.isfinite(exact)]
-    return _Errors(own[known], other[known], finite, Tolerance().precision(original.dtype))
-
-
-def _comparable(truths: list[NDArray[Any]], firsts: list[NDArray[Any]], seconds: list[NDArray[Any]]) -> bool:
-    shapes = [leaf.shape for leaf in truths]
-    same = shapes == [leaf.shape for leaf in firsts] == [leaf.shape for leaf in seconds]
-    return same and all(leaf.dtype.kind not in "OUS" for leaf in (*truths, *firsts, *seconds))
+    return _Errors(own[finite], other[finite], exact[np.isfinite(exact)], Tolerance().precision(original.dtype))
 
 
 def _rms(errors: NDArray[Any]) -> float:
     return math.sqrt(float(np.mean(np.square(errors)))) if errors.size else 0.0
 
 
-def _weights_bytes(graph: onnx.GraphProto) -> int:
-    return sum(4 * math.prod(tensor.dims) for tensor in graph.initializer)
-
-
-def _widened_value(value: Value) -> Value:
+def _widen_value(value: Value) -> Value:
     if isinstance(value, list):
-        return [_widened_value(item) for item in value]
+        return [_widen_value(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.name in ("float32", "float16", "bfloat16"):
         return value.astype(np.float64)
     return value

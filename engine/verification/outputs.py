@@ -12,9 +12,9 @@ from .baseline import Baseline, is_saturated
 from .bold import judge_bold
 from .compare import EQUAL, Difference, Tolerance, compare
 from .divergence import Judge
-from .effect import Effect, effect, errors
+from .effect import Effect, measure_effect, measure_errors
 from .oracle import Judgement, Oracle, judge, may_acquit
-from .quantization import Dithered, Steps, note_on, quantizers
+from .quantization import DitheredModel, Steps, find_quantizers
 from .report import OutputReport, Status, units
 from .source import Source
 from .structure import Structure
@@ -40,7 +40,7 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class _Ruling:
-    """What became of one output in one run."""
+    """The verdict on one output in one run."""
 
     passed: bool
     note: str = ""
@@ -52,10 +52,11 @@ _PASSED = _Ruling(True)
 
 @dataclass(frozen=True)
 class Demands:
-    """``oracle``: it decides where the tolerance leaves room. ``bits``: nothing less than identity passes.
+    """The strictness of a comparison. ``oracle``: float64 runs decide about doubtful differences. ``bits``: only
+    identical bits pass.
 
-    ``errors``: what differs is also measured against float64, however small the difference, in one run at least.
-    ``may_overflow``: on bold inputs the candidate may give NaN or an infinity where the original does not.
+    ``errors``: differences of any size are also measured against float64, in at least one run.
+    ``may_overflow``: on bold inputs the candidate may give NaN or an infinity although the original does not.
     """
 
     oracle: bool
@@ -89,9 +90,9 @@ class Comparison:
         self._oracles: dict[Path, Oracle] = {}
         self._exact: dict[int, Mapping[str, Value]] = {}
         self._own: dict[int, Mapping[str, Value]] = {}
-        self._dithered: Dithered | None = None
+        self._dithered: DitheredModel | None = None
         self._steps: dict[int, Mapping[str, Steps]] = {}
-        self._is_quantized = bool(quantizers(structure))
+        self._is_quantized = bool(find_quantizers(structure))
 
     def outputs(self) -> list[ComparedOutput]:
         """Every output of the original, in its order."""
@@ -118,16 +119,16 @@ class Comparison:
         for index, run in enumerate(self.baseline.runs):
             near = None if run.is_bold else spread
             difference = compare(run.outputs[name], self._results[index][name], self._tolerance, near)
-            changed = effect(run.outputs[name], self._results[index][name])
+            changed = measure_effect(run.outputs[name], self._results[index][name])
             rulings.append(self._rule(name, index, difference, changed, near))
             is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])
-            if not run.is_bold or is_news:  # figures are those of ordinary inputs, unless only others show a difference
+            if not run.is_bold or is_news:  # figures are of ordinary inputs, unless only bold ones show a difference
                 total = total.worst(difference)
-                whole = whole.plus(self._measured(name, index, changed))
+                whole = whole.plus(self._add_errors(name, index, changed))
         return self._conclude(name, total, whole, rulings)
 
-    def _measured(self, name: str, index: int, changed: Effect) -> Effect:
-        """The same with the errors of both against float64, where that was run; to measure, one such run must do."""
+    def _add_errors(self, name: str, index: int, changed: Effect) -> Effect:
+        """The effect with the errors against float64 if that ran; if errors are demanded, it runs once."""
         expected, found = self.baseline.runs[index].outputs[name], self._results[index][name]
         wanted = index in self._exact or (self.demands.errors and not self._exact and not self.unmeasured)
         if changed.is_identical or not wanted or not _is_narrow(expected):
@@ -137,7 +138,8 @@ class Comparison:
         except RunError as error:
             self.unmeasured = str(error)
             return changed
-        return replace(changed, original_error=errors(exact, expected), result_error=errors(exact, found))
+        own, other = measure_errors(exact, expected), measure_errors(exact, found)
+        return replace(changed, original_error=own, result_error=other)
 
     def _conclude(self, name: str, total: Difference, whole: Effect, rulings: Sequence[_Ruling]) -> ComparedOutput:
         broken = next((index for index, ruling in enumerate(rulings) if not ruling.passed), None)
@@ -145,23 +147,23 @@ class Comparison:
         reacts = name in self._structure.input_dependent and self.baseline.reacts(name, self._tolerance)
         is_empty = not any(leaf.size for run in self.baseline.runs for leaf in leaves(run.outputs[name]))
         is_informative = is_empty or (reacts and not is_saturated(self.baseline, self._structure, name))
-        note = decisive.note or ("" if is_informative else self._why_uninformative(name, reacts))
+        note = decisive.note
+        if not note and not is_informative:
+            if reacts:
+                note = "is saturated (nothing but extreme values)"
+            elif name in self._structure.input_dependent:
+                note = "did not change with the inputs"
+            else:
+                note = "does not depend on input values"
         if broken is not None and self.baseline.runs[broken].title:
             note += f", {self.baseline.runs[broken].title}"
         report = OutputReport(name, total.max_abs, total.max_rel, reacts, broken is None, note, whole)
         return ComparedOutput(report, is_informative, broken, decisive.convicted)
 
-    def _why_uninformative(self, name: str, reacts: bool) -> str:
-        if reacts:
-            return "is saturated (nothing but extreme values)"
-        if name in self._structure.input_dependent:
-            return "did not change with the inputs"
-        return "does not depend on input values"
-
     def _rule(self, name: str, index: int, difference: Difference, changed: Effect, spread: float | None) -> _Ruling:
-        """Bits where they are demanded; else tolerance, and the oracle where a difference is worth the question."""
+        """The verdict by bits if they are demanded, else by tolerance, and by the oracle for doubtful differences."""
         if self.demands.bits:
-            return _PASSED if changed.is_identical else _Ruling(False, _other_bits(difference, changed))
+            return _PASSED if changed.is_identical else _Ruling(False, _describe_bits(difference, changed))
         run = self.baseline.runs[index]
         expected, found = run.outputs[name], self._results[index][name]
         by_tolerance = _PASSED if difference.equal else _Ruling(False, str(difference))
@@ -170,9 +172,12 @@ class Comparison:
         steps = self._steps_of(index).get(name) if self._is_quantized else None
         if steps is not None and (steps.allow(expected, found) or not run.is_bold):
             is_right = difference.equal or steps.allow(expected, found)
-            return _PASSED if is_right else _Ruling(False, f"{difference}; {note_on(steps)}")
+            return _PASSED if is_right else _Ruling(False, f"{difference}; {steps}")
         if run.is_bold:
-            return self._rule_bold(name, index)
+            truths = partial(self._truth, name, index), partial(self._own_truth, name, index)
+            may_overflow = self.demands.may_overflow
+            wrong = judge_bold(expected, found, self._tolerance, truths, may_overflow=may_overflow)
+            return _PASSED if wrong is None else _Ruling(False, str(wrong))
         hopeless = not difference.equal and not may_acquit(expected, found, spread)
         if hopeless or (difference.equal and not _is_narrow(expected)):
             return by_tolerance
@@ -182,14 +187,7 @@ class Comparison:
             return by_tolerance if difference.equal else _Ruling(False, f"{difference} (no float64 run: {error})")
         if not difference.equal and judgement.no_farther and self._agrees(name, index, judgement):
             judgement = replace(judgement, acquitted=True)
-        return _overruled(difference, judgement)
-
-    def _rule_bold(self, name: str, index: int) -> _Ruling:
-        run, found = self.baseline.runs[index], self._results[index][name]
-        truths = partial(self._truth, name, index), partial(self._own_truth, name, index)
-        may_overflow = self.demands.may_overflow
-        wrong = judge_bold(run.outputs[name], found, self._tolerance, truths, may_overflow=may_overflow)
-        return _PASSED if wrong is None else _Ruling(False, str(wrong))
+        return _apply_judgement(difference, judgement)
 
     def _agrees(self, name: str, index: int, judgement: Judgement) -> bool:
         """Whether the candidate in float64 is as near to the oracle as the original is in its own type.
@@ -200,17 +198,17 @@ class Comparison:
             spread = self.baseline.spread(name)
             return spread is not None and judgement.original_error <= spread / 2
         try:
-            own = errors(self._truth(name, index), self._own_truth(name, index))
+            own = measure_errors(self._truth(name, index), self._own_truth(name, index))
         except RunError:
             return False
         return own is not None and own.rms <= judgement.original_error
 
     def _steps_of(self, index: int) -> Mapping[str, Steps]:
-        """What steps of the quantisers do to the outputs of a run; nothing where that cannot be measured."""
+        """The effect of quantisers' steps on the outputs of a run; {} if that cannot be measured."""
         if index not in self._steps:
             run = self.baseline.runs[index]
             try:
-                self._dithered = self._dithered or Dithered(self._original, self._structure)
+                self._dithered = self._dithered or DitheredModel(self._original, self._structure)
                 self._steps[index] = self._dithered.steps(run.feeds, run.outputs)
             except RunError:
                 self._steps[index] = {}
@@ -237,7 +235,7 @@ class Comparison:
 
 
 def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple[Status, str]:
-    """The verdict on all outputs, and what there is to say about it."""
+    """The verdict on all outputs, and its reason or remarks."""
     broken = next((output for output in compared if output.broken_run is not None), None)
     if broken is not None:
         return "failed", f"output {broken.report.name!r} differs: {broken.report.note}"
@@ -253,14 +251,14 @@ def status_of(compared: Sequence[ComparedOutput], structure: Structure) -> tuple
     return "not verifiable", remark or "the model has no outputs"
 
 
-def _other_bits(difference: Difference, changed: Effect) -> str:
+def _describe_bits(difference: Difference, changed: Effect) -> str:
     wrong = changed.elements - changed.identical
     unit = "" if changed.max_ulp is None else f", max {units(changed.max_ulp)} ulp"
     share = f"{wrong} of {changed.elements} elements"
     return f"made with --precision exact, but {share} differ in their bits: {difference}{unit}"
 
 
-def _overruled(difference: Difference, judgement: Judgement) -> _Ruling:
+def _apply_judgement(difference: Difference, judgement: Judgement) -> _Ruling:
     own, other = judgement.original_error, judgement.candidate_error
     note = f"{difference}; against float64 the original errs by {own:.3g}, the candidate by {other:.3g}"
     if difference.equal:

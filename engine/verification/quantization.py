@@ -1,12 +1,12 @@
 """How far rounding moves the outputs of a quantised model.
 
-Where a float becomes an integer (QuantizeLinear, DynamicQuantizeLinear), rounding in the last place of the float turns
-some elements into the next integer: a whole step of the scale, which everything behind sees. Two right models differ in
-a few such elements. What that does to the outputs is measured: the original runs again with steps thrown in, each
-quantiser seeing one element in a hundred (one at least, on average) moved by one step of its scale, up or down. An
-output may then differ by ``FACTOR`` times the most that this does to any of its elements, and in the root mean square
-by as much as this does. At a dequantised output that is a step in a few elements, where a scale that is wrong by a
-percent changes a third of them. One step of its own scale in one element is always granted to such an output.
+When a float becomes an integer (QuantizeLinear, DynamicQuantizeLinear), rounding in the last place of the float turns
+some elements into the next integer: a whole step of the scale, which all later operators see. Two correct models differ
+in a few such elements. To measure the effect on the outputs, the original runs again with random steps: before each
+quantiser, one element in a hundred (at least one, on average) moves by one step of its scale, up or down. An output may
+then differ by ``FACTOR`` times the largest effect on any of its elements, and by ``FACTOR`` times the root mean square.
+For a dequantised output that is a step in a few elements, while a scale that is wrong by a percent changes a third of
+them. Such an output may always differ by one step of its own scale in one element.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .compare import distances, to_double
 from .run import session_options
 from .source import Source
 from .structure import Structure
-from .values import Feeds, RunError, Value, leaves, one_line
+from .values import Feeds, RunError, Value, layout, leaves, one_line
 
 FACTOR = 1.5
-"""Below two: where one step is all that an element sees, one that is two steps off does not pass."""
+"""Less than two, so that an element which is two steps off does not pass if steps move it by one."""
 _SHARE = 0.01
 """Rounding in single precision moves fewer than one element in a thousand, a scale that is off by 1 % one in three."""
 _DRAWS = 4
@@ -38,26 +38,32 @@ _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 
 @dataclass(frozen=True)
 class Steps:
-    """What steps of the quantisers do to an output: the most to an element, and the root mean square over all."""
+    """The effect of quantisers' steps on an output: the largest on an element, and the root mean square over all."""
 
     largest: float
     rms: float
 
     def allow(self, expected: Value, found: Value) -> bool:
-        """Whether a result is as near as that, with NaN and infinities in the same places."""
-        seen = _moved(expected, found)
-        return seen is not None and seen.largest <= FACTOR * self.largest and seen.rms <= FACTOR * self.rms
+        """Whether steps explain the difference of a result, with NaN and infinities in the same places."""
+        difference = _measure_distance(expected, found)
+        if difference is None:
+            return False
+        return difference.largest <= FACTOR * self.largest and difference.rms <= FACTOR * self.rms
+
+    def __str__(self) -> str:
+        rms = f"{FACTOR * self.rms:.3g} in the root mean square"
+        return f"steps of its scales explain {FACTOR * self.largest:.3g}, {rms}"
 
     def worst(self, other: Steps) -> Steps:
         """Both taken together."""
         return Steps(max(self.largest, other.largest), max(self.rms, other.rms))
 
 
-def _moved(expected: Value, found: Value) -> Steps | None:
-    """How far two values are apart; None where they cannot be subtracted."""
-    ones, others = leaves(expected), leaves(found)
-    if [(leaf.shape, leaf.dtype) for leaf in ones] != [(leaf.shape, leaf.dtype) for leaf in others]:
+def _measure_distance(expected: Value, found: Value) -> Steps | None:
+    """The distance of two values; None if they cannot be subtracted."""
+    if layout(expected) != layout(found):
         return None
+    ones, others = leaves(expected), leaves(found)
     if any(leaf.dtype.kind in "OUS" for leaf in ones):
         return None
     pairs = zip(ones, others, strict=True)
@@ -66,21 +72,21 @@ def _moved(expected: Value, found: Value) -> Steps | None:
     return Steps(float(distance.max(initial=0.0)), math.sqrt(mean))
 
 
-def quantizers(structure: Structure) -> list[onnx.NodeProto]:
+def find_quantizers(structure: Structure) -> list[onnx.NodeProto]:
     """The nodes that turn floats which depend on the inputs into integers."""
     nodes = structure.graph.node
     return [node for node in nodes if node.op_type in _QUANTIZERS and node.input[0] in structure.input_dependent]
 
 
-class Dithered:
-    """The original with steps thrown in at its quantisers."""
+class DitheredModel:
+    """The original with random steps inserted before its quantisers."""
 
     def __init__(self, source: Source, structure: Structure) -> None:
-        """Load the model. Raises RunError where it cannot be had."""
+        """Load the model. Raises RunError if that fails."""
         try:
             model = onnx.load(source.path)
             model = inliner.inline_local_functions(model) if model.functions else model
-            _throw_in(model.graph, {node.output[0] for node in quantizers(structure)})
+            _insert_steps(model.graph, {node.output[0] for node in find_quantizers(structure)})
             content = model.SerializeToString()
             self._session = onnxruntime.InferenceSession(content, session_options(), providers=["CPUExecutionProvider"])
         except Exception as error:  # exceptions of the runtime and of protobuf share no base class of their own
@@ -88,23 +94,23 @@ class Dithered:
         self._structure = structure
 
     def steps(self, feeds: Feeds, outputs: Mapping[str, Value]) -> dict[str, Steps]:
-        """What steps do to each of the original's outputs that is a float or was quantised. Raises RunError."""
+        """The effect of steps on each output of the original that is a float or was quantised. Raises RunError."""
         fed = {value.name: feeds[value.name] for value in self._session.get_inputs()}
         names = [name for name, value in outputs.items() if self._counts_in_steps(name, value)]
-        found = {name: self._one_step(name, outputs[name]) for name in names}
+        largest = {name: self._one_step(name, outputs[name]) for name in names}
         for _ in range(_DRAWS):
             try:
                 results = self._session.run(names, fed)
             except Exception as error:  # as above
                 raise RunError(one_line(error)) from error
             for name, result in zip(names, results, strict=True):
-                seen = _moved(outputs[name], result)
-                if seen is not None and math.isfinite(seen.largest):
-                    found[name] = seen.worst(found[name])
-        return found
+                distance = _measure_distance(outputs[name], result)
+                if distance is not None and math.isfinite(distance.largest):
+                    largest[name] = distance.worst(largest[name])
+        return largest
 
     def _one_step(self, name: str, value: Value) -> Steps:
-        """One step of an output's own scale in one element; nothing where it has none."""
+        """One step of an output's own scale in one element; zeros if it has no scale."""
         origin = self._structure.origin(name)
         size = sum(leaf.size for leaf in leaves(value))
         if origin is None or not size or origin.op_type not in _QUANTIZERS | {"DequantizeLinear"}:
@@ -114,15 +120,15 @@ class Dithered:
         return Steps(step, step / math.sqrt(size))
 
     def _counts_in_steps(self, name: str, value: Value) -> bool:
-        """Floats do, and integers that a quantiser gave; others follow from comparisons."""
+        """Whether an output is a float or comes from a quantiser; other integers follow from comparisons."""
         if all(leaf.dtype.kind == "f" for leaf in leaves(value)):
             return True
         origin = self._structure.origin(name)
         return origin is not None and origin.op_type in _QUANTIZERS
 
 
-def _throw_in(graph: onnx.GraphProto, quantized: set[str]) -> None:
-    """Put a step into some elements before each quantiser that gives one of the values; in place."""
+def _insert_steps(graph: onnx.GraphProto, quantized: set[str]) -> None:
+    """Insert nodes, in place, that move some elements by a step before the quantisers of these values."""
     one_percent = numpy_helper.from_array(np.asarray(_SHARE, np.float32), f"{_PREFIX}share")
     graph.initializer.append(one_percent)
     nodes = list(graph.node)
@@ -135,9 +141,9 @@ def _throw_in(graph: onnx.GraphProto, quantized: set[str]) -> None:
 
 
 def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.NodeProto]:
-    """Nodes that give ``x``: what the quantiser reads, a step up or down added to some elements.
+    """Nodes that compute ``x``: the operand of the quantiser, with some elements moved by a step up or down.
 
-    Where channels have scales of their own, the step is the mean of these; a dynamic quantiser keeps its range.
+    If channels have scales of their own, the step is their mean; a dynamic quantiser keeps its range.
     """
 
     def make(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
@@ -167,8 +173,3 @@ def _step_nodes(node: onnx.NodeProto, prefix: str, seed: int) -> Iterator[onnx.N
     yield make("ReduceMax", [x], "most", keepdims=0)
     yield make("Max", [prefix + "free", prefix + "least"], "above")
     yield make("Min", [prefix + "above", prefix + "most"], "x")
-
-
-def note_on(steps: Steps) -> str:
-    """What a message says of a difference that steps do not explain."""
-    return f"steps of its scales explain {FACTOR * steps.largest:.3g}, {FACTOR * steps.rms:.3g} in the root mean square"

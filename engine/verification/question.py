@@ -1,4 +1,4 @@
-"""What the process that verifies is asked. Light to import: who asks does not run models."""
+"""The question to the process that verifies. It is light to import, since the asking process runs no models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Question:
     """Two model files and how to compare them; the options are those of `verify`.
 
-    `running` is a file that says which of the models runs: where the process crashes, that one is the culprit.
+    `running` is a file that says which of the models runs; if the process crashes, that model is the culprit.
     """
 
     original: Path
@@ -32,9 +32,9 @@ class Question:
     measure: bool
 
     def note_running(self, role: Literal["original", "candidate", ""]) -> None:
-        """Say which of the models runs next; empty where it is neither or both."""
+        """Say which of the models runs next; empty for neither or both."""
         self.running.write_text(role)
 
-    def noted_running(self) -> str:
-        """Which of the models ran last."""
+    def last_running(self) -> str:
+        """The model that ran last."""
         return self.running.read_text() if self.running.exists() else ""

@@ -1,4 +1,4 @@
-"""What a verification says: one report per output and a verdict for the model."""
+"""The result of a verification: one report per output and a verdict for the model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class OutputReport:
     ``max_abs`` is the largest absolute difference, in the output's own unit. ``max_rel`` is the largest difference
     relative to the element, where elements below a thousandth of the largest one count as that thousandth.
     Either is infinite when the values cannot be subtracted (other shape, type or kind, NaN on one side only).
-    ``depends_on_inputs`` is false when other inputs left the output as it was: its equality then proves little.
-    ``passed`` is the verdict on the numbers alone. ``note`` says what the reader should know besides.
-    ``effect`` is what became of the numbers, whether or not that is within tolerance.
+    ``depends_on_inputs`` is false if other inputs did not change the output: its equality then proves little.
+    ``passed`` is the verdict on the numbers alone. ``note`` is a remark for the reader.
+    ``effect`` says how the numbers changed, whether or not that is within tolerance.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Verification:
     differs, or the candidate does not run. ``not verifiable``: nothing differs, but no output could have shown a
     difference. ``unverified``: the original itself does not run here, so nothing was compared.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
-    ``made`` is what the candidate says of its making. ``unmeasured``: why there is no float64 run, if one was tried.
+    ``made`` is the provenance in the candidate. ``unmeasured`` says why a float64 run failed, if one was tried.
     ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and saw only one of its sides.
     """
 
@@ -73,7 +73,7 @@ class Verification:
 
     @property
     def numeric_effect(self) -> str:
-        """One line for a terminal: what became of the bits of all outputs together; empty without elements."""
+        """One line for a terminal about the bits of all outputs together; empty without elements."""
         total = self._effect
         if total.share is None:
             return ""
@@ -82,7 +82,7 @@ class Verification:
 
     @property
     def accuracy(self) -> str:
-        """One line for a terminal: the largest errors of all outputs together; empty where they were not measured."""
+        """One line for a terminal: the largest errors of all outputs together; empty if they were not measured."""
         own, other = self._effect.original_error, self._effect.result_error
         if own is None or other is None:
             return ""
@@ -90,7 +90,7 @@ class Verification:
 
     @property
     def coverage(self) -> str:
-        """One line for a terminal: which operators saw one side only; empty where all saw every side."""
+        """One line for a terminal: the operators with unreached sides; empty if every side was reached."""
         if len(self.one_sided) < 2:
             return "".join(self.one_sided)
         first, _, _ = self.one_sided[0].partition(": ")

@@ -1,4 +1,4 @@
-"""Running a model: ONNX Runtime with its optimisations off, or the reference evaluator of the onnx package."""
+"""Backends that run a model: ONNX Runtime with its optimisations off, or the reference evaluator of onnx."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Backend(Protocol):
 
 
 class OnnxRuntime:
-    """The model in ONNX Runtime on the CPU, as written: no graph optimisation may hide what the model says."""
+    """The model in ONNX Runtime on the CPU without graph optimisations, so that every node runs as written."""
 
     def __init__(self, source: Source, extra: Sequence[str] = (), nodes: Sequence[onnx.NodeProto] = ()) -> None:
         """Load the model; ``extra`` names values of it or of more ``nodes`` to give as outputs too. Raises RunError."""
@@ -74,7 +74,7 @@ _PREFIX = re.compile(r"^(\[ONNXRuntimeError\] : \d+ : \w+ : )?(Load model from \
 
 
 def _reason(error: BaseException) -> str:
-    """What ONNX Runtime says in one line: of nodes inside of nodes the innermost, without its codes."""
+    """The message of ONNX Runtime in one line, without its codes; of nested nodes it names the innermost."""
     text = " ".join(str(error).split())
     places = list(_STATUS.finditer(text))
     if not places:
@@ -85,7 +85,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The operator of the graph that the reference evaluator was at, since errors of numpy name none."""
+    """The operator at which the reference evaluator failed, since errors of numpy do not name it."""
     trace = error.__traceback__
     while trace is not None:
         node = trace.tb_frame.f_locals.get("node")
@@ -96,7 +96,7 @@ def _place(error: BaseException) -> str:
 
 
 def session_options() -> onnxruntime.SessionOptions:
-    """The options under which a model runs as it is written."""
+    """The options under which ONNX Runtime changes nothing in a model."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = _FATAL_ONLY
@@ -154,7 +154,7 @@ class Reference:
         proto = str(model.path) if isinstance(model, Source) else model
         try:
             self._evaluator = ReferenceEvaluator(proto, new_ops=list(operators) or None)
-        except Exception as error:  # whatever the evaluator stumbles over
+        except Exception as error:  # the evaluator raises any kind
             raise RunError(one_line(error)) from error
 
     def run(self, feeds: Feeds) -> dict[str, Value]:
@@ -166,7 +166,7 @@ class Reference:
                 if not self._extra:
                     outputs = self._evaluator.run(None, fed)
                     return dict(zip(self._evaluator.output_names, outputs, strict=True))
-                found: Value = self._evaluator.run(None, fed, intermediate=True)
+                values: Value = self._evaluator.run(None, fed, intermediate=True)
         except Exception as error:  # as above
             raise RunError(f"onnx's reference evaluator does not run it{_place(error)}") from error
-        return {name: found[name] for name in {*self._extra, *self._evaluator.output_names} if name in found}
+        return {name: values[name] for name in {*self._extra, *self._evaluator.output_names} if name in values}

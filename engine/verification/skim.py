@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 
 LARGEST_KEPT_BYTES = 1024
-"""Tensors up to this size keep their values: shapes, axes, depths and scalars are smaller."""
+"""Tensors of at most this size keep their values; shapes, axes, depths and scalars are smaller."""
 
 _ENTERED = {
     "model": {7: "graph"},
@@ -57,7 +57,7 @@ def _skim(data: memoryview, message: str) -> bytes:
             kept.append(data[start:position])
         elif field in entered:
             inner = _skim(data[body:position], entered[field])
-            kept.extend((_encoded(tag), _encoded(len(inner)), inner))
+            kept.extend((_encode_varint(tag), _encode_varint(len(inner)), inner))
         elif field not in _TENSOR_DATA:
             kept.append(data[start:position])
     return b"".join(kept)
@@ -90,7 +90,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _encoded(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -35,9 +35,9 @@ class Source:
 
 @contextmanager
 def open_source(model: ModelLike, role: str) -> Iterator[Source]:
-    """Give the model as a file; a model in memory is written to a temporary directory for as long as the context lives.
+    """Give the model as a file; a model in memory is in a temporary directory while the context lives.
 
-    ``role`` ("original", "candidate") is used in messages. Raises UsageError when the file is missing or no ONNX model.
+    ``role`` ("original", "candidate") is used in messages. Raises UsageError if the file is missing or no ONNX model.
     """
     with model_file(model) as path:
         yield read_source(path, role)
@@ -45,7 +45,7 @@ def open_source(model: ModelLike, role: str) -> Iterator[Source]:
 
 @contextmanager
 def model_file(model: ModelLike) -> Iterator[Path]:
-    """The path of the model; one in memory is written to a temporary directory for as long as the context lives."""
+    """The path of the model; a model in memory is in a temporary directory while the context lives."""
     if isinstance(model, (str, Path)):
         yield Path(model)
         return
@@ -56,8 +56,16 @@ def model_file(model: ModelLike) -> Iterator[Path]:
 
 
 def read_source(path: Path, role: str) -> Source:
-    """The model in a file. Raises UsageError where it is missing or no ONNX model; ``role`` is for that message."""
-    return Source(path, _structure(path, role))
+    """The model in a file. Raises UsageError if it is missing or no ONNX model; ``role`` is for that message."""
+    if not path.is_file():
+        raise UsageError(f"the {role} model {path} does not exist or is no file; check the path")
+    try:
+        model = read_structure(path)
+    except (ProtobufError, ValueError, OSError) as error:
+        raise UsageError(f"the {role} model {path} is not a readable ONNX model ({error}); check the file") from error
+    if not model.HasField("graph"):
+        raise UsageError(f"the {role} model {path} holds no graph; check that it is an ONNX model")
+    return Source(path, model)
 
 
 def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
@@ -69,15 +77,3 @@ def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
             # Protobuf messages end at 2 GB; beyond, the weights must go to a file of their own.
             model = onnx_ir.from_proto(model)
     onnx_ir.save(model, path, external_data="weights.data")
-
-
-def _structure(path: Path, role: str) -> onnx.ModelProto:
-    if not path.is_file():
-        raise UsageError(f"the {role} model {path} does not exist or is no file; check the path")
-    try:
-        model = read_structure(path)
-    except (ProtobufError, ValueError, OSError) as error:
-        raise UsageError(f"the {role} model {path} is not a readable ONNX model ({error}); check the file") from error
-    if not model.HasField("graph"):
-        raise UsageError(f"the {role} model {path} holds no graph; check that it is an ONNX model")
-    return model

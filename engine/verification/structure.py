@@ -1,9 +1,10 @@
-"""Structural facts of a graph: who uses a value, what depends on the inputs, what is random, what callers see."""
+"""Structural facts of a graph: uses of values, dependence on the inputs, randomness, and its interface."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,7 @@ TRANSPARENT_OPERATORS = frozenset(
     {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
     | {"Transpose", "Expand", "Slice", "Concat", "Split"}
 )
-"""Operators that hand on elements of their first operand unchanged, up to type and place."""
+"""Operators whose results are elements of their operands, up to type and place."""
 
 _COARSE_TYPES = {
     onnx.TensorProto.BFLOAT16: "bfloat16",
@@ -54,7 +55,10 @@ class Structure:
     """Facts about one model, with its local functions inlined. Everything costly is computed on first use."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = _inlined(model)
+        self.model = model
+        if model.functions:
+            with suppress(Exception):  # C++ raises several types; calls then count as opaque operators
+                self.model = inliner.inline_local_functions(model)
         self.graph = self.model.graph
 
     @cached_property
@@ -83,22 +87,24 @@ class Structure:
     def input_dependent(self) -> frozenset[str]:
         """Values that depend on the values (not merely the shapes) of the inputs."""
         sources = {value.name for value in self.inputs}
-        return _reached(self.graph.node, sources, lambda node: False)
+        return _propagate(self.graph.node, sources, lambda node: False)
 
     @cached_property
     def random(self) -> frozenset[str]:
         """Values that depend on a random operator."""
-        return _reached(self.graph.node, set(), self._is_random)
+        return _propagate(self.graph.node, set(), self._is_random)
 
     @cached_property
     def shapes(self) -> dict[str, TensorShape]:
         """Types of the tensor values, as far as ONNX shape inference knows them."""
-        graph = _infer(self.model).graph
+        graph = self.graph
+        with suppress(Exception):  # inference raises several types; without it, only the declared types are known
+            graph = shape_inference.infer_shapes(without_delicate_nodes(self.model, {})).graph
         values = [*graph.input, *graph.value_info, *graph.output]
-        found = {value.name: _tensor_shape(value) for value in values if value.type.HasField("tensor_type")}
+        shapes = {value.name: _tensor_shape(value) for value in values if value.type.HasField("tensor_type")}
         for tensor in self.graph.initializer:
-            found[tensor.name] = TensorShape(tensor.data_type, tuple(tensor.dims))
-        return found
+            shapes[tensor.name] = TensorShape(tensor.data_type, tuple(tensor.dims))
+        return shapes
 
     @cached_property
     def coarsest_type(self) -> str | None:
@@ -130,14 +136,14 @@ class Structure:
         return any(self._is_random(inner) for inner in _inner_nodes(node))
 
     def _trains(self, node: onnx.NodeProto) -> bool:
-        """Dropout drops only when its third operand (opset 12 on) says so; a computed flag counts as set."""
+        """Whether a Dropout drops: its third operand (since opset 12) says so; a computed flag counts as set."""
         if len(node.input) < 3 or not node.input[2]:
             return False
         flag = self.constant(node.input[2])
         return flag is None or bool(flag)
 
     def _mixes_float_types(self) -> bool:
-        """Whether any 16-bit or double type is mentioned: spares most models the shape inference."""
+        """Whether any 16-bit or double type occurs; if not, shape inference is unnecessary."""
         declared = [*self.graph.input, *self.graph.output, *self.graph.value_info]
         codes = {value.type.tensor_type.elem_type for value in declared}
         codes.update(tensor.data_type for tensor in self.graph.initializer)
@@ -153,10 +159,10 @@ def fed_inputs(graph: onnx.GraphProto) -> tuple[onnx.ValueInfoProto, ...]:
 
 
 def interface_difference(original: onnx.GraphProto, candidate: onnx.GraphProto) -> str | None:
-    """One line on the first difference that a caller would notice, or None. Shapes are left to the runs."""
-    wanted, found = [value.name for value in original.output], [value.name for value in candidate.output]
-    if wanted != found:
-        return f"the outputs are {found} instead of {wanted}"
+    """One line on the first difference that a caller would notice, or None. The runs compare the shapes."""
+    wanted, given = [value.name for value in original.output], [value.name for value in candidate.output]
+    if wanted != given:
+        return f"the outputs are {given} instead of {wanted}"
     required = {value.name: value for value in fed_inputs(original)}
     declared = {value.name: value for value in candidate.input}
     missing = [name for name in required if name not in declared]
@@ -165,20 +171,18 @@ def interface_difference(original: onnx.GraphProto, candidate: onnx.GraphProto) 
     added = [value.name for value in fed_inputs(candidate) if value.name not in required]
     if added:
         return f"the candidate needs the additional input(s) {added}"
-    return next((text for name in required if (text := _type_change(required[name], declared[name]))), None)
+    for name, value in required.items():
+        before, after = value.type.tensor_type.elem_type, declared[name].type.tensor_type.elem_type
+        if before != after:
+            type_name = onnx.TensorProto.DataType.Name
+            return f"input {name!r} is of type {type_name(after)} instead of {type_name(before)}"
+    return None
 
 
-def _type_change(wanted: onnx.ValueInfoProto, found: onnx.ValueInfoProto) -> str | None:
-    before, after = wanted.type.tensor_type.elem_type, found.type.tensor_type.elem_type
-    if before == after:
-        return None
-    names = onnx.TensorProto.DataType.Name
-    return f"input {wanted.name!r} is of type {names(after)} instead of {names(before)}"
-
-
-def _reached(
+def _propagate(
     nodes: Iterable[onnx.NodeProto], sources: set[str], starts: Callable[[onnx.NodeProto], bool]
 ) -> frozenset[str]:
+    """The sources and all values whose elements depend on them or on a node that `starts`."""
     reached = set(sources)
     for node in nodes:
         flows = node.op_type not in SHAPE_ONLY_OPERATORS and not reached.isdisjoint(operands(node))
@@ -219,20 +223,6 @@ def _constant_tensor(node: onnx.NodeProto | None) -> Any:
         values = np.asarray(attribute.i if attribute.name == "value_int" else list(attribute.ints), dtype=np.int64)
         return numpy_helper.from_array(values)
     return None
-
-
-def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    try:
-        return inliner.inline_local_functions(model) if model.functions else model
-    except Exception:  # raised from C++ in several types; calls then count as opaque operators
-        return model
-
-
-def _infer(model: onnx.ModelProto) -> onnx.ModelProto:
-    try:
-        return shape_inference.infer_shapes(without_delicate_nodes(model, {}))
-    except Exception:  # the inference raises several unrelated types; without it, only the declared types are known
-        return model
 
 
 def _tensor_shape(value: onnx.ValueInfoProto) -> TensorShape:

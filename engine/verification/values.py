@@ -1,4 +1,4 @@
-"""What runtimes take and give."""
+"""The values that runtimes take and give."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def one_line(error: BaseException) -> str:
     """The message of a foreign exception as one short line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 3] + "..."
+
+
+def layout(value: Value) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and element type of each array inside a value."""
+    return [(leaf.shape, leaf.dtype) for leaf in leaves(value)]
 
 
 def leaves(value: Value) -> list[NDArray[Any]]:

@@ -13,7 +13,7 @@ from ...errors import UsageError
 from ..onnx.provenance import Provenance, provenance
 from .baseline import BOLD, Baseline, Request, run_original
 from .compare import Tolerance
-from .divergence import beyond, common_values, first_divergence, other_bits
+from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
 from .inputs import InputSpec, Temper, input_specs
 from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
@@ -51,10 +51,10 @@ def verdict(question: Question) -> Verification:
 
 
 def _check_names(specs: Sequence[InputSpec], names: Iterable[str]) -> None:
-    known = [spec.name for spec in specs]
+    inputs = [spec.name for spec in specs]
     for name in names:
-        if name not in known:
-            raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(known) or 'none'}")
+        if name not in inputs:
+            raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(inputs) or 'none'}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Check:
     question: Question
 
     def verdict(self, started: float) -> Verification:
-        """Everything but the time it took to open the models."""
+        """Run and compare the models; the time counts from `started` (time.perf_counter)."""
 
         def conclude(
             status: Status,
@@ -101,7 +101,7 @@ class _Check:
         except RunError as error:
             return conclude("failed", f"the candidate does not run: {error}")
         self.question.note_running("")
-        # Constants were folded by ONNX Runtime: the reference evaluator rounds otherwise, so there bits prove nothing.
+        # ONNX Runtime folded the constants, and the reference evaluator rounds differently: there bits prove nothing.
         demands = replace(self.demands, bits=self.demands.bits and not baseline.on_reference)
         comparison = Comparison(
             self.original, self.structure, self.request.tolerance, baseline, results, demands, self.candidate
@@ -117,7 +117,7 @@ class _Check:
         return conclude(status, reason, reports, name, comparison.unmeasured, baseline.one_sided)
 
     def _refusal(self) -> str | None:
-        """Why ONNX Runtime does not load the candidate, where it loads the original."""
+        """Why ONNX Runtime does not load the candidate although it loads the original; None if that is not so."""
         try:
             OnnxRuntime(self.original)
         except RunError:
@@ -148,14 +148,14 @@ class _Check:
             return OnnxRuntime(self.candidate)
 
     def _first_divergent(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
-        """Name of the first divergent value, and what to add to the reason."""
+        """The name of the first divergent value, and an addition to the reason."""
         index = broken.broken_run or 0
         run = comparison.baseline.runs[index]
-        judge = other_bits if comparison.demands.bits else beyond(self.request.tolerance)
+        judge = judge_bits if comparison.demands.bits else tolerance_judge(self.request.tolerance)
         if broken.convicted:
             judge = comparison.beyond_rounding(index, common_values(self.original, self.candidate, self.structure))
         on_reference = comparison.baseline.on_reference
-        found = first_divergence(self.original, self.candidate, self.structure, run.feeds, judge, on_reference)
-        if found is None:
+        divergence = first_divergence(self.original, self.candidate, self.structure, run.feeds, judge, on_reference)
+        if divergence is None:
             return broken.report.name, ""
-        return found.name, f"; first divergent value {found}"
+        return divergence.name, f"; first divergent value {divergence}"

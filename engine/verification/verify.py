@@ -1,7 +1,7 @@
-"""Verification as its callers see it: the work is done by a process of its own, under a limit of time.
+"""The interface of verification: another process does the work, within a time limit.
 
-ONNX Runtime and the reference evaluator run whatever the models say, a loop without end or a kernel that crashes, and
-no exception or signal handler of this process could end that.
+A model may hold a loop without end or crash a kernel of ONNX Runtime or the reference evaluator, and no exception or
+signal handler of this process could end that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .inputs import Sample
 
 _POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict"))
-"""Processes are kept, since starting one takes as long as verifying a small model."""
+"""Idle processes stay, since starting one takes as long as verifying a small model."""
 atexit.register(_POOL.close)
 
 
@@ -56,8 +56,8 @@ def verify(
     oracle also says how accurate both are wherever bits differ.
     ``limit`` is in seconds: a model of gigabytes takes one minute, its float64 oracle a few more.
 
-    Raises UsageError for a file that is no model and for inputs the model lacks, VerificationError where there is no
-    verdict: a model crashes what runs it, or it all takes longer than ``limit``.
+    Raises UsageError for a file that is no model and for inputs the model lacks, VerificationError if there is no
+    verdict: a model crashes its runtime, or verification takes longer than ``limit``.
     """
     with model_file(original) as before, model_file(candidate) as after, scratch_folder("running") as folder:
         # The process may have been started in another folder: its paths are absolute.
@@ -76,7 +76,7 @@ def verify(
 
 @contextmanager
 def require_verdict(label: str) -> Iterator[None]:
-    """Say of which model there was no verdict within the context, and what to do: nothing has been written."""
+    """Add the model and advice to a VerificationError within the context: nothing has been written."""
     try:
         yield
     except VerificationError as error:
@@ -84,19 +84,19 @@ def require_verdict(label: str) -> Iterator[None]:
 
 
 def require_comparison(verification: Verification) -> Verification:
-    """The verdict, within `require_verdict`. Raises VerificationError where nothing was compared."""
+    """The verdict, within `require_verdict`. Raises VerificationError if nothing was compared."""
     if verification.status == "unverified":
         raise VerificationError(verification.reason)
     return verification
 
 
 def prepare() -> None:
-    """Start a process for the verification to come, while there is other work to wait for."""
+    """Start a process for a later verification, while other work goes on."""
     _POOL.prepare()
 
 
 def _reason(error: WorkerDiedError, question: Question, limit: float) -> str:
     if error.timed_out:
         return f"verification took longer than {limit:g} s; --verify-limit gives it more"
-    role = question.noted_running()
+    role = question.last_running()
     return f"verification {error}" + (f" while it ran the {role} model" if role else "")

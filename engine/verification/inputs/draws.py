@@ -20,28 +20,27 @@ _SEQUENCE_LENGTH = 2
 _GENERATED_BYTES = 8
 """Random numbers are doubles before they are cast."""
 _LARGEST_BYTES = 1 << 30
-"""What all inputs may take together: of each, several versions are kept, and what becomes of it in both models."""
+"""Most bytes of all inputs together: several versions of each are in memory, with the results of both models."""
 
 _EDGES = (0.0, 0.0, -0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.5, 6.0)
-"""Where Round, Floor, Relu, Clip and comparisons change over; zeros are what models meet most."""
+"""Numbers at which Round, Floor, Relu, Clip and comparisons change over; zeros are the most frequent in practice."""
 _EDGE_SHARE = 0.5
 _COMPARED_SHARE = 0.1
 _REPEATED_SHARE = 0.3
-"""The parts of the elements that are edges, constants of the model, and copies of their neighbours."""
+"""Shares of the elements that are edges, constants of the model, and copies of their neighbours."""
 _IEEE_FLOATS = ("float16", "float32", "float64")
 _LARGEST_EXPONENT = {"float16": 2.0}
 _USUAL_EXPONENT = 3.0
-"""Powers of ten up to which numbers are drawn: products of a few of them do not overflow."""
+"""Large numbers are drawn up to this power of ten: products of a few of them do not overflow."""
 _SPECIAL_SHARE = 0.25
-"""The part of a small tensor that is special; a large one has every special value once, so that sums over parts of it
+"""The share of special values in a small tensor; a large one has each special value once, so that sums over parts of it
 stay finite."""
 
 
 def generate(specs: Iterable[InputSpec], plan: Plan, seed: int) -> Feeds:
     """Values for every input; the same seed gives the same values, whatever the order of the inputs.
 
-    Raises RunError for an input of a type that cannot be generated, and where the inputs would take more memory than
-    any model is worth.
+    Raises RunError for an input of a type that cannot be generated, and if the inputs would take too much memory.
     """
     specs = tuple(specs)
     _check_memory(specs, plan)
@@ -76,7 +75,7 @@ def _array(spec: InputSpec, plan: Plan, generator: np.random.Generator) -> NDArr
     if spec.element_type == onnx.TensorProto.STRING:
         return generator.choice(np.array(_WORDS, dtype=object), size=shape)
     if spec.purpose.role is Role.MASK or kind.kind == "b":
-        return (_bold_mask(plan.temper, shape, generator) if is_bold else _mask(shape, generator)).astype(kind)
+        return _mask(plan.temper if is_bold else Temper.ORDINARY, shape, generator).astype(kind)
     if kind.kind in "iu":
         integers = _bold_integers if is_bold else _integers
         return np.asarray(integers(spec, plan, kind, shape, generator)).astype(kind)
@@ -86,16 +85,16 @@ def _array(spec: InputSpec, plan: Plan, generator: np.random.Generator) -> NDArr
     return np.asarray(_floats(spec, plan, kind, shape, generator)).astype(kind)
 
 
-def _mask(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[Any]:
-    """Mostly ones; a first element that is always set keeps every row of an attention mask alive."""
-    mask = np.asarray(generator.random(shape) < 0.75)
-    if len(shape) > 1 and shape[-1] > 1:
-        mask[..., 0] = True
-    return mask
+def _mask(temper: Temper, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[Any]:
+    """An ordinary mask is mostly ones, and its first column is set, so that no row of an attention mask is empty.
 
-
-def _bold_mask(temper: Temper, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[Any]:
-    """All ones or all zeros where there is one element, or where a draw is of one sign; else any of them."""
+    Of bold masks, those of one element or one sign are all ones or all zeros; in the others both are as frequent.
+    """
+    if temper is Temper.ORDINARY:
+        mask = np.asarray(generator.random(shape) < 0.75)
+        if len(shape) > 1 and shape[-1] > 1:
+            mask[..., 0] = True
+        return mask
     if math.prod(shape) == 1 or temper in (Temper.NEGATIVE, Temper.POSITIVE):
         return np.full(shape, temper in (Temper.LARGE, Temper.POSITIVE))
     return np.asarray(generator.random(shape) < 0.5)
@@ -131,7 +130,7 @@ def _bold_integers(
     if spec.purpose.role is Role.INDEX:
         bound = max(1, spec.purpose.bound or plan.integer_bound)
         drawn = generator.integers(-bound if kind.kind == "i" and plan.temper is not Temper.LARGE else 0, bound, shape)
-        return np.asarray(_repeated(drawn, generator))
+        return np.asarray(_repeat(drawn, generator))
     if spec.purpose.role is not Role.FREE or kind.itemsize == 1:
         return _integers(spec, plan, kind, shape, generator)
     bound = plan.integer_bound * (100 if plan.temper is Temper.LARGE else 1)
@@ -143,7 +142,7 @@ def _bold_integers(
     near = [number for number in near if limits.min <= number <= limits.max]
     if near and plan.temper is Temper.EDGES:
         drawn = np.where(generator.random(shape) < 0.5, generator.choice(near, shape), drawn)
-    return np.asarray(_repeated(np.asarray(drawn), generator))
+    return np.asarray(_repeat(np.asarray(drawn), generator))
 
 
 def _floats(
@@ -163,7 +162,7 @@ def _floats(
 def _bold_floats(
     spec: InputSpec, temper: Temper, kind: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> NDArray[Any]:
-    """What a model may meet, whatever its operators are meant for."""
+    """Numbers of any kind, also outside the domain of the model's operators."""
     values = np.asarray(generator.standard_normal(shape))
     match temper:
         case Temper.LARGE:
@@ -173,31 +172,27 @@ def _bold_floats(
             return np.asarray(-3 * abs(values))
         case Temper.POSITIVE:
             return np.asarray(3 * abs(values))
-    values = _mixed(values, _EDGES, _EDGE_SHARE, generator)
+    values = _mix(values, _EDGES, _EDGE_SHARE, generator)
     if spec.purpose.compared:
-        values = _mixed(values, spec.purpose.compared, _COMPARED_SHARE, generator)
-    values = _repeated(values, generator)
+        values = _mix(values, spec.purpose.compared, _COMPARED_SHARE, generator)
+    values = _repeat(values, generator)
     if temper is Temper.SPECIAL:
-        special = _special_values(kind)
+        limits = np.finfo(kind if kind.name in _IEEE_FLOATS else np.float32)
+        ends = float(limits.max), float(limits.smallest_subnormal)
+        special = np.array([math.nan, math.inf, -math.inf, *ends, *(-end for end in ends)])
         places = generator.permutation(values.size)[: math.ceil(_SPECIAL_SHARE * values.size)][: special.size]
         values.reshape(-1)[places] = generator.permutation(special)[: places.size]
     return values
 
 
-def _special_values(kind: np.dtype[Any]) -> NDArray[np.float64]:
-    limits = np.finfo(kind if kind.name in _IEEE_FLOATS else np.float32)
-    ends = float(limits.max), float(limits.smallest_subnormal)
-    return np.array([math.nan, math.inf, -math.inf, *ends, *(-end for end in ends)])
-
-
-def _mixed(values: NDArray[Any], others: Iterable[float], share: float, generator: np.random.Generator) -> NDArray[Any]:
-    """The values, a share of them replaced by some of the others."""
+def _mix(values: NDArray[Any], others: Iterable[float], share: float, generator: np.random.Generator) -> NDArray[Any]:
+    """The values, a share of them replaced by random ones of the others."""
     chosen = generator.choice(np.array(tuple(others), dtype=np.float64), values.shape)
     return np.where(generator.random(values.shape) < share, chosen, values)
 
 
-def _repeated(values: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
-    """The values, a share of them as the one before, or its opposite: sums of these cancel."""
+def _repeat(values: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
+    """The values, a share of them replaced by their neighbour or its opposite, so that some sums cancel."""
     copied = generator.random(values.shape)
     opposite = values if values.dtype.kind == "i" else -np.roll(values, 1)
     chosen = np.where(copied < _REPEATED_SHARE / 2, opposite, values)
@@ -205,12 +200,12 @@ def _repeated(values: NDArray[Any], generator: np.random.Generator) -> NDArray[A
 
 
 def vary(
-    known: Mapping[str, NDArray[Any]], specs: Iterable[InputSpec], seed: int, order: bool
+    sample: Mapping[str, NDArray[Any]], specs: Iterable[InputSpec], seed: int, order: bool
 ) -> dict[str, NDArray[Any]]:
-    """Other values in the range of the given ones: floats shrink elementwise; with ``order``, the rest is permuted."""
+    """Similar values to a sample: floats shrink elementwise; with ``order``, other types are permuted."""
     purposes = {spec.name: spec.purpose.role for spec in specs}
     varied = {}
-    for name, value in known.items():
+    for name, value in sample.items():
         generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
         if np.issubdtype(value.dtype, np.inexact):
             varied[name] = np.asarray(value * generator.uniform(0.5, 1.0, value.shape)).astype(value.dtype)

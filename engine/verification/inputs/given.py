@@ -32,11 +32,11 @@ class Sample:
     @property
     def digest(self) -> str:
         """SHA-256 of the values."""
-        found = sha256()
+        digest = sha256()
         for name, array in self.values.items():
-            found.update(f"{name} {array.dtype} {array.shape} ".encode())
-            found.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
-        return found.hexdigest()
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+            digest.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+        return digest.hexdigest()
 
 
 def read_samples(paths: Iterable[Path], inputs: Sequence[onnx.ValueInfoProto]) -> tuple[Sample, ...]:
@@ -46,7 +46,7 @@ def read_samples(paths: Iterable[Path], inputs: Sequence[onnx.ValueInfoProto]) -
     the model's inputs); a folder of .npz files or of such folders holds several. Raises UsageError where an input is
     missing, unknown, or of another type or shape than the model's.
     """
-    return tuple(_checked(sample, inputs) for path in paths for sample in _samples(path, inputs))
+    return tuple(_check_sample(sample, inputs) for path in paths for sample in _samples(path, inputs))
 
 
 def _samples(path: Path, inputs: Sequence[onnx.ValueInfoProto]) -> Iterator[Sample]:
@@ -56,20 +56,20 @@ def _samples(path: Path, inputs: Sequence[onnx.ValueInfoProto]) -> Iterator[Samp
     if not path.is_dir():
         raise UsageError(f"{path}: no such file or folder of inputs; {_FORMS}")
     folders = [path, *sorted(folder for folder in path.iterdir() if folder.is_dir())]
-    found = [sample for folder in folders for sample in _folder(folder, inputs)]
-    if not found:
+    samples = [sample for folder in folders for sample in _folder(folder, inputs)]
+    if not samples:
         raise UsageError(f"{path}: there are no inputs in this folder; {_FORMS}")
-    yield from found
+    yield from samples
 
 
 def _folder(folder: Path, inputs: Sequence[onnx.ValueInfoProto]) -> Iterator[Sample]:
-    """The samples that stand directly in a folder."""
+    """The samples in the files of a folder, without its sub-folders."""
     for file in sorted(folder.glob("*.npz")):
         yield _archive(file)
     arrays = {file.stem: _array(file) for file in sorted(folder.glob("*.npy"))}
     if arrays:
         yield Sample(str(folder), arrays)
-    numbered = {int(found[1]): file for file in folder.glob("input_*.pb") if (found := _NUMBERED.fullmatch(file.name))}
+    numbered = {int(match[1]): file for file in folder.glob("input_*.pb") if (match := _NUMBERED.fullmatch(file.name))}
     if numbered:
         surplus = [file.name for number, file in numbered.items() if number >= len(inputs)]
         if surplus:
@@ -106,12 +106,12 @@ def _test_data(path: Path) -> NDArray[Any]:
         raise UsageError(f"{path}: is no tensor of ONNX test data; {_FORMS}") from None
 
 
-def _checked(sample: Sample, inputs: Sequence[onnx.ValueInfoProto]) -> Sample:
+def _check_sample(sample: Sample, inputs: Sequence[onnx.ValueInfoProto]) -> Sample:
     names = [value.name for value in inputs]
     given = ", ".join(map(repr, sample.values)) or "none"
     for value in inputs:
         if value.name not in sample.values:
-            raise UsageError(f"{sample.origin}: lacks the input {_described(value)}; it has {given}")
+            raise UsageError(f"{sample.origin}: lacks the input {_describe_input(value)}; it has {given}")
     for name in sample.values:
         if name not in names:
             wanted = ", ".join(map(repr, names)) or "none"
@@ -121,7 +121,7 @@ def _checked(sample: Sample, inputs: Sequence[onnx.ValueInfoProto]) -> Sample:
 
 
 def _fitting(value: onnx.ValueInfoProto, sample: Sample, sizes: dict[str, int]) -> NDArray[Any]:
-    """The array for an input; `sizes` are those of the named dimensions until now."""
+    """The array for an input. Adds the sizes of its named dimensions to `sizes`, and checks those already in it."""
     array = sample.values[value.name]
     wanted = numpy_type(value.type.tensor_type.elem_type) if value.type.HasField("tensor_type") else None
     if wanted is None:
@@ -138,7 +138,7 @@ def _fitting(value: onnx.ValueInfoProto, sample: Sample, sizes: dict[str, int]) 
     if not _fits(array.shape, value, sizes):
         shape = list(array.shape)
         raise UsageError(f"{sample.origin}: input {value.name!r} has the shape {shape}, and the model wants "
-                         f"{_described(value)}{_sizes_text(value, sizes)}; give it in that shape")  # fmt: skip
+                         f"{_describe_input(value)}{_sizes_text(value, sizes)}; give it in that shape")  # fmt: skip
     return array
 
 
@@ -161,7 +161,7 @@ def _sizes_text(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> str:
     return f" where {', '.join(f'{name} is {sizes[name]}' for name in sorted(used))}" if used else ""
 
 
-def _described(value: onnx.ValueInfoProto) -> str:
+def _describe_input(value: onnx.ValueInfoProto) -> str:
     """``'x': float32[1, 3, N]``."""
     tensor = value.type.tensor_type
     dtype = numpy_type(tensor.elem_type)

@@ -1,4 +1,4 @@
-"""What to draw: the inputs of a model, one consistent size per symbolic dimension, and the kind of values."""
+"""Plans for drawing the inputs of a model: one consistent size per symbolic dimension, and the kind of values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 _LONGEST_EXPRESSION = 200
-"""Characters up to which the name of a dimension may be an expression of other dimensions."""
+"""A longer name of a dimension, in characters, is not taken for an expression of other dimensions."""
 
 
 class Temper(Enum):
-    """The kind of values that are drawn."""
+    """The kind of values to draw."""
 
     ORDINARY = auto()
-    """Values for which the operators behind an input are meant: positive ones for Sqrt, standard normal ones else."""
+    """Values in the domain of the operators that read an input: positive for Sqrt, else standard normal."""
     EDGES = auto()
     """Zeros of both signs, whole and half numbers, equal neighbours, and the numbers that the model compares with."""
     LARGE = auto()
@@ -74,7 +74,7 @@ class Plan:
 
 
 def input_specs(structure: Structure) -> tuple[InputSpec, ...]:
-    """Every input that must be fed, with the purpose its uses give away."""
+    """Every input that must be fed, with the purpose that its uses show."""
     steering = {integer: steering_values(structure, divisors=integer) for integer in (False, True)}
     dependent = structure.input_dependent
     casts = [node for node in structure.graph.node if node.op_type == "Cast" and node.input[0] in dependent]
@@ -85,7 +85,7 @@ def input_specs(structure: Structure) -> tuple[InputSpec, ...]:
         if tensor is None:
             specs.append(InputSpec(value.name, "other", onnx.TensorProto.UNDEFINED, None))
             continue
-        dims = tuple(map(_dim, itertools.count(), tensor.shape.dim)) if tensor.HasField("shape") else None
+        dims = tuple(map(_dimension, itertools.count(), tensor.shape.dim)) if tensor.HasField("shape") else None
         steers = value.name in steering[to_integers or numpy_kind(tensor.elem_type) in "iu"]
         purpose = purpose_of(structure, value.name, tensor.elem_type)
         specs.append(InputSpec(value.name, container, tensor.elem_type, dims, purpose, steers))
@@ -104,7 +104,7 @@ def _container(kind: onnx.TypeProto) -> tuple[str, onnx.TypeProto.Tensor | None]
     return "other", None
 
 
-def _dim(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
+def _dimension(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return dim.dim_value
     return dim.dim_param or f"?{axis}"
@@ -113,16 +113,21 @@ def _dim(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
 def plans(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Plan]:
     """Plans in the order to try them; ``shapes`` are binding.
 
-    Raises UsageError when a shape does not fit the rank of its input.
+    Raises UsageError if a shape does not fit the rank of its input.
     """
     specs = tuple(specs)
     fixed = dict(_bindings(specs, shapes))
     leading = _symbols(specs, fixed)
-    bounded = any(map(_wants_small_integers, specs))
+    # Integers without a known bound may be indices: then smaller ones are tried, too.
+    unbounded = any(
+        spec.is_integer
+        and (spec.purpose.role is Role.FREE or (spec.purpose.role is Role.INDEX and spec.purpose.bound is None))
+        for spec in specs
+    )
     ranked = any(spec.dims is None and spec.name not in shapes and spec.container != "other" for spec in specs)
     choices = itertools.product(
         _SIZES if leading else _SIZES[:1],
-        _INTEGER_BOUNDS if bounded else _INTEGER_BOUNDS[:1],
+        _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1],
         _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1],
     )
     for (first, other), bound, rank in choices:
@@ -151,28 +156,24 @@ def _bindings(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]])
 
 
 def _symbols(specs: Iterable[InputSpec], fixed: Mapping[str, int]) -> dict[str, bool]:
-    """Free symbols, and whether they stand on a leading axis. Expressions of other symbols are not symbols."""
-    found: dict[str, bool] = {}
+    """Free symbols, and whether one of their axes is the first. Expressions of other symbols are not symbols."""
+    leading: dict[str, bool] = {}
     for spec in specs:
         for axis, dim in enumerate(spec.dims or ()):
             if isinstance(dim, str) and dim not in fixed:
-                found[dim] = found.get(dim, False) or axis == 0
-    names = {*found, *fixed}
-    return {symbol: leads for symbol, leads in found.items() if not _is_expression(symbol, names)}
+                leading[dim] = leading.get(dim, False) or axis == 0
+    names = {*leading, *fixed}
+    return {symbol: leads for symbol, leads in leading.items() if not _is_expression(symbol, names)}
 
 
 def _is_expression(symbol: str, names: set[str]) -> bool:
-    used = _names_in(symbol)
+    tree = _parse(symbol)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
     return bool(used) and used != {symbol} and used <= names
 
 
-def _names_in(expression: str) -> set[str]:
-    tree = _parsed(expression)
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
-
-
-def _parsed(expression: str) -> ast.Expression | None:
-    """The expression; None where it is none, or one so long or deep that Python's parser would give up."""
+def _parse(expression: str) -> ast.Expression | None:
+    """The expression; None if it is none, or so long or deep that Python's parser fails."""
     try:
         return ast.parse(expression, mode="eval") if len(expression) <= _LONGEST_EXPRESSION else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -181,7 +182,7 @@ def _parsed(expression: str) -> ast.Expression | None:
 
 def _evaluate(expression: str, sizes: Mapping[str, int]) -> int:
     """A dimension such as ``past + 1`` under the given sizes; 1 for anything but integer arithmetic."""
-    tree = _parsed(expression)
+    tree = _parse(expression)
     try:
         return 1 if tree is None else _arithmetic(tree.body, sizes)
     except (KeyError, ZeroDivisionError, TypeError):
@@ -208,11 +209,6 @@ def _arithmetic(node: ast.expr, sizes: Mapping[str, int]) -> int:
     raise TypeError("not integer arithmetic")
 
 
-def _wants_small_integers(spec: InputSpec) -> bool:
-    unbounded = spec.purpose.role is Role.FREE or (spec.purpose.role is Role.INDEX and spec.purpose.bound is None)
-    return unbounded and spec.is_integer
-
-
 def shape_of(spec: InputSpec, plan: Plan) -> tuple[int, ...]:
     """The shape that an input gets by a plan."""
     if spec.name in plan.shapes:
@@ -226,7 +222,7 @@ def shape_of(spec: InputSpec, plan: Plan) -> tuple[int, ...]:
 
 
 def numpy_type(element_type: int) -> np.dtype[Any] | None:
-    """The element type as numpy's, None where it has none."""
+    """The element type in numpy; None if numpy has none."""
     try:
         return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
     except (KeyError, TypeError):
@@ -235,5 +231,5 @@ def numpy_type(element_type: int) -> np.dtype[Any] | None:
 
 def numpy_kind(element_type: int) -> str:
     """The letter of numpy's kind, such as ``f`` or ``i``; ``?`` for types that numpy lacks."""
-    known = numpy_type(element_type)
-    return "?" if known is None else known.kind
+    dtype = numpy_type(element_type)
+    return "?" if dtype is None else dtype.kind

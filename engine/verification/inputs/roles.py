@@ -1,4 +1,4 @@
-"""What an input is for, read off the operators that consume it: so that random values are realistic ones."""
+"""The role of an input, from the operators that read it, so that random values are realistic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Role(Enum):
 
 
 STRUCTURAL_ROLES = frozenset({Role.COUNT, Role.AXES, Role.NEW_SHAPE})
-"""Operands that steer shapes: other values would make another computation, so they are not varied."""
+"""Operands that determine shapes. They are not varied, since other values would make another computation."""
 
 _COMPARISONS = frozenset(
     {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Clip", "ThresholdedRelu"}
@@ -38,7 +38,7 @@ _MOST_COMPARED = 16
 
 @dataclass(frozen=True)
 class Purpose:
-    """A role; ``bound`` is the exclusive upper bound of an INDEX, where the graph says it.
+    """A role; ``bound`` is the exclusive upper bound of an INDEX if the graph determines it.
 
     ``compared`` are the constants that the graph compares the input with.
     """
@@ -109,7 +109,7 @@ _MASKING_OPERATORS = frozenset({"Mul", "Sub", "Where", "Not", "And", "Or"})
 
 
 def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
-    """What values the input ``name`` wants: the first use that says something decides, then the name."""
+    """The purpose of the input ``name``: its first use with a known role decides, then its name."""
     integer = element_type in _INTEGERS
     if element_type == onnx.TensorProto.BOOL:
         return Purpose(Role.MASK)
@@ -117,13 +117,14 @@ def purpose_of(structure: Structure, name: str, element_type: int) -> Purpose:
     is_byte = element_type in (onnx.TensorProto.UINT8, onnx.TensorProto.INT8)
     if purpose is None and "mask" in name.lower() and not is_byte:
         purpose = Purpose(Role.MASK)
-    return replace(purpose or FREE, compared=_compared(structure, name))
+    return replace(purpose or FREE, compared=_compared_constants(structure, name))
 
 
 def _purpose_by_use(structure: Structure, name: str, integer: bool) -> Purpose | None:
     for use, converted in _uses_through(structure, name):
         purpose = _index_purpose(structure, use) if integer else None
-        purpose = purpose or _direct_purpose(use, integer)
+        role = (_INTEGER_ROLES if integer else _FLOAT_ROLES).get((use.node.op_type, use.index))
+        purpose = purpose or (Purpose(role) if role else None)
         if purpose is None and integer and converted and use.node.op_type in _MASKING_OPERATORS:
             purpose = Purpose(Role.MASK)
         if purpose is not None:
@@ -131,40 +132,34 @@ def _purpose_by_use(structure: Structure, name: str, integer: bool) -> Purpose |
     return None
 
 
-def _compared(structure: Structure, name: str) -> tuple[float, ...]:
+def _compared_constants(structure: Structure, name: str) -> tuple[float, ...]:
     """The constants on the other side of the comparisons that the elements of an input meet."""
-    found: dict[float, None] = {}
+    constants: dict[float, None] = {}
     for use, _ in _uses_through(structure, name):
         if use.node.op_type in _COMPARISONS:
             attributes = [item.f for item in use.node.attribute if item.name in ("min", "max", "alpha")]
             others = [structure.constant(other) for i, other in enumerate(use.node.input) if i != use.index]
             small = [array for array in others if array is not None and array.size <= _MOST_COMPARED]
             numbers = [float(n) for array in small if array.dtype.kind in "fiu" for n in array.reshape(-1)]
-            found.update(dict.fromkeys([*attributes, *numbers]))
-    return tuple(found)
+            constants.update(dict.fromkeys([*attributes, *numbers]))
+    return tuple(constants)
 
 
 def steering_values(structure: Structure, *, divisors: bool) -> frozenset[str]:
-    """Values that decide on shapes or on how often a loop runs; with `divisors`, also those that are divided by.
+    """Values that determine shapes or the iterations of a loop; with `divisors`, also integer divisors.
 
-    An integer division by zero kills the process that computes it.
+    An integer division by zero ends the process.
     """
     roles = STRUCTURAL_ROLES | ({Role.POSITIVE} if divisors else set())
     positions = {position for position, role in _INTEGER_ROLES.items() if role in roles} | _SIZE_OPERANDS
-    found: set[str] = set()
+    steering: set[str] = set()
     for node in reversed(structure.graph.node):
-        leads = node.op_type not in SHAPE_ONLY_OPERATORS and not found.isdisjoint(node.output)
+        leads = node.op_type not in SHAPE_ONLY_OPERATORS and not steering.isdisjoint(node.output)
         if leads or node.op_type == "Loop":
-            found.update(operands(node))
+            steering.update(operands(node))
         else:
-            found.update(name for index, name in enumerate(node.input) if (node.op_type, index) in positions)
-    return frozenset(found)
-
-
-def _direct_purpose(use: Use, integer: bool) -> Purpose | None:
-    table = _INTEGER_ROLES if integer else _FLOAT_ROLES
-    role = table.get((use.node.op_type, use.index))
-    return Purpose(role) if role else None
+            steering.update(name for index, name in enumerate(node.input) if (node.op_type, index) in positions)
+    return frozenset(steering)
 
 
 def _uses_through(structure: Structure, name: str) -> Iterator[tuple[Use, bool]]:
@@ -176,15 +171,12 @@ def _uses_through(structure: Structure, name: str) -> Iterator[tuple[Use, bool]]
         for use in structure.uses.get(value, ()):
             yield use, converted
             chosen = use.node.op_type == "Where" and use.index > 0
-            if not chosen and (use.node.op_type not in TRANSPARENT_OPERATORS or _is_shape_operand(use)):
+            is_shape = use.index > 0 and use.node.op_type != "Concat"
+            if not chosen and (use.node.op_type not in TRANSPARENT_OPERATORS or is_shape):
                 continue
             fresh = [output for output in use.node.output if output and output not in seen]
             seen.update(fresh)
             pending.extend((output, converted or use.node.op_type == "Cast") for output in fresh)
-
-
-def _is_shape_operand(use: Use) -> bool:
-    return use.index > 0 and use.node.op_type != "Concat"
 
 
 def _index_purpose(structure: Structure, use: Use) -> Purpose | None:
@@ -201,7 +193,7 @@ def _index_purpose(structure: Structure, use: Use) -> Purpose | None:
 
 
 def _indexed_size(structure: Structure, node: onnx.NodeProto, target: str) -> int | None:
-    """Size of the axis that is indexed; the smallest leading axis where an index names several axes at once."""
+    """Size of the indexed axis; of the smallest axis if an index names several axes at once."""
     if not node.op_type.endswith("ND"):
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
         return _axis_size(structure, target, axis)

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from eqfuse.engine.verification.effect import Effect, Errors, effect, errors, identical, ulp_distances
+from eqfuse.engine.verification.effect import (
+    Effect,
+    Errors,
+    identical_elements,
+    measure_effect,
+    measure_errors,
+    ulp_distances,
+)
 
 DTYPES = [np.dtype(t) for t in (np.float16, np.float32, np.float64)]
 
@@ -83,7 +90,7 @@ def test_integers_have_no_steps() -> None:
     ("one", "other", "same"), [(0.0, -0.0, False), (np.nan, -np.nan, True), (np.inf, np.inf, True), (1, 2, False)]
 )
 def test_identity_is_of_bits_except_for_nan(one: float, other: float, same: bool) -> None:
-    assert bool(identical(np.float32([one]), np.float32([other]))[0]) is same
+    assert bool(identical_elements(np.float32([one]), np.float32([other]))[0]) is same
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_identity_is_of_bits_except_for_nan(one: float, other: float, same: bool
     ],
 )
 def test_effect_on_every_kind_of_value(expected: Any, found: Any, result: Effect) -> None:
-    assert effect(expected, found) == result
+    assert measure_effect(expected, found) == result
 
 
 def test_effects_add_up() -> None:
@@ -117,5 +124,5 @@ def test_no_elements_have_no_share() -> None:
 
 
 def test_errors_against_float64() -> None:
-    assert errors(np.array([0.0, 2.0]), np.float32([3, 6])) == Errors(4, np.sqrt(12.5))
-    assert errors(np.zeros(2), np.zeros(3, np.float32)) is None
+    assert measure_errors(np.array([0.0, 2.0]), np.float32([3, 6])) == Errors(4, np.sqrt(12.5))
+    assert measure_errors(np.zeros(2), np.zeros(3, np.float32)) is None

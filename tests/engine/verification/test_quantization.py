@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 
 from eqfuse.engine.verification import verify
-from eqfuse.engine.verification.quantization import FACTOR, Dithered, Steps
+from eqfuse.engine.verification.quantization import FACTOR, DitheredModel, Steps
 from eqfuse.engine.verification.source import open_source
 from eqfuse.engine.verification.structure import Structure
 
@@ -143,7 +143,7 @@ def test_steps_are_those_of_the_scale() -> None:
     original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
     feeds = {"x": normal(1, 400)}
     with open_source(original, "original") as source:
-        found = Dithered(source, Structure(source.structure))
+        found = DitheredModel(source, Structure(source.structure))
         rounded = (np.round(feeds["x"] / SCALE) * SCALE).astype(np.float32)
         steps = found.steps(feeds, {"y": rounded})["y"]
     assert steps.largest == pytest.approx(SCALE, rel=1e-5)
