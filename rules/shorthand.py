@@ -14,6 +14,7 @@ from .sexpr import Atom, Form, Node, SexprError, read, walk
 SHARED = Path(__file__).with_name("conditions.egg")
 """The conditions that every rule file may use."""
 _EACH = re.compile(r"@each\s+([^:]*):(.*)")
+_VALUE = re.compile(r"\((?:[^()]|\([^()]*\))*\)|[^\s,()]+")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -61,7 +62,7 @@ def _rows(line: Atom) -> list[dict[str, str]]:
     """
     match = _EACH.fullmatch(line.text)
     names = match[1].split() if match else []
-    values = match[2].replace(",", " ").split() if match else []
+    values = _VALUE.findall(match[2]) if match else []
     if not names or not values or len(values) % len(names):
         raise SexprError(line.start, "@each needs names, a colon, and a value for each name: @each F o: Add +, Mul *")
     rows = [dict(zip(names, row, strict=True)) for row in zip(*[iter(values)] * len(names), strict=True)]
@@ -70,7 +71,8 @@ def _rows(line: Atom) -> list[dict[str, str]]:
 
 def _fill(node: Node, values: Mapping[str, str]) -> Node:
     if isinstance(node, Atom):
-        return Atom(_fill_text(node.text, values), node.start)
+        text = _fill_text(node.text, values)
+        return _substitute(read(text).forms[0], {}, node.start) if text.startswith("(") else Atom(text, node.start)
     return Form(tuple(_fill(item, values) for item in node.items), node.start, node.end)
 
 
