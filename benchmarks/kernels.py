@@ -29,7 +29,7 @@ from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.kernels.kernel_function import kernel_function
+from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.target import target_of
 
@@ -142,7 +142,7 @@ def ours(model: onnx.ModelProto, feeds: list[Array], device: Device, threads: in
     """A call that runs the compiled kernel and returns the output, and the rule that scheduled it."""
     read_model = read(model)
     graph = operator_graph(read_model, infer(read_model))
-    made = kernel_function(graph, range(len(graph)), "kernel")
+    made = lower_kernel(graph, range(len(graph)), "kernel")
     stored = {i.name: np.array(numpy_helper.to_array(i)) for i in model.graph.initializer}
     values = {**stored, **{v.name: a for v, a in zip(model.graph.input, feeds, strict=True)}}
     positions = tuple(n for n, v in enumerate(made.inputs) if graph.values[v].is_constant)

@@ -15,7 +15,7 @@ from .options import Options
 from .processor import Processor, verify_against_original
 
 if TYPE_CHECKING:
-    from ..lowering.kernels.kernels import Prepared
+    from ..lowering.kernels.compilation import CompiledKernels
 
 
 class ArmProject(Processor):
@@ -28,12 +28,12 @@ class ArmProject(Processor):
     def prepare(self, options: Options) -> None:
         """Nothing: the emulator starts in no time."""
 
-    def _link(self, prepared: Prepared, folder: Path) -> None:
+    def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.c_project import write_c_project
 
         write_c_project(prepared, folder)
 
-    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
+    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         from ..lowering.bundle.emulated_model import EmulatedModel
 
         if _missing_tools():

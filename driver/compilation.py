@@ -18,8 +18,8 @@ from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import Port, inputs_of, read_samples
-from ..lowering.kernels.copied_maps import with_copied_maps
-from ..lowering.kernels.epilogues import with_epilogues
+from ..lowering.kernels.epilogues import move_epilogues
+from ..lowering.kernels.map_copies import copy_maps
 from ..rules.places import rule_paths
 from .clock import Clock
 from .optimize import Result, optimize_model
@@ -164,7 +164,7 @@ def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
         partition, priced = result.partition.partition, result.partition.pricing
         model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
         found = [kernel for members in partition.members for kernel in model.kernels(members)]
-        return with_copied_maps(partition.graph, with_epilogues(partition.graph, found))
+        return copy_maps(partition.graph, move_epilogues(partition.graph, found))
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
     return graph, tuple((index,) for index in range(len(graph)))

@@ -26,7 +26,7 @@ from .options import Options
 if TYPE_CHECKING:
     from ..engine.verification import Verification
     from ..lowering.bundle.check import Runnable
-    from ..lowering.kernels.kernels import Prepared
+    from ..lowering.kernels.compilation import CompiledKernels
     from ..lowering.schedules.decisions import Decisions
     from ..lowering.tuning.settings import Settings
 
@@ -102,9 +102,9 @@ class Processor:
 
     def _lowered(
         self, compilation: Compilation, result: Result, folder: Path, plain: Mapping[str, str], cut: Cut | None
-    ) -> Prepared:
+    ) -> CompiledKernels:
         """The kernels, linked, and what they need besides."""
-        from ..lowering.kernels.kernels import intensive_kernels, prepare
+        from ..lowering.kernels.compilation import compile_kernels, join_kernels
 
         clock = compilation.clock
         graph, kernels = kernels_of(result)
@@ -112,9 +112,9 @@ class Processor:
         if cut is not None:
             kernels = cut.kernels
         elif compilation.options.intensive and result.partition is not None:
-            kernels = intensive_kernels(graph, kernels, weights, self.target)
+            kernels = join_kernels(graph, kernels, weights, self.target)
         with scratch_folder("kernels") as scratch:
-            prepared = prepare(
+            prepared = compile_kernels(
                 graph, kernels, weights, self.target, Path(scratch), available_cores(),
                 lambda line: clock.tell("compile", line), plain, cut.decisions if cut is not None else {},
             )  # fmt: skip
@@ -123,12 +123,12 @@ class Processor:
         store(prepared.fallbacks, folder)
         return prepared
 
-    def _link(self, prepared: Prepared, folder: Path) -> None:
+    def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.module import link
 
         link(prepared, self.target, folder / LIBRARY)
 
-    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: Prepared) -> str:
+    def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         """What verification says, in one line. Raises VerificationError where the bundle differs from the original."""
         from ..lowering.running.isolated_model import IsolatedModel
 
@@ -147,7 +147,7 @@ class Processor:
             raise self._explained(message, prepared, folder, left.crashed_in)
         return found.summary + (f"; seen from one side only: {found.coverage}" if found.coverage else "")
 
-    def _explained(self, message: str, prepared: Prepared, folder: Path, crashed_in: str) -> VerificationError:
+    def _explained(self, message: str, prepared: CompiledKernels, folder: Path, crashed_in: str) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
         from ..lowering.running.blame import suspects
 
@@ -161,7 +161,12 @@ class Processor:
         return WrongKernelsError(text, found)
 
     def _manifest(
-        self, compilation: Compilation, result: Result, prepared: Prepared, folder: Path, wrong: Mapping[str, str]
+        self,
+        compilation: Compilation,
+        result: Result,
+        prepared: CompiledKernels,
+        folder: Path,
+        wrong: Mapping[str, str],
     ) -> Manifest:
         target = self.target
         return Manifest(

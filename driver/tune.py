@@ -15,7 +15,7 @@ from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import open_emulated
 from ..lowering.bundle.manifest import TuningSummary
 from ..lowering.interface import Port, random_inputs
-from ..lowering.kernels.kernel_functions import Fitting, KernelFunctions
+from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from ..lowering.running.isolated_model import IsolatedModel, time_models
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
@@ -98,8 +98,8 @@ class _Search:
 
         clock, target = self.compilation.clock, self.processor.target
         graph, kernels = kernels_of(self.result)
-        functions = KernelFunctions.of(graph, kernels, Weights(self.result.rewritten.model))
-        table = TaskTable(Fitting(functions, target))
+        functions = DistinctKernels.of(graph, kernels, Weights(self.result.rewritten.model))
+        table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
         with laboratory(target, settings, available_cores()) as equipment:
             tuner = Tuner(table, kernels, equipment, settings, lambda line: clock.tell("tune", line))

@@ -1,4 +1,4 @@
-"""Compiled kernels as a C project for another machine: ``Prepared -> Plan``, see lowering/arm."""
+"""Compiled kernels as a C project for another machine: ``CompiledKernels -> Plan``, see lowering/arm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .arm.plan import View as BufferView
 from .arm.project import write_project
 from .errors import LoweringError
 from .interface import Port, inputs_of, static_type
+from .kernels.compilation import CompiledKernels
 from .kernels.fallback import Fallback, is_constant
-from .kernels.kernel_functions import Array, Call
-from .kernels.kernels import Prepared
+from .kernels.prim_funcs import Array, KernelCall
 from .kernels.steps import View
 
 
-def write_c_project(prepared: Prepared, folder: Path) -> None:
+def write_c_project(prepared: CompiledKernels, folder: Path) -> None:
     """Write sources, weights and kernels into `folder`. Raises EqfuseError where the plan is none that C can run."""
     builder = _Buffers(prepared)
     plan = builder.plan()
@@ -29,7 +29,7 @@ def write_c_project(prepared: Prepared, folder: Path) -> None:
 class _Buffers:
     """The numbered buffers of a plan: values of the graph, and constants as the kernels read them."""
 
-    prepared: Prepared
+    prepared: CompiledKernels
     buffers: list[Buffer] = field(default_factory=list)
     weights: dict[int, Array] = field(default_factory=dict)
     known: dict[Any, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Buffers:
         for step in self.prepared.steps:
             if isinstance(step, View):
                 views.append(BufferView(self._made(step.result), self._read(step.source)))
-            elif isinstance(step, Call):
+            elif isinstance(step, KernelCall):
                 arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
                 operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
                 calls.append(BufferCall(step.symbol, arguments, tuple(map(self._made, step.outputs)), operators))
@@ -69,7 +69,7 @@ class _Buffers:
             self._constant(value, self.prepared.weights[self.prepared.graph.values[value].name])
         return self.known[value]
 
-    def _argument(self, call: Call, position: int) -> int:
+    def _argument(self, call: KernelCall, position: int) -> int:
         value = call.inputs[position]
         packing = self.prepared.packing(call, position)
         if not packing or not is_constant(self.prepared.graph, value, self.prepared.weights.model):

@@ -16,15 +16,15 @@ from tvm import relax
 
 from .errors import LoweringError
 from .interface import inputs_of, static_type
+from .kernels.compilation import CompiledKernels
 from .kernels.fallback import FUNCTION, Fallback, is_constant
-from .kernels.kernel_functions import Call
-from .kernels.kernel_table import write_kernel_table
-from .kernels.kernels import Prepared
+from .kernels.prim_funcs import KernelCall
 from .kernels.steps import View
+from .kernels.table import write_table
 from .target import Target
 
 
-def link(prepared: Prepared, target: Target, library: Path) -> None:
+def link(prepared: CompiledKernels, target: Target, library: Path) -> None:
     """Write the library, and beside it what its kernels are.
 
     The function `main` goes from the model's inputs, in order, to a tuple of its outputs.
@@ -35,14 +35,14 @@ def link(prepared: Prepared, target: Target, library: Path) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())[-200:]
         raise LoweringError(f"{library.name}: the linker failed; choose a folder with room: {reason}") from None
-    write_kernel_table(prepared, target, library.parent)
+    write_table(prepared, target, library.parent)
 
 
 @dataclass
 class _Main:
     """Builds the Relax function that runs the steps."""
 
-    prepared: Prepared
+    prepared: CompiledKernels
     known: dict[int, Any] = field(default_factory=dict)
     constants: dict[Any, Any] = field(default_factory=dict)
     fallbacks: int = 0
@@ -76,15 +76,15 @@ class _Main:
             values = (step.source,) if isinstance(step, View) else step.inputs
             for position, value in enumerate(values):
                 if is_constant(self.prepared.graph, value, self.prepared.weights.model):
-                    if isinstance(step, Call):
+                    if isinstance(step, KernelCall):
                         self._argument(step, position)
                     else:
                         self._value(value)
 
-    def _emit(self, builder: Any, step: View | Call | Fallback) -> None:
+    def _emit(self, builder: Any, step: View | KernelCall | Fallback) -> None:
         if isinstance(step, View):
             self._emit_view(builder, step)
-        elif isinstance(step, Call):
+        elif isinstance(step, KernelCall):
             arguments = [self._argument(step, position) for position in range(len(step.inputs))]
             self._emit_call(builder, step.symbol, arguments, step.outputs)
         else:
@@ -111,7 +111,7 @@ class _Main:
     def _type(self, value: int) -> Any:
         return relax.TensorType(self.prepared.stored_shape(value), static_type(self.prepared.graph, value).dtype)
 
-    def _argument(self, call: Call, position: int) -> Any:
+    def _argument(self, call: KernelCall, position: int) -> Any:
         value = call.inputs[position]
         if not is_constant(self.prepared.graph, value, self.prepared.weights.model):
             return self.known[value]

@@ -2,110 +2,100 @@
 
     {DepthwiseConv} {Clip, Conv}    =>    {DepthwiseConv, Clip} {Conv}
 
-By bytes both are the same, and a partition may have either. But an anchor op reads its operand many times, so what
-stands in front of it is computed as often, or into a buffer of its own; behind one it works on registers.
+By bytes both are the same, and a partition may have either. But an anchor op reads its operand many times, so operators
+in front of it are computed as often, or into a buffer of their own; behind one they work on registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from ...costmodels.fused import ANCHORS
+from ...extract.partition.kernels import Members
 from ...ir.graph import OperatorGraph
 from ...ir.operators import OPERATORS
 
-Kernels = Sequence[Sequence[int]]
 
-
-def with_epilogues(graph: OperatorGraph, kernels: Kernels) -> tuple[tuple[int, ...], ...]:
+def move_epilogues(graph: OperatorGraph, kernels: Sequence[Sequence[int]]) -> tuple[Members, ...]:
     """The kernels, in the same running order, with such operators moved; kernels that this empties are left out."""
-    moving = _Moving(graph, [list(kernel) for kernel in kernels])
-    for number in range(len(moving.kernels)):
-        moving.empty_front(number)
-    return tuple(tuple(kernel) for kernel in moving.kernels if kernel)
+    mover = _EpilogueMover(graph, [list(kernel) for kernel in kernels])
+    for number in range(len(kernels)):
+        for part in mover.front_parts(number):
+            mover.move(part, number)
+    return tuple(tuple(kernel) for kernel in mover.kernels if kernel)
 
 
-@dataclass
-class _Moving:
-    graph: OperatorGraph
-    kernels: list[list[int]]
+class _EpilogueMover:
+    """The kernels while operators move between them; `home` is the number of the kernel of each operator."""
 
-    def __post_init__(self) -> None:
-        self.number = {member: number for number, kernel in enumerate(self.kernels) for member in kernel}
+    def __init__(self, graph: OperatorGraph, kernels: list[list[int]]) -> None:
+        self.graph, self.kernels = graph, kernels
+        self.home = {member: number for number, kernel in enumerate(kernels) for member in kernel}
 
-    def empty_front(self, number: int) -> None:
-        """Move what can be moved out of the front of one kernel: as much as possible of each connected part of it."""
-        for part in self._parts(self._front(number)):
-            self._move(part, number)
+    def front_parts(self, number: int) -> list[list[int]]:
+        """Element-wise operators that need nothing of the kernel but each other.
 
-    def _move(self, part: list[int], number: int) -> None:
-        """The longest beginning of the part that a kernel before can take."""
-        for size in range(len(part), 0, -1):
-            target = self._target(part[:size], number)
-            if target is not None:
-                self.kernels[number] = [m for m in self.kernels[number] if m not in part[:size]]
-                self.kernels[target] = sorted([*self.kernels[target], *part[:size]])
-                self.number.update(dict.fromkeys(part[:size], target))
-                return
-
-    def _front(self, number: int) -> list[int]:
-        """Element-wise operators that need nothing of the kernel but each other."""
-        front: list[int] = []
-        for member in sorted(self.kernels[number]):
-            needed = (p for p in self.graph.predecessors[member] if self.number[p] == number)
-            if _is_elementwise(self.graph, member) and set(front).issuperset(needed):
-                front.append(member)
-        return front
-
-    def _parts(self, front: Sequence[int]) -> list[list[int]]:
-        """The front in parts that share no value that a kernel makes, each ascending."""
+        They come in parts that share no value that a kernel makes, each ascending.
+        """
+        front: set[int] = set()
         parts: list[list[int]] = []
-        for member in front:
+        for member in sorted(self.kernels[number]):
+            needed = (p for p in self.graph.predecessors[member] if self.home[p] == number)
+            if not self._is_elementwise(member) or not front.issuperset(needed):
+                continue
+            front.add(member)
             values = self._values(member)
             touching = [part for part in parts if any(values & self._values(other) for other in part)]
             parts = [part for part in parts if part not in touching]
             parts.append(sorted([member, *(m for part in touching for m in part)]))
         return parts
 
+    def move(self, part: list[int], number: int) -> None:
+        """Move the longest beginning of the part that a kernel before can take."""
+        for size in range(len(part), 0, -1):
+            target = self._find_target(part[:size], number)
+            if target is not None:
+                self.kernels[number] = [m for m in self.kernels[number] if m not in part[:size]]
+                self.kernels[target] = sorted([*self.kernels[target], *part[:size]])
+                self.home.update(dict.fromkeys(part[:size], target))
+                return
+
+    def _find_target(self, part: Sequence[int], number: int) -> int | None:
+        """The kernel that makes the last of their operands, if nobody else reads that and it can take the operators.
+
+        It has an anchor op, and no Concat, which writes the joined tensor by itself.
+        """
+        outputs = {v for member in part for v in self.graph.operators[member].outputs}
+        read = {v for m in part for v in self.graph.operators[m].inputs if v is not None} - outputs
+        last = max((self._maker(value) for value in read), default=-1)
+        if not 0 <= last < number:
+            return None
+        operators = {self.graph.operators[member].op for member in self.kernels[last]}
+        if operators.isdisjoint(ANCHORS) or "Concat" in operators:
+            return None
+        taken = [value for value in read if self._maker(value) == last]
+        leaving = [value for value in outputs if self._is_read_outside(value, part)]
+        inside = {*part, *self.kernels[last]}
+        types = [self.graph.values[value].type for value in (*taken, *leaving)]
+        same_shape = len({None if type_ is None else type_.shape for type_ in types}) == 1
+        alone = not any(self._is_read_outside(value, inside) for value in taken)
+        return last if alone and len(leaving) <= len(taken) and same_shape else None
+
     def _values(self, member: int) -> set[int]:
         operator = self.graph.operators[member]
         read = {v for v in operator.inputs if v is not None and self.graph.values[v].producer is not None}
         return read | set(operator.outputs)
 
-    def _target(self, part: Sequence[int], number: int) -> int | None:
-        """The kernel that makes the last of their operands, if nobody else reads that and it can take the operators."""
-        made = {v for member in part for v in self.graph.operators[member].outputs}
-        read = {v for m in part for v in self.graph.operators[m].inputs if v is not None} - made
-        last = max((self._maker(value) for value in read), default=-1)
-        if not 0 <= last < number or not self._takes(last):
-            return None
-        taken = [value for value in read if self._maker(value) == last]
-        leaving = [value for value in made if self._is_read(value, set(part))]
-        inside = {*part, *self.kernels[last]}
-        alone = not any(self._is_read(value, inside) for value in taken)
-        return last if alone and len(leaving) <= len(taken) and self._alike([*taken, *leaving]) else None
-
-    def _is_read(self, value: int, inside: set[int]) -> bool:
+    def _is_read_outside(self, value: int, inside: Collection[int]) -> bool:
         """Whether an operator outside of these reads a value, or whoever runs the graph."""
-        return self.graph.values[value].is_output or not inside.issuperset(self.graph.consumers[value])
-
-    def _alike(self, values: Iterable[int]) -> bool:
-        types = [self.graph.values[value].type for value in values]
-        return len({None if known is None else known.shape for known in types}) == 1
+        return self.graph.values[value].is_output or not set(inside).issuperset(self.graph.consumers[value])
 
     def _maker(self, value: int) -> int:
-        """The kernel that makes a value; -1 for what comes from outside."""
+        """The kernel that makes a value; -1 for one from outside."""
         producer = self.graph.values[value].producer
-        return -1 if producer is None else self.number[producer]
+        return -1 if producer is None else self.home[producer]
 
-    def _takes(self, number: int) -> bool:
-        """Whether it has an anchor op, and no Concat, which writes what it joins by itself."""
-        found = {self.graph.operators[member].op for member in self.kernels[number]}
-        return not found.isdisjoint(ANCHORS) and "Concat" not in found
-
-
-def _is_elementwise(graph: OperatorGraph, member: int) -> bool:
-    operator = graph.operators[member]
-    known = OPERATORS.get(operator.op)
-    return known is not None and not operator.is_opaque and known.category.startswith("elementwise")
+    def _is_elementwise(self, member: int) -> bool:
+        operator = self.graph.operators[member]
+        entry = OPERATORS.get(operator.op)
+        return entry is not None and not operator.is_opaque and entry.category.startswith("elementwise")

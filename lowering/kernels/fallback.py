@@ -19,7 +19,7 @@ from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import static_type
 from ..weights import Weights
-from .copied_maps import is_copy, name_in_model
+from .map_copies import is_copy, name_in_model
 
 FUNCTION = "eqfuse.fallback."
 """How a library calls what ONNX Runtime runs, followed by its number."""

@@ -17,9 +17,9 @@ from ...ir.types import TensorType
 from ..errors import CrashError, LoweringError
 from ..interface import Port, static_type
 from ..kernels.channels_last import from_last, to_last
+from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import fallback, is_constant
-from ..kernels.kernel_functions import Array, Call
-from ..kernels.kernels import Prepared
+from ..kernels.prim_funcs import Array, KernelCall
 from .isolated_model import IsolatedKernels
 
 _KERNEL_TOLERANCE = Tolerance()
@@ -39,7 +39,7 @@ class Suspect:
         return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
 
 
-def suspects(prepared: Prepared, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
+def suspects(prepared: CompiledKernels, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
     """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations.
 
     One is where the model crashed, whatever it does by itself.
@@ -59,7 +59,7 @@ def suspects(prepared: Prepared, library: Path, threads: int, crashed_in: str = 
 
 
 def _difference(
-    prepared: Prepared, call: Call, kernels: IsolatedKernels, generator: np.random.Generator
+    prepared: CompiledKernels, call: KernelCall, kernels: IsolatedKernels, generator: np.random.Generator
 ) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model

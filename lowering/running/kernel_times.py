@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ..kernels.fallback import FUNCTION
-from ..kernels.kernel_table import KernelFacts, read_kernel_table
+from ..kernels.table import KernelFacts, read_table
 from .runner import CompiledModel
 from .turns import wait_until_idle
 
@@ -74,7 +74,7 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
     if repeat < 1:
         raise UsageError(f"kernels are timed at least once, not {repeat} times")
     model = CompiledModel(path, threads)
-    facts = read_kernel_table(path)
+    facts = read_table(path)
     run = model.bind_inputs(inputs)
     calls, functions = _recorded(model, inputs, {row.symbol for row in facts})
     clock = time.process_time if model.threads == 1 else time.perf_counter

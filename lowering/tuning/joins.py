@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ..kernels.intensive import candidates, joined
-from ..kernels.kernel_functions import Fitting
-from ..kernels.product_chains import in_order, with_chains
+from ..kernels.convolution_pairs import join_pairs, list_candidates
+from ..kernels.prim_funcs import ScheduleCheck
+from ..kernels.product_chains import join_chains, order_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 
 Members = tuple[int, ...]
@@ -41,16 +41,16 @@ class Join:
         return sum(map(seconds, self.apart)) - together if together < inf else -inf
 
 
-def possible_joins(fits: Fitting, apart: Sequence[Members]) -> tuple[Join, ...]:
+def possible_joins(fits: ScheduleCheck, apart: Sequence[Members]) -> tuple[Join, ...]:
     """Every join that there is a schedule for: those that the device model advises, then other pairs that fit.
 
     They may overlap: a kernel can be in several.
     """
-    graph, device, threads = fits.table.graph, fits.target.device, fits.target.threads
-    advised = with_chains(graph, joined(graph, apart, device, fits), device, threads, fits)
+    graph, device, threads = fits.kernels.graph, fits.target.device, fits.target.threads
+    advised = join_chains(graph, join_pairs(graph, apart, device, fits), device, threads, fits)
     found = [*_differences(apart, advised)]
     known = {join.whole for join in found}
-    for pair in candidates(graph, apart, device):
+    for pair in list_candidates(graph, apart, device):
         if pair.members not in known and fits(pair.members):
             found.append(Join((pair.first, pair.second), pair.members))
             known.add(pair.members)
@@ -86,12 +86,12 @@ def best_joins(joins: Iterable[Join], seconds: Callable[[Members], float]) -> tu
     return tuple(chosen)
 
 
-def with_joins(fits: Fitting, apart: Sequence[Members], joins: Iterable[Join]) -> tuple[Members, ...]:
+def with_joins(fits: ScheduleCheck, apart: Sequence[Members], joins: Iterable[Join]) -> tuple[Members, ...]:
     """The kernels with these joined, in an order in which they can run; a join that has none is left out."""
     kernels = list(apart)
     for join in joins:
         changed = [*(kernel for kernel in kernels if kernel not in join.apart), *join.together]
-        kernels = in_order(fits.table.graph, changed) or kernels
+        kernels = order_kernels(fits.kernels.graph, changed) or kernels
     return tuple(kernels)
 
 

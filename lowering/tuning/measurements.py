@@ -20,7 +20,7 @@ def measurements(kernels: Iterable[Members], table: TaskTable, laboratory: Labor
     target = laboratory.target
     if target.threads != 1 or (target.is_library and laboratory.runner.name != LOCAL):
         return
-    graph, device = table.fits.table.graph, laboratory.target.device
+    graph, device = table.fits.kernels.graph, laboratory.target.device
     for kernel in {table.key(kernel): kernel for kernel in kernels}.values():
         key, name = table.key(kernel), subgraph_key(graph, kernel)
         found = laboratory.records(table.tasks[key]) if key is not None else ()

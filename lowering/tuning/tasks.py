@@ -12,9 +12,9 @@ import tvm
 
 from ...costmodels.flops import flops
 from ...ir.types import TensorType
-from ..kernels.kernel_functions import Call, Fitting, task_key
-from ..kernels.kernel_table import roofline
+from ..kernels.prim_funcs import KernelCall, ScheduleCheck, task_key
 from ..kernels.steps import Kernel, steps
+from ..kernels.table import roofline
 from ..schedules import CONSTANTS
 from ..schedules.blocks import find_blocks
 from .task import Task
@@ -29,7 +29,7 @@ _EXTENTS = 5
 class TaskTable:
     """The tasks of kernels of a graph, made when they are first asked for."""
 
-    fits: Fitting
+    fits: ScheduleCheck
     tasks: dict[str, Task] = field(default_factory=dict)
     _keys: dict[Members, str | None] = field(default_factory=dict)
     _rooflines: dict[str, float] = field(default_factory=dict)
@@ -56,18 +56,18 @@ class TaskTable:
         return self._rooflines[key]
 
     def _made(self, kernel: Members) -> str | None:
-        table = self.fits.table
+        table = self.fits.kernels
         for step in steps(table.graph, [kernel]):
-            settled = table.settle(step) if isinstance(step, Kernel) else None
-            if isinstance(settled, Call):
+            settled = table.lower_step(step) if isinstance(step, Kernel) else None
+            if isinstance(settled, KernelCall):
                 return self._task(settled)
         return None
 
-    def _task(self, call: Call) -> str:
-        function = self.fits.table.functions[call.symbol]
+    def _task(self, call: KernelCall) -> str:
+        function = self.fits.kernels.functions[call.symbol]
         key = task_key(function)
         if key not in self.tasks:
-            floating = sum(flops(self.fits.table.graph.operations[member]) for member in call.members)
+            floating = sum(flops(self.fits.kernels.graph.operations[member]) for member in call.members)
             types = tuple(_type(parameter) for parameter in function.params)
             moved = sum(type_.bytes() for type_ in types)
             features = {"flops": log2(1 + floating), "bytes": log2(1 + moved), **_loops(function)}

@@ -14,7 +14,7 @@ from ...costmodels.measurement import canonical_json
 from ...ir.types import TensorType
 from ...support.store import source_digest
 from ..bundle.bundle import versions
-from ..kernels.kernel_messages import Answer, Request
+from ..kernels.messages import Answer, Request
 from ..running.turns import Middle
 from ..schedules.decisions import Decisions, DecisionSite
 from ..target import Target

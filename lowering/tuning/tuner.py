@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..kernels.kernels import intensive_kernels
+from ..kernels.compilation import join_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, possible_joins, with_joins
@@ -120,8 +120,8 @@ class Tuner:
         if not self.settings.intensive:
             return self.apart, []
         if not self.settings.reformer:
-            graph = fits.table
-            return intensive_kernels(graph.graph, self.apart, graph.weights, fits.target), []
+            graph = fits.kernels
+            return join_kernels(graph.graph, self.apart, graph.weights, fits.target), []
         return self.apart, list(possible_joins(fits, self.apart))
 
     def _begin(self, keys: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from eqfuse.engine.onnx.typing import tensor_type
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
+from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ def in_tvm(calls: Sequence[Call], immediates: bool = False) -> list[dict[str, Ar
     """
     graphs = [call.graph for call in calls]
     functions = [
-        kernel_function(graph, range(len(graph)), f"call{n}", _constants(graph, call) if immediates else None)
+        lower_kernel(graph, range(len(graph)), f"call{n}", _constants(graph, call) if immediates else None)
         for n, (graph, call) in enumerate(zip(graphs, calls, strict=True))
     ]
     module = tvm.IRModule({f"call{n}": f.prim_func for n, f in enumerate(functions)})

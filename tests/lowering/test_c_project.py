@@ -18,7 +18,7 @@ from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest
 from eqfuse.lowering.c_project import write_c_project
 from eqfuse.lowering.errors import BundleError, LoweringError
-from eqfuse.lowering.kernels.kernels import prepare
+from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
@@ -31,7 +31,7 @@ def plan_of(proto: onnx.ModelProto, groups: list[tuple[int, ...]], folder: Path)
     known = read(proto)
     graph = operator_graph(known, infer(known))
     (folder / "kernels").mkdir()
-    made = prepare(graph, groups, Weights(known), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
+    made = compile_kernels(graph, groups, Weights(known), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
     write_c_project(made, folder / "project")
     return Plan.from_json((folder / "project" / "plan.json").read_text())
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.lowering.compute import lowerable
-from eqfuse.lowering.kernels.kernel_function import kernel_function
+from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 
 from ..ir.operators.onnx_answers import random_array
 from .in_tvm import Array, Call, assert_as_onnx_runtime, single
@@ -215,7 +215,7 @@ def test_constants_of_one_element_written_into_the_code(family: Any) -> None:
 def test_a_window_over_everything_is_a_plain_reduction(padding: int) -> None:
     settings = {"kernel_shape": [80, 80], "strides": [80, 80], "ceil_mode": 1, "count_include_pad": padding}
     call = unary("AveragePool", x(1, 2, 7, 7), **settings)
-    script = kernel_function(call.graph, [0], "pool").prim_func.script()
+    script = lower_kernel(call.graph, [0], "pool").prim_func.script()
     assert "_pad_" not in script
     assert "T.grid(1, 2, 1, 1, 7, 7)" in script
 

@@ -11,7 +11,7 @@ from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import copy, read_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.interface import random_inputs
-from eqfuse.lowering.kernels.kernel_table import KERNELS, read_kernel_table, roofline
+from eqfuse.lowering.kernels.table import KERNELS, read_table, roofline
 from eqfuse.lowering.running.kernel_times import Breakdown, kernel_times
 
 
@@ -20,7 +20,7 @@ def timed(bundle: Path, repeat: int = 3) -> Breakdown:
 
 
 def test_table_counts_calls_multiply_adds_and_bytes(plain_bundle: Path) -> None:
-    (facts,) = read_kernel_table(plain_bundle)
+    (facts,) = read_table(plain_bundle)
     assert facts.operators == ("MatMul", "Relu")
     assert facts.calls == 2
     assert facts.multiply_adds == 4 * 8 * 8
@@ -37,13 +37,13 @@ def test_bundle_without_a_table_is_to_be_compiled_again(plain_bundle: Path, tmp_
     copy(plain_bundle, tmp_path)
     (tmp_path / KERNELS).unlink()
     with pytest.raises(BundleError, match="compile the model again"):
-        read_kernel_table(tmp_path)
+        read_table(tmp_path)
 
 
 def test_table_of_another_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / KERNELS).write_text('{"kernels": [{"symbol": "k"}]}')
     with pytest.raises(BundleError, match="no table of kernels"):
-        read_kernel_table(tmp_path)
+        read_table(tmp_path)
 
 
 def test_roofline_is_the_longer_of_computing_and_moving() -> None:

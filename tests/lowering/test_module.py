@@ -15,9 +15,9 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.errors import LoweringError
-from eqfuse.lowering.kernels import kernels as kernels_module
-from eqfuse.lowering.kernels.kernel_messages import Answer
-from eqfuse.lowering.kernels.kernels import Prepared, prepare
+from eqfuse.lowering.kernels import compilation
+from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
+from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.module import link
 from eqfuse.lowering.target import target_of
@@ -33,10 +33,10 @@ def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
     return operator_graph(known, infer(known))
 
 
-def prepared(proto: onnx.ModelProto, groups: Groups, folder: Path, target: str = "host") -> Prepared:
+def prepared(proto: onnx.ModelProto, groups: Groups, folder: Path, target: str = "host") -> CompiledKernels:
     known = read(proto)
     graph = operator_graph(known, infer(known))
-    return prepare(graph, groups, Weights(known), target_of(target, 1), folder, 2)
+    return compile_kernels(graph, groups, Weights(known), target_of(target, 1), folder, 2)
 
 
 def reshapes() -> onnx.ModelProto:
@@ -51,7 +51,7 @@ def reshapes() -> onnx.ModelProto:
     return model(nodes, {"x": (2, 8)}, {"y": (16,)}, flat=np.array([16]), square=np.array([4, 4]))
 
 
-def run_linked(made: Prepared, proto: onnx.ModelProto, folder: Path) -> list[np.ndarray]:
+def run_linked(made: CompiledKernels, proto: onnx.ModelProto, folder: Path) -> list[np.ndarray]:
     import tvm
     from tvm import relax
 
@@ -61,7 +61,7 @@ def run_linked(made: Prepared, proto: onnx.ModelProto, folder: Path) -> list[np.
     return [result.numpy() for result in results]
 
 
-def assert_right(proto: onnx.ModelProto, groups: Groups, folder: Path) -> Prepared:
+def assert_right(proto: onnx.ModelProto, groups: Groups, folder: Path) -> CompiledKernels:
     made = prepared(proto, groups, folder)
     results = run_linked(made, proto, folder)
     for found, wanted in zip(results, expected(proto, random_inputs(proto)).values(), strict=True):
@@ -130,7 +130,7 @@ def test_a_reason_that_several_kernels_have_is_said_once(tmp_path: Path) -> None
 
 def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crashed = [Answer("kernel_0_matmul_relu", 0.0, problem="the compiler crashed (exit code -11)")]
-    monkeypatch.setattr(kernels_module, "compile_kernels", lambda requests, processes: iter(crashed))
+    monkeypatch.setattr(compilation, "compile_requests", lambda requests, processes: iter(crashed))
     made = prepared(chain(), [(0, 1), (2, 3)], tmp_path)
     reason = "kernel_0_matmul_relu: the compiler crashed (exit code -11)"
     assert [entry.reason for entry in made.fallbacks] == [reason, reason]

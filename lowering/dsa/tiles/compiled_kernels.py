@@ -129,7 +129,7 @@ def _array(given: Array, value: Value) -> Array:
 def _functions(graphs: Mapping[str, OperatorGraph]) -> tuple[dict[str, Any], dict[str, str]]:
     """The function of each graph, or why it has none."""
     from ...compute import lowerable
-    from ...kernels.kernel_function import kernel_function
+    from ...kernels.prim_funcs import lower_kernel
 
     found, reasons = {}, {}
     for name, graph in graphs.items():
@@ -137,7 +137,7 @@ def _functions(graphs: Mapping[str, OperatorGraph]) -> tuple[dict[str, Any], dic
         reason = next((obstacle for obstacle in obstacles if obstacle is not None), None)
         try:
             if reason is None:
-                found[name] = kernel_function(graph, range(len(graph)), name)
+                found[name] = lower_kernel(graph, range(len(graph)), name)
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         if reason is not None:

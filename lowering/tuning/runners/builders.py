@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from ....support.scratch import scratch_folder
 from ...bundle.bundle import versions
-from ...kernels.kernel_messages import Answer, Request
-from ...kernels.kernel_pool import SECONDS, KernelPool
+from ...kernels.messages import Answer, Request
+from ...kernels.pool import SECONDS, KernelPool
 from ..errors import TuningError
 
 _CONNECT_SECONDS = 10.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.lowering.bundle.bundle import read_manifest, write_manifest
-from eqfuse.lowering.kernels.kernel_table import KERNELS
+from eqfuse.lowering.kernels.table import KERNELS
 
 from ..command_line import CommandLine
 

@@ -6,7 +6,7 @@ import pytest
 
 from eqfuse.cli.bench import operators_text, print_breakdown
 from eqfuse.driver.bench import breakdown_as_dict
-from eqfuse.lowering.kernels.kernel_table import KernelFacts
+from eqfuse.lowering.kernels.table import KernelFacts
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime
 
 

@@ -14,9 +14,9 @@ from eqfuse.lowering.bundle.bundle import digests, versions, write_manifest
 from eqfuse.lowering.bundle.manifest import LIBRARY, Manifest, Platform, Provenance
 from eqfuse.lowering.dsa.bundle.files import TILES, store_kernels
 from eqfuse.lowering.interface import Port
-from eqfuse.lowering.kernels import kernels
-from eqfuse.lowering.kernels.kernel_messages import Answer, Request
-from eqfuse.lowering.kernels.kernel_pool import compile_kernels
+from eqfuse.lowering.kernels import compilation as kernels
+from eqfuse.lowering.kernels.messages import Answer, Request
+from eqfuse.lowering.kernels.pool import compile_requests
 
 from ..command_line import CommandLine, Outcome
 
@@ -39,14 +39,14 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], None]:
 
     def use(body: str, even_plain: bool) -> None:
         def spoiled(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
-            answers = list(compile_kernels(requests, processes))
+            answers = list(compile_requests(requests, processes))
             for request in requests:
                 if "matmul" in request.name and (even_plain or request.with_rules):
                     source = KERNEL.replace("NAME", request.name).replace("BODY", body)
                     build(source, Path(request.object_file), "-c")
             return iter(answers)
 
-        monkeypatch.setattr(kernels, "compile_kernels", spoiled)
+        monkeypatch.setattr(kernels, "compile_requests", spoiled)
 
     return use
 

@@ -16,7 +16,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
-from eqfuse.lowering.kernels.epilogues import with_epilogues
+from eqfuse.lowering.kernels.epilogues import move_epilogues
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import schedule
 
@@ -154,20 +154,20 @@ def test_what_is_viewed_stays(graph: OperatorGraph) -> None:
 
 
 def test_an_activation_moves_behind_the_convolution_before(graph: OperatorGraph) -> None:
-    found = with_epilogues(graph, [(0,), (1, 2), (3,), (4,), (5, 6)])
+    found = move_epilogues(graph, [(0,), (1, 2), (3,), (4,), (5, 6)])
     assert names(graph, found) == [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add"], ["Conv", "Flatten"]]
 
 
 def test_a_sum_moves_behind_what_is_made_last(graph: OperatorGraph) -> None:
-    found = with_epilogues(graph, [(0, 1), (3,), (2,), (4, 5, 6)])
+    found = move_epilogues(graph, [(0, 1), (3,), (2,), (4, 5, 6)])
     assert names(graph, found) == [["Conv", "Relu"], ["Sigmoid"], ["Conv", "Add"], ["Conv", "Flatten"]]
 
 
 def test_a_sum_stays_where_no_anchor_makes_its_last_operand(graph: OperatorGraph) -> None:
     kernels = ((0, 1), (2,), (3,), (4, 5, 6))
-    assert with_epilogues(graph, kernels) == kernels
+    assert move_epilogues(graph, kernels) == kernels
 
 
 def test_operators_that_share_a_value_move_together(graph: OperatorGraph) -> None:
-    found = with_epilogues(graph, [(0,), (1,), (2,), (3, 4, 5, 6)])
+    found = move_epilogues(graph, [(0,), (1,), (2,), (3, 4, 5, 6)])
     assert names(graph, found) == [["Conv", "Relu"], ["Conv", "Sigmoid", "Add"], ["Conv", "Flatten"]]

@@ -11,9 +11,10 @@ from onnx import helper
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.kernels import Members
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.kernels.product_chains import Members, in_order, with_chains
+from eqfuse.lowering.kernels.product_chains import join_chains, order_kernels
 
 from ..small_models import model, weights
 
@@ -59,7 +60,7 @@ def always(members: Members) -> bool:
 
 
 def chained(graph: OperatorGraph, kernels: Sequence[Sequence[int]], threads: int = 1) -> tuple[Members, ...]:
-    return with_chains(graph, kernels, HOST, threads, always)
+    return join_chains(graph, kernels, HOST, threads, always)
 
 
 def test_attention_is_one_kernel_without_its_mask_and_the_transposition_of_columns() -> None:
@@ -89,13 +90,13 @@ def test_one_row_is_not_given_to_two_threads() -> None:
 
 def test_what_has_no_schedule_stays_apart() -> None:
     kernels = ((0, 1, 2, 3), (4,), (5, 6))
-    assert with_chains(attention(), kernels, HOST, 1, lambda members: False) == kernels
+    assert join_chains(attention(), kernels, HOST, 1, lambda members: False) == kernels
 
 
 @pytest.mark.parametrize("kernels", [((4,), (3,), (2,), (1,), (0,)), ((2, 3), (4,), (0, 1))])
 def test_kernels_come_after_those_they_read(kernels: tuple[Members, ...]) -> None:
-    assert in_order(perceptron(8, 8, 8), kernels) == sorted(kernels)
+    assert order_kernels(perceptron(8, 8, 8), kernels) == sorted(kernels)
 
 
 def test_kernels_that_need_each_other_have_no_order() -> None:
-    assert in_order(perceptron(8, 8, 8), [(0, 2), (1,)]) is None
+    assert order_kernels(perceptron(8, 8, 8), [(0, 2), (1,)]) is None

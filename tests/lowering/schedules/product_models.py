@@ -17,7 +17,7 @@ from eqfuse.costmodels.device import Device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
+from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
@@ -53,7 +53,7 @@ class Case:
         found = read(self.model)
         graph = operator_graph(found, infer(found))
         scalars = {n: self.stored[v.name] for n, v in enumerate(graph.values) if self._is_scalar(v.name)}
-        made = kernel_function(graph, range(len(graph)), "main", scalars)
+        made = lower_kernel(graph, range(len(graph)), "main", scalars)
         values = {**self.stored, **self.feeds}
         (output,) = (graph.values[v].extent.dimensions for v in made.outputs)
         arrays = [values[graph.values[v].name] for v in made.inputs]

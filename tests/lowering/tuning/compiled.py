@@ -8,8 +8,8 @@ from pathlib import Path
 from tvm import ir, te
 
 from eqfuse.ir.types import TensorType
-from eqfuse.lowering.kernels.kernel_messages import Request
-from eqfuse.lowering.kernels.kernel_pool import KernelPool
+from eqfuse.lowering.kernels.messages import Request
+from eqfuse.lowering.kernels.pool import KernelPool
 from eqfuse.lowering.target import Target, target_of
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 

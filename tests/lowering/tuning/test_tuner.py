@@ -15,8 +15,8 @@ from onnx import helper
 from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
-from eqfuse.lowering.kernels.kernel_functions import Fitting, KernelFunctions
-from eqfuse.lowering.kernels.kernel_messages import Answer, Request
+from eqfuse.lowering.kernels.messages import Answer, Request
+from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from eqfuse.lowering.schedules import Trace, schedule
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.records import RecordDatabase
@@ -117,8 +117,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     proto = model(nodes, {"x": (1, 32, 28, 28)}, {"y": (1, 64, 28, 28)}, **stored)
     result = optimize_model(proto, None, Options(partition="joint", verify=False), None)
     graph, kernels = kernels_of(result)
-    functions = KernelFunctions.of(graph, kernels, Weights(result.rewritten.model))
-    return Bench(TaskTable(Fitting(functions, TARGET)), kernels, tmp_path_factory.mktemp("shared"))
+    functions = DistinctKernels.of(graph, kernels, Weights(result.rewritten.model))
+    return Bench(TaskTable(ScheduleCheck(functions, TARGET)), kernels, tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture(scope="module")

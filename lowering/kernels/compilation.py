@@ -1,7 +1,7 @@
-"""The kernels of a cut graph as object files: ``OperatorGraph, kernels -> Prepared``.
+"""The kernels of a cut graph as object files: ``OperatorGraph, kernels -> CompiledKernels``.
 
 Each kernel becomes a PrimFunc, those that are equal but for their weights the same one; it is scheduled and compiled in
-a process of its own. What has no lowering, or is more than TVM can compile, is left to ONNX Runtime.
+a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are left to ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..schedules.decisions import Decisions
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
+from .convolution_pairs import join_pairs
 from .fallback import Fallback
-from .intensive import joined
-from .kernel_functions import Array, Call, Fitting, KernelFunctions, task_key
-from .kernel_messages import Answer, Request
-from .kernel_pool import compile_kernels
-from .product_chains import with_chains
+from .messages import Answer, Request
+from .pool import compile_requests
+from .prim_funcs import Array, DistinctKernels, KernelCall, ScheduleCheck, task_key
+from .product_chains import join_chains
 from .steps import View, steps
 
 Observer = Callable[[str], None]
-"""Called with a line on what was just done."""
+"""Called with a line about each kernel that was compiled."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class CompiledKernels:
     """Steps in running order, and the object file of each distinct kernel by its symbol.
 
-    `answers` are what the compiler said of each, by symbol too.
+    `answers` of the compiler are by symbol too.
     """
 
     graph: OperatorGraph
     weights: Weights
-    steps: tuple[View | Call | Fallback, ...]
+    steps: tuple[View | KernelCall | Fallback, ...]
     objects: Mapping[str, Path]
     answers: Mapping[str, Answer]
     channels_last: frozenset[int] = frozenset()
@@ -53,9 +53,9 @@ class Prepared:
         return last_shape(shape) if value in self.channels_last else shape
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[KernelCall, ...]:
         """The steps that are compiled kernels."""
-        return tuple(step for step in self.steps if isinstance(step, Call))
+        return tuple(step for step in self.steps if isinstance(step, KernelCall))
 
     @property
     def recovered(self) -> tuple[str, ...]:
@@ -67,19 +67,19 @@ class Prepared:
         """The steps that ONNX Runtime runs, numbered by their place here."""
         return tuple(step for step in self.steps if isinstance(step, Fallback))
 
-    def constant(self, call: Call, position: int) -> Array:
+    def constant(self, call: KernelCall, position: int) -> Array:
         """The elements of a constant input of a kernel, packed the way its schedule reads them."""
         array = self.weights[self.graph.values[call.inputs[position]].name]
         for repack in self.packing(call, position):
             array = repack(array)
         return array
 
-    def packing(self, call: Call, position: int) -> tuple[Any, ...]:
+    def packing(self, call: KernelCall, position: int) -> tuple[Any, ...]:
         """How an input is to be packed, in order; values (not identities) that compare and hash."""
         return tuple(repack for repack in self.answers[call.symbol].repack if repack.parameter == position)
 
 
-def prepare(
+def compile_kernels(
     graph: OperatorGraph,
     kernels: Iterable[Sequence[int]],
     weights: Weights,
@@ -89,45 +89,16 @@ def prepare(
     observer: Observer = lambda line: None,
     plain: Collection[str] = (),
     decisions: Mapping[str, Decisions] | None = None,
-) -> Prepared:
+) -> CompiledKernels:
     """Compile the kernels of a graph into `folder`, in several processes at once.
 
     `kernels` are the graph's operators in groups, in an order in which they can run. The `plain` ones, by symbol, get
     the plainest schedule, others that of their `decisions`, by `task_key`. Raises LoweringError where something has no
-    fixed shape, and where what has no lowering cannot run elsewhere either.
+    fixed shape, and where an operator without a lowering cannot run elsewhere either.
     """
     groups = [tuple(kernel) for kernel in kernels]
-    table = KernelFunctions.of(graph, groups, weights)
-    plan = [table.settle(step) for step in steps(table.graph, groups)]
-    answers = _compiled(table.functions, target, folder, processes, observer, plain, decisions)
-    settled = tuple(table.resettle(step, answers) for step in plan)
-    objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
-    made = Prepared(table.graph, weights, settled, objects, answers, table.last)
-    _require_supported(made.fallbacks, target)
-    return made
-
-
-def intensive_kernels(
-    graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights, target: Target
-) -> tuple[tuple[int, ...], ...]:
-    """The kernels, those joined to one with several anchor ops that have a schedule as such and save time."""
-    apart = [tuple(kernel) for kernel in kernels]
-    table = KernelFunctions.of(graph, apart, weights)
-    fits = Fitting(table, target)
-    pairs = joined(table.graph, apart, target.device, fits)
-    return with_chains(table.graph, pairs, target.device, target.threads, fits)
-
-
-def _compiled(
-    functions: Mapping[str, Any],
-    target: Target,
-    folder: Path,
-    processes: int,
-    observer: Observer,
-    plain: Collection[str],
-    decisions: Mapping[str, Decisions] | None,
-) -> dict[str, Answer]:
-    """What the compiler says of each function, in their order; those that went well are object files in `folder`."""
+    distinct = DistinctKernels.of(graph, groups, weights)
+    lowered = [distinct.lower_step(step) for step in steps(distinct.graph, groups)]
     requests = [
         Request(
             name, tvm.ir.save_json(function), target.device, target.description, str(folder / f"{name}.o"),
@@ -135,18 +106,30 @@ def _compiled(
             name not in plain,
             decisions.get(task_key(function), {}) if decisions else {},
         )
-        for name, function in functions.items()
+        for name, function in distinct.functions.items()
     ]  # fmt: skip
-    answers: dict[str, Answer] = {}
-    for answer in compile_kernels(requests, processes):
-        answers[answer.name] = answer
+    unordered: dict[str, Answer] = {}
+    for answer in compile_requests(requests, processes):
+        unordered[answer.name] = answer
         said = answer.problem or answer.recovered
         outcome = f" ({said})" if said else ""
-        observer(f"kernel {len(answers)} of {len(requests)}: {answer.name}{outcome}")
-    return {request.name: answers[request.name] for request in requests}
+        observer(f"kernel {len(unordered)} of {len(requests)}: {answer.name}{outcome}")
+    answers = {request.name: unordered[request.name] for request in requests}
+    objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
+    compiled_steps = tuple(distinct.replace_failed(step, answers) for step in lowered)
+    compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last)
+    if compiled.fallbacks and not target.is_library:
+        reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))
+        count = len(compiled.fallbacks)
+        raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")
+    return compiled
 
 
-def _require_supported(fallbacks: Sequence[Fallback], target: Target) -> None:
-    if fallbacks and not target.is_library:
-        reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in fallbacks))
-        raise LoweringError(f"--target {target.name}: {len(fallbacks)} kernel(s) cannot be compiled: {reasons}")
+def join_kernels(
+    graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights, target: Target
+) -> tuple[tuple[int, ...], ...]:
+    """The kernels, those joined to one of several anchor ops that have a schedule together and save time."""
+    apart = [tuple(kernel) for kernel in kernels]
+    fits = ScheduleCheck(DistinctKernels.of(graph, apart, weights), target)
+    pairs = join_pairs(fits.kernels.graph, apart, target.device, fits)
+    return join_chains(fits.kernels.graph, pairs, target.device, target.threads, fits)

@@ -17,9 +17,9 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.kernels.copied_maps import with_copied_maps
+from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.kernels.fallback import fallback
-from eqfuse.lowering.kernels.kernels import prepare
+from eqfuse.lowering.kernels.map_copies import copy_maps
 from eqfuse.lowering.module import link
 from eqfuse.lowering.running.blame import suspects
 from eqfuse.lowering.target import target_of
@@ -48,7 +48,7 @@ def graph_of(*nodes: onnx.NodeProto, **outputs: tuple[int, ...]) -> OperatorGrap
 
 
 def copied(graph: OperatorGraph) -> tuple[OperatorGraph, list[str]]:
-    after, kernels = with_copied_maps(graph, [(member,) for member in range(len(graph))])
+    after, kernels = copy_maps(graph, [(member,) for member in range(len(graph))])
     assert sorted(member for kernel in kernels for member in kernel) == list(range(len(after)))
     return after, [after.operators[member].op for kernel in kernels for member in kernel]
 
@@ -113,10 +113,10 @@ def test_the_numbers_are_those_of_the_model(nodes: tuple[onnx.NodeProto, ...], t
 
 @pytest.mark.conformance
 def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path) -> None:
-    graph, kernels = with_copied_maps(*_kernels(graph_of(depthwise("x", "a"), depthwise("a", "y"))))
+    graph, kernels = copy_maps(*_kernels(graph_of(depthwise("x", "a"), depthwise("a", "y"))))
     stored = Weights(read(model([depthwise("x", "a"), depthwise("a", "y")], {"x": SHAPE}, {"y": SHAPE}, w=WINDOW)))
     target = target_of("host", 1)
-    prepared = prepare(graph, kernels, stored, target, tmp_path, 1)
+    prepared = compile_kernels(graph, kernels, stored, target, tmp_path, 1)
     link(prepared, target, tmp_path / "model.so")
     assert [call.members for call in prepared.calls] == [(0,), (1,), (2,), (3,)]
     assert list(suspects(prepared, tmp_path / "model.so", 1)) == []
@@ -125,7 +125,7 @@ def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path)
 
 
 def test_a_copy_that_cannot_be_compiled_runs_elsewhere() -> None:
-    graph, kernels = with_copied_maps(*_kernels(graph_of(depthwise("x", "y"))))
+    graph, kernels = copy_maps(*_kernels(graph_of(depthwise("x", "y"))))
     stored = Weights(read(model([depthwise("x", "y")], {"x": SHAPE}, {"y": SHAPE}, w=WINDOW)))
     made, copy = graph.operators[1].outputs[0], kernels[2]
     entry = fallback(graph, copy, stored, "test", {made})

@@ -1,4 +1,4 @@
-"""kernels.json: what the kernels of a bundle are, for whoever measures them: ``Prepared, Target -> KernelFacts``."""
+"""kernels.json, the table of the kernels of a bundle, for measurements: ``CompiledKernels, Target -> KernelFacts``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..errors import BundleError
 
 if TYPE_CHECKING:
     from ..target import Target
-    from .kernel_functions import Call
-    from .kernels import Prepared
+    from .compilation import CompiledKernels
+    from .prim_funcs import KernelCall
 
 KERNELS = "kernels.json"
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm"))
@@ -42,22 +42,22 @@ class KernelFacts:
     predicted: float | None
 
 
-def kernel_facts(prepared: Prepared, target: Target) -> tuple[KernelFacts, ...]:
+def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
     """The distinct kernels in the order of their first calls."""
     model = KernelModel(prepared.graph, target.device)
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[KernelCall]] = {}
     for call in prepared.calls:
         calls.setdefault(call.symbol, []).append(call)
     return tuple(_facts(prepared, target, model, same) for same in calls.values())
 
 
-def write_kernel_table(prepared: Prepared, target: Target, folder: Path) -> None:
+def write_table(prepared: CompiledKernels, target: Target, folder: Path) -> None:
     """Write the table into a bundle."""
     rows = [asdict(facts) for facts in kernel_facts(prepared, target)]
     (folder / KERNELS).write_text(json.dumps({"kernels": rows}, indent=1) + "\n", encoding="utf-8")
 
 
-def read_kernel_table(folder: Path) -> tuple[KernelFacts, ...]:
+def read_table(folder: Path) -> tuple[KernelFacts, ...]:
     """The table of a bundle, whose checksum the manifest has. Raises BundleError where there is none that fits."""
     path = folder / KERNELS
     if not path.is_file():
@@ -76,7 +76,7 @@ def roofline(floating: float, moved: int, device: Device, threads: int) -> float
     return max(floating / (device.peak_flops * threads), share / device.bandwidth(share))
 
 
-def _facts(prepared: Prepared, target: Target, model: KernelModel, calls: list[Call]) -> KernelFacts:
+def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls: list[KernelCall]) -> KernelFacts:
     call, graph = calls[0], prepared.graph
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))

@@ -11,7 +11,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.lowering.kernels.intensive import joined
+from eqfuse.lowering.kernels.convolution_pairs import join_pairs
 
 from ..small_models import model, weights
 
@@ -43,32 +43,32 @@ def always(members: tuple[int, ...]) -> bool:
 
 
 def test_what_the_cache_does_not_hold_is_joined() -> None:
-    found = joined(graph_of(inverted_residual(112)), KERNELS, SERVER, always)
+    found = join_pairs(graph_of(inverted_residual(112)), KERNELS, SERVER, always)
     assert found in (((0, 1, 2), (3,)), ((0, 1), (2, 3)))
 
 
 def test_what_the_cache_holds_stays_apart() -> None:
-    assert joined(graph_of(inverted_residual(14)), KERNELS, SERVER, always) == KERNELS
+    assert join_pairs(graph_of(inverted_residual(14)), KERNELS, SERVER, always) == KERNELS
 
 
 def test_what_has_no_schedule_stays_apart() -> None:
-    assert joined(graph_of(inverted_residual(112)), KERNELS, SERVER, lambda members: False) == KERNELS
+    assert join_pairs(graph_of(inverted_residual(112)), KERNELS, SERVER, lambda members: False) == KERNELS
 
 
 def test_another_pair_is_joined_where_the_best_has_no_schedule() -> None:
     graph = graph_of(inverted_residual(112))
-    best = next(kernel for kernel in joined(graph, KERNELS, SERVER, always) if len(kernel) > 1 and kernel != (0, 1))
-    others = joined(graph, KERNELS, SERVER, lambda members: members != best)
+    best = next(kernel for kernel in join_pairs(graph, KERNELS, SERVER, always) if len(kernel) > 1 and kernel != (0, 1))
+    others = join_pairs(graph, KERNELS, SERVER, lambda members: members != best)
     assert best not in others
     assert len(others) == 2
 
 
 def test_what_others_read_too_stays_apart() -> None:
-    found = joined(graph_of(inverted_residual(112, output="b")), KERNELS, SERVER, always)
+    found = join_pairs(graph_of(inverted_residual(112, output="b")), KERNELS, SERVER, always)
     assert found == ((0, 1), (2, 3))
 
 
 @pytest.mark.parametrize("kernels", [((0,), (1,), (2,), (3,)), ((0, 1), (2, 3))])
 def test_kernels_of_several_anchor_ops_or_none_are_left(kernels: tuple[tuple[int, ...], ...]) -> None:
-    found = joined(graph_of(inverted_residual(14)), kernels, SERVER, always)
+    found = join_pairs(graph_of(inverted_residual(14)), kernels, SERVER, always)
     assert found == kernels

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..schedules.decisions import Trace
-from .kernel_messages import Answer, Request
+from .messages import Answer, Request
 
 if TYPE_CHECKING:
     from ..schedules.draft import Scheduled

@@ -7,13 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 
 from ...support.worker_process import WorkerDiedError, WorkerPool, WorkerProcess
-from .kernel_messages import Answer, Request
+from .messages import Answer, Request
 
 SECONDS = 60.0
 """How long a kernel may take; a schedule that takes longer to compile is given up for a plain one."""
 
 
-def compile_kernels(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
+def compile_requests(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
     """An answer for each request, in the order they come in. What fails is tried again with a plain schedule."""
     with KernelPool(min(processes, len(requests))) as pool:
         yield from pool.compile(requests)
@@ -27,7 +27,7 @@ class KernelPool:
 
     def __init__(self, processes: int, seconds: float = SECONDS, again_plainly: bool = True) -> None:
         self._threads = ThreadPoolExecutor(max(1, processes), "compile")
-        self._processes = WorkerPool(lambda: WorkerProcess(f"{__package__}.kernel_worker:compile_kernel"))
+        self._processes = WorkerPool(lambda: WorkerProcess(f"{__package__}.worker:compile_kernel"))
         self._seconds = seconds
         self._again_plainly = again_plainly
 

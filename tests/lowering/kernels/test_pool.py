@@ -10,8 +10,8 @@ import pytest
 from tvm import ir, te
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.lowering.kernels.kernel_messages import Request
-from eqfuse.lowering.kernels.kernel_pool import compile_kernels
+from eqfuse.lowering.kernels.messages import Request
+from eqfuse.lowering.kernels.pool import compile_requests
 from eqfuse.lowering.target import target_of
 
 
@@ -24,7 +24,7 @@ def request(name: str, folder: Path, prim_func: str | None = None) -> Request:
 
 @pytest.mark.conformance
 def test_each_kernel_is_an_object_file(tmp_path: Path) -> None:
-    answers = list(compile_kernels([request(name, tmp_path) for name in "abc"], 2))
+    answers = list(compile_requests([request(name, tmp_path) for name in "abc"], 2))
     assert sorted(answer.name for answer in answers if answer.problem is None) == ["a", "b", "c"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.o", "b.o", "c.o"]
 
@@ -32,7 +32,7 @@ def test_each_kernel_is_an_object_file(tmp_path: Path) -> None:
 @pytest.mark.conformance
 def test_one_that_cannot_be_compiled_costs_no_other(tmp_path: Path) -> None:
     requests = [request("bad", tmp_path, "no JSON"), request("good", tmp_path)]
-    problems = {answer.name: answer.problem for answer in compile_kernels(requests, 1)}
+    problems = {answer.name: answer.problem for answer in compile_requests(requests, 1)}
     assert problems["good"] is None
     assert problems["bad"] is not None
 
@@ -40,14 +40,14 @@ def test_one_that_cannot_be_compiled_costs_no_other(tmp_path: Path) -> None:
 @pytest.mark.conformance
 def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
     crash = Request("crash", "", load_device("host"), _Exit(), str(tmp_path / "crash.o"))
-    problems = {answer.name: answer.problem for answer in compile_kernels([crash, request("good", tmp_path)], 1)}
+    problems = {answer.name: answer.problem for answer in compile_requests([crash, request("good", tmp_path)], 1)}
     assert problems == {"crash": "the compiler crashed (exit code 7)", "good": None}
 
 
 def test_what_a_plain_schedule_recovered_from_is_said(tmp_path: Path) -> None:
     target: Any = _ExitOnce(str(tmp_path / "crashed"), request("good", tmp_path).target)
     fragile = replace(request("good", tmp_path), target=target)
-    (answer,) = compile_kernels([fragile], 1)
+    (answer,) = compile_requests([fragile], 1)
     assert (answer.problem, answer.recovered) == (None, "the compiler crashed (exit code 7)")
 
 

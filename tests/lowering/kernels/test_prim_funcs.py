@@ -14,7 +14,7 @@ from tvm.s_tir import Schedule
 
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.compute import ANCHOR, OPERATOR, NotLowered
-from eqfuse.lowering.kernels.kernel_function import KernelFunction, kernel_function
+from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
 
 from ...ir.operators.onnx_answers import random_array
 from ..in_tvm import Array, Call, assert_as_onnx_runtime, in_onnx_runtime, in_tvm, model_of, single
@@ -115,7 +115,7 @@ def names(graph: OperatorGraph, values: tuple[int, ...]) -> list[str]:
 
 
 def whole(call: Call, **settings: Any) -> KernelFunction:
-    return kernel_function(call.graph, range(len(call.graph)), "kernel", **settings)
+    return lower_kernel(call.graph, range(len(call.graph)), "kernel", **settings)
 
 
 def blocks(kernel: KernelFunction) -> dict[str, dict[str, str]]:
@@ -127,7 +127,7 @@ def blocks(kernel: KernelFunction) -> dict[str, dict[str, str]]:
 
 def test_reads_what_comes_from_outside_and_gives_what_others_read() -> None:
     call = residual_block()
-    kernel = kernel_function(call.graph, [0, 1], "kernel")
+    kernel = lower_kernel(call.graph, [0, 1], "kernel")
     assert names(call.graph, kernel.inputs) == ["x", "w", "scale", "shift", "mean", "variance"]
     assert names(call.graph, kernel.outputs) == ["n"]
     assert len(kernel.prim_func.params) == 7
@@ -177,7 +177,7 @@ def test_the_parts_of_a_graph_are_the_whole() -> None:
     graph, values = call.graph, call.values
     for cut in range(0, len(graph), 3):
         members = range(cut, min(cut + 3, len(graph)))
-        kernel = kernel_function(graph, members, "kernel")
+        kernel = lower_kernel(graph, members, "kernel")
         library = tvm.compile(tvm.IRModule({"kernel": kernel.prim_func}), target="llvm")
         types: list[Any] = [graph.values[v].type for v in kernel.outputs]
         results = [tvm.runtime.tensor(np.empty(t.shape, t.dtype)) for t in types]

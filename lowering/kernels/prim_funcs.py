@@ -1,0 +1,210 @@
+"""The kernels of a graph as functions of TVM's tensor IR: ``OperatorGraph, steps -> PrimFuncs, calls``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import te, tirx
+
+from ...extract.partition.kernels import Members
+from ...ir.graph import OperatorGraph, Value
+from ...ir.types import TensorType
+from ..compute import Immediate, Source, compute, lowerable
+from ..schedules import is_intensive, mark_constants
+from ..target import Target
+from ..weights import Weights
+from .channels_last import channels_last, channels_last_values
+from .fallback import Fallback, fallback, is_constant
+from .messages import Answer
+from .steps import Kernel, Step, View, steps
+
+_NAMED_OPERATORS = 4
+"""Operators in the name of a kernel; more would make it too long to read."""
+
+Array = np.ndarray[Any, Any]
+
+
+# --- one kernel
+
+
+@dataclass(frozen=True)
+class KernelFunction:
+    """A function of buffers: first those of the values `inputs`, then those of `outputs`.
+
+    Both are indices of the graph's values. Inputs are values that members read from outside, constants too; outputs are
+    those that others read, or whoever runs the graph.
+    """
+
+    prim_func: tirx.PrimFunc
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def lower_kernel(
+    graph: OperatorGraph, members: Iterable[int], name: str, constants: Mapping[int, Array] | None = None
+) -> KernelFunction:
+    """The members (operators of `graph`) as one unscheduled function with the symbol `name`.
+
+    `constants` are values known by now; those of one element are written into the code and are no inputs.
+    Blocks are named after operator and node, and carry the attributes that `lowering.compute` describes.
+    Raises NotLowered where a member has no lowering, or the type of a value from outside is not static.
+    """
+
+    def placeholder(value: int) -> te.Tensor:
+        type_ = graph.values[value].type
+        shape = type_.shape if type_ is not None and type_.is_static else ()
+        return te.placeholder(shape or (), type_.dtype if type_ is not None else "float32", f"v{value}")
+
+    ordered = sorted(members)
+    outside, outputs = list_inputs(graph, ordered), list_outputs(graph, ordered)
+    immediates = {v: Immediate.of(a) for v, a in (constants or {}).items() if v in outside and a.size == 1}
+    inputs = tuple(v for v in outside if v not in immediates)
+    tensors: dict[int, Source] = {**immediates, **{v: placeholder(v) for v in inputs}}
+    for operator in (graph.operators[index] for index in ordered):
+        sources = [None if v is None else tensors[v] for v in operator.inputs]
+        tensors.update(zip(operator.outputs, compute(operator, graph, sources), strict=False))
+    function = te.create_prim_func([tensors[v] for v in (*inputs, *outputs)])
+    return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
+
+
+def list_inputs(graph: OperatorGraph, members: Iterable[int]) -> tuple[int, ...]:
+    """Values that members read and none of them makes, in the order they are read first."""
+    operators = [graph.operators[m] for m in members]
+    inside = {v for operator in operators for v in operator.outputs}
+    read = (v for operator in operators for v in operator.inputs if v is not None and v not in inside)
+    return tuple(dict.fromkeys(read))
+
+
+def list_outputs(graph: OperatorGraph, members: Iterable[int]) -> tuple[int, ...]:
+    """Values that members make and others read, or whoever runs the graph."""
+    inside = set(members)
+    values = (v for m in sorted(inside) for v in graph.operators[m].outputs)
+    return tuple(v for v in values if graph.values[v].is_output or not inside.issuperset(graph.consumers[v]))
+
+
+def task_key(function: Any) -> str:
+    """A name for a kernel that stays the same in every process: 64 hex digits of its computation and its tensors.
+
+    TVM's structural hash, which is the same in every process of a version, has but 64 bits; the tensors are added.
+    """
+    nameless = function.without_attr("global_symbol")
+    tensors = [(str(b.dtype), tuple(map(int, b.shape))) for b in function.params]
+    return sha256(f"{tvm_ffi.structural_hash(nameless)} {tensors}".encode()).hexdigest()
+
+
+# --- all kernels of a graph
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel as the model calls it: `symbol` among the objects, on values of the graph."""
+
+    symbol: str
+    members: Members
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass
+class DistinctKernels:
+    """The kernels of a graph, each distinct one once. Make one by `of`; `last` are values with their channels last."""
+
+    graph: OperatorGraph
+    weights: Weights
+    last: frozenset[int]
+    functions: dict[str, Any] = field(default_factory=dict)
+    _by_hash: dict[int, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights) -> DistinctKernels:
+        """None yet; `kernels`, in running order, decide how feature maps are stored.
+
+        Constants that nodes compute get their types, which are known once they are computed.
+        """
+
+        def with_type(number: int, value: Value) -> Value:
+            if value.type is not None or not is_constant(graph, number, weights.model):
+                return value
+            array = weights[value.name]
+            return replace(value, type=TensorType(array.dtype.name, array.shape))
+
+        values = tuple(with_type(number, value) for number, value in enumerate(graph.values))
+        typed = replace(graph, values=values)
+        return cls(typed, weights, channels_last_values(typed, tuple(steps(typed, kernels))))
+
+    def lower_step(self, step: Step) -> View | KernelCall | Fallback:
+        """The step as it is run: as a call of a kernel, by ONNX Runtime, or not at all."""
+        if isinstance(step, View):
+            return step
+        reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
+        function = next((reason for reason in reasons if reason is not None), None) or self.lower(step)
+        if isinstance(function, str):
+            return fallback(self.graph, step.members, self.weights, function, self.last)
+        return KernelCall(self._find_equal(function), step.members, function.inputs, function.outputs)
+
+    def lower(self, kernel: Kernel) -> KernelFunction | str:
+        """The kernel as a function, or the reason why the lowering failed."""
+        operators = "_".join(self.graph.operators[m].op.lower() for m in kernel.members[:_NAMED_OPERATORS])
+        name = f"kernel_{len(self.functions)}_{operators}"
+        try:
+            function = lower_kernel(self.graph, kernel.members, name, self._scalars(kernel))
+        except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
+            return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        positions = tuple(position for position, value in enumerate(function.inputs) if self._is_constant(value))
+        stored = {n for n, value in enumerate((*function.inputs, *function.outputs)) if value in self.last}
+        return replace(function, prim_func=channels_last(mark_constants(function.prim_func, positions), stored))
+
+    def replace_failed(
+        self, step: View | KernelCall | Fallback, answers: Mapping[str, Answer]
+    ) -> View | KernelCall | Fallback:
+        """The step, or a fallback for a kernel that TVM could not compile."""
+        problem = answers[step.symbol].problem if isinstance(step, KernelCall) else None
+        if problem is None or not isinstance(step, KernelCall):
+            return step
+        return fallback(self.graph, step.members, self.weights, f"{step.symbol}: {problem}", self.last)
+
+    def _scalars(self, kernel: Kernel) -> dict[int, Array]:
+        """Constants of one element: they are written into the code."""
+        read = {v for m in kernel.members for v in self.graph.operators[m].inputs if v is not None}
+        constants = [self.graph.values[value] for value in sorted(read) if self._is_constant(value)]
+        single = {v.name for v in constants if v.type is not None and v.type.is_static and v.type.elements() == 1}
+        return {v: self.weights[name] for v in read if (name := self.graph.values[v].name) in single}
+
+    def _is_constant(self, value: int) -> bool:
+        return is_constant(self.graph, value, self.weights.model)
+
+    def _find_equal(self, function: KernelFunction) -> str:
+        """The name of an equal kernel that came before, or its own."""
+        name = str(function.prim_func.attrs["global_symbol"])
+        nameless = function.prim_func.without_attr("global_symbol")
+        alike = self._by_hash.setdefault(int(tvm_ffi.structural_hash(nameless)), [])
+        for other in alike:
+            if tvm_ffi.structural_equal(nameless, self.functions[other].without_attr("global_symbol")):
+                return other
+        alike.append(name)
+        self.functions[name] = function.prim_func
+        return name
+
+
+@dataclass
+class ScheduleCheck:
+    """Whether operators have a schedule as one kernel of several anchor ops on a target; each kernel is tried once."""
+
+    kernels: DistinctKernels
+    target: Target
+    _answers: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, members: Members) -> bool:
+        (kernel,) = (step for step in steps(self.kernels.graph, [members]) if isinstance(step, Kernel))
+        function = self.kernels.lower(kernel)
+        if isinstance(function, str):
+            return False
+        key = task_key(function.prim_func)
+        if key not in self._answers:
+            self._answers[key] = is_intensive(function.prim_func, self.target.device, self.target.threads)
+        return self._answers[key]
