@@ -92,9 +92,9 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
 
 def _check_rules(options: Options, clock: Clock) -> None:
     from ..tools.checking.acceptance import require_accepted
-    from ..tools.checking.worth import remark  # the checker takes imports of its own
+    from ..tools.checking.worth import remark_on_worth  # the checker takes imports of its own
 
-    require_accepted(options.selection, judge=remark, told=lambda text: clock.tell("rules", text))
+    require_accepted(options.selection, judge=remark_on_worth, report=lambda text: clock.tell("rules", text))
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from ...rules.lint import Problem, lint_files
 from ...rules.places import analysis_files, rule_paths, shipped_files
 from ...rules.records import PROPERTIES, Rule, RuleFile, read_file
 from ...support.countdown import Countdown
-from ...tools.checking.acceptance import shown
+from ...tools.checking.acceptance import elements_text
 from ...tools.checking.check import check_files, rules_as_written
-from ...tools.checking.overlap import Overlap, distinct, overlaps
+from ...tools.checking.overlap import Overlap, count_distinct, overlaps
 from ...tools.checking.verdict import KINDS, Verdict
-from ...tools.checking.worth import remark
+from ...tools.checking.worth import remark_on_worth
 from .. import render
 from ..options import check_rule_folders
 from ..progress import Progress
@@ -92,7 +92,10 @@ def _check_files(arguments: argparse.Namespace, files: Sequence[RuleFile]) -> _C
     verdicts = []
     with Progress(arguments, "checking") as progress:
         countdown = Countdown(len(rules), "rules")
-        for verdict in check_files(files, judge=remark, kept=not arguments.fresh, samples=arguments.samples):
+        verdicts_of_files = check_files(
+            files, judge=remark_on_worth, use_cache=not arguments.fresh, samples=arguments.samples
+        )
+        for verdict in verdicts_of_files:
             verdicts.append(verdict)
             progress("checking", countdown.advance())
         progress("looking for overlaps")
@@ -129,7 +132,7 @@ def _by_property(checked: _CheckedRules) -> list[tuple[str, ...]]:
         chosen = [(r, v) for r, v in checked.pairs if name == "all" or name in r.properties]
         if chosen:
             kinds = Counter(v.kind for _, v in chosen)
-            counts = (len(chosen), distinct(r for r, _ in chosen), *(kinds[k] for k in KINDS))
+            counts = (len(chosen), count_distinct(r for r, _ in chosen), *(kinds[k] for k in KINDS))
             rows.append((name, *map(str, counts)))
     return rows
 
@@ -142,7 +145,7 @@ def _refusal(rule: Rule, verdict: Verdict) -> str:
     lines = [head, f"    for {example.sample}"]
     if example.where or example.left:
         lines.append(f"    at {example.where or '[]'}: left {example.left}, right {example.right}")
-    lines += [f"    {name} = {shown(array, _SHOWN)}" for name, array in example.elements.items()]
+    lines += [f"    {name} = {elements_text(array, _SHOWN)}" for name, array in example.elements.items()]
     return "\n".join(lines)
 
 

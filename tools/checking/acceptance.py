@@ -1,8 +1,8 @@
-"""Rules beside the shipped ones are used only once they are checked."""
+"""The user's own rules are used only after they are checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from ...rules.places import rule_paths
 from ...rules.records import Rule, RuleFile, read_file
 from ...rules.sexpr import SexprError
 from ...support.countdown import Countdown
-from .cache import Keys, load
+from .cache import CacheKeys, load
+from .oracles.numeric import Counterexample
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -26,18 +27,19 @@ _SHOWN = 60
 
 
 def _rules_of(files: Sequence[RuleFile], selection: RuleSelection) -> dict[str, Rule]:
-    """By name the rules of some files that are to be used and have to be checked for that."""
+    """By name the rules of some files that a run uses, as their authors wrote them."""
     rules = (rule for file in files for rule in file.rules if rule.name == rule.base and not rule.derives)
     return {r.name: r for r in rules if is_chosen(r, selection.precision, selection.only, selection.skip)}
 
 
-def require_accepted(selection: RuleSelection, *, judge: Judge, told: Callable[[str], None]) -> None:
-    """Check the rules of a run that are not shipped, as far as there is no verdict from before.
+def require_accepted(selection: RuleSelection, *, judge: Judge, report: Callable[[str], None]) -> None:
+    """Check the rules of a run that are not shipped, as far as no verdict is stored.
 
-    Raises RuleError for the first that may not be used, with the numbers that show it. `told` hears how far it is.
+    `report` is called with the progress. Raises RuleError for the first rule that may not be used, with a
+    counterexample.
     """
     paths = rule_paths(selection.paths)
-    if _are_known(selection, paths):
+    if _are_stored(selection, paths):
         return
     from ...rules.lint import require_clean  # the lint and the checker have imports of their own
     from .check import check_files
@@ -49,40 +51,36 @@ def require_accepted(selection: RuleSelection, *, judge: Judge, told: Callable[[
     for verdict in check_files(files, chosen=rules, judge=judge):
         if not verdict.accepted:
             raise RuleError(refusal(rules[verdict.rule], verdict))
-        told(countdown.advance())
+        report(countdown.advance())
 
 
-def _are_known(selection: RuleSelection, paths: Sequence[Path]) -> bool:
-    """Whether all rules were accepted before. What else the files may hold, whoever loads them looks at."""
+def _are_stored(selection: RuleSelection, paths: Sequence[Path]) -> bool:
+    """Whether verdicts that accept all rules are stored. Other contents of the files are left to their loader."""
     try:
         files = [read_file(path) for path in paths]
-        keys = Keys(files)
+        keys = CacheKeys(files)
     except SexprError:
         return False
-    return all(load(keys.of(rule)) is not None for rule in _rules_of(files, selection).values())
+    return all(load(keys.key(rule)) is not None for rule in _rules_of(files, selection).values())
 
 
 def refusal(rule: Rule, verdict: Verdict) -> str:
     """Why a rule is not used, in one line."""
-    found = verdict.counterexample
-    shown = f": {_counterexample(found.sample, found.elements, _sides(found))}" if found is not None else ""
     place = f"{rule.path}:{rule.line}:{rule.column}: rule {rule.base}"
+    problem = "is refuted" if verdict.kind == "refuted" else "cannot be used"
+    example = "" if verdict.counterexample is None else f": {_counterexample_text(verdict.counterexample)}"
     advice = f"`eqfuse rules check {rule.path}` says more, --trust-rules uses it all the same"
-    said = "is refuted" if verdict.kind == "refuted" else "cannot be used"
-    return f"{place} {said}: {verdict.reason}{shown}; {advice}"
+    return f"{place} {problem}: {verdict.reason}{example}; {advice}"
 
 
-def _sides(found: Any) -> str:
-    return f"left {found.left}, right {found.right} at {found.where}" if found.left else ""
+def _counterexample_text(example: Counterexample) -> str:
+    sides = f"left {example.left}, right {example.right} at {example.where}" if example.left else ""
+    tensors = [f"{name} = {elements_text(array, _SHOWN)}" for name, array in example.elements.items()]
+    return ", ".join(filter(None, (f"for {example.sample}", sides, *tensors)))
 
 
-def _counterexample(sample: str, elements: Mapping[str, Any], sides: str) -> str:
-    tensors: Sequence[str] = [f"{name} = {shown(array, _SHOWN)}" for name, array in elements.items()]
-    return ", ".join(filter(None, (f"for {sample}", sides, *tensors)))
-
-
-def shown(array: Any, most: int) -> str:
-    """The elements of a counterexample in at most so many characters, those of extended precision rounded."""
+def elements_text(array: Any, most: int) -> str:
+    """The elements of a counterexample in at most `most` characters, those of extended precision rounded."""
     if getattr(array, "dtype", None) == np.longdouble:
         array = array.astype(np.float64)
     text = " ".join(str(array.tolist() if hasattr(array, "tolist") else array).split())

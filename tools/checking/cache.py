@@ -1,4 +1,4 @@
-"""Verdicts kept between runs, by the text of the rule and of everything that had a part in them."""
+"""The cache of verdicts between runs, by the text of the rule and of everything that a verdict depends on."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from ...rules.records import Rule, RuleFile
 from ...rules.sexpr import Atom, Form, Node, walk
 from ...rules.vocabulary import DECLARATIONS
 from ...support.store import Store, source_digest
-from .verdict import WANTED, Verdict
+from .verdict import SAMPLES_PER_DIRECTION, Verdict
 
 _PACKAGES = ("egglog", "numpy", "onnx", "onnxruntime", "z3-solver")
 
 
 @cache
-def _checker() -> bytes:
-    """What else a verdict depends on: the code of the checker and of what it builds on, the meaning of the operators,
-    the analyses, and the solvers."""
+def _digest_of_checker() -> bytes:
+    """A digest of the analyses, the code and the packages that every verdict depends on."""
     digest = hashlib.sha256(prelude().encode())
     digest.update(source_digest("ir", "rules", "tools/checking", suffixes=(".py", ".toml")).encode())
     for package in _PACKAGES:
@@ -33,14 +32,14 @@ def _checker() -> bytes:
     return digest.digest()
 
 
-class Keys:
-    """The names of the verdicts on rules of files that are used together.
+class CacheKeys:
+    """The keys of the verdicts on rules of files that are used together.
 
-    A verdict depends on the rule, on the declarations of the files that it uses, and on the rules that derive what it
-    asks for, again with what those use; a rule elsewhere in the files may change without it.
+    A verdict depends on the rule, on the declarations of the files that it uses, and on the rules that derive facts
+    that it asks for, again with their declarations; it does not depend on other rules of the files.
     """
 
-    def __init__(self, files: Sequence[RuleFile], samples: int = WANTED) -> None:
+    def __init__(self, files: Sequence[RuleFile], samples: int = SAMPLES_PER_DIRECTION) -> None:
         self._samples = str(samples)
         declared = [sexpr.read(d.text).forms[0] for file in files for d in file.declarations]
         self._declared = [(form, _subject(form)) for form in declared]
@@ -48,28 +47,28 @@ class Keys:
         deriving = [sexpr.read(r.text).forms[0] for file in files for r in file.rules if r.derives]
         self._deriving = [(form, _symbols(form.items[2]) & self._own) for form in deriving]
 
-    def of(self, rule: Rule) -> str:
-        """The name of the verdict on a rule."""
-        digest = hashlib.sha256(_checker())
-        used = self._used(sexpr.read(rule.text).forms[0])
-        for part in (self._samples, rule.text, rule.sound, rule.example, *rule.commutes, *map(str, used)):
+    def key(self, rule: Rule) -> str:
+        """The key of the verdict on a rule."""
+        digest = hashlib.sha256(_digest_of_checker())
+        forms = self._dependencies(sexpr.read(rule.text).forms[0])
+        for part in (self._samples, rule.text, rule.sound, rule.example, *rule.commutes, *map(str, forms)):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()
 
-    def _used(self, rule: Form) -> list[Form]:
-        """What of the files has a part in a verdict. Rules that derive facts of the shipped analyses always have."""
+    def _dependencies(self, rule: Form) -> list[Form]:
+        """The forms of the files that a verdict depends on: always those that derive facts of the shipped analyses."""
         names = _symbols(rule) & self._own
         while True:
-            found = [form for form, subject in self._declared if subject in names]
-            found += [form for form, subjects in self._deriving if not subjects or subjects & names]
-            more = {symbol for form in found for symbol in _symbols(form)} & self._own
+            forms = [form for form, subject in self._declared if subject in names]
+            forms += [form for form, subjects in self._deriving if not subjects or subjects & names]
+            more = {symbol for form in forms for symbol in _symbols(form)} & self._own
             if more <= names:
-                return found
+                return forms
             names |= more
 
 
 def _subject(form: Form) -> str:
-    """What a declaration declares, or what a row of a table is of."""
+    """The name that a declaration declares, or the table of a row."""
     target = form.items[1] if form.head in DECLARATIONS or form.head == "set" else form.items[0]
     return target.head if isinstance(target, Form) else target.text
 
@@ -78,19 +77,19 @@ def _symbols(node: Node) -> set[str]:
     return {part.text for part in walk(node) if isinstance(part, Atom)}
 
 
-def load(name: str) -> Verdict | None:
-    """A verdict kept before; None where there is none that can be read."""
+def load(key: str) -> Verdict | None:
+    """The stored verdict; None where there is none that can be read."""
     try:
-        return msgspec.json.decode(_store().path(f"{name}.json").read_bytes(), type=Verdict)
+        return msgspec.json.decode(_store().path(f"{key}.json").read_bytes(), type=Verdict)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def store(name: str, verdict: Verdict) -> None:
-    """Keep the verdict on a rule that may be used: what is wrong is looked at again."""
+def store(key: str, verdict: Verdict) -> None:
+    """Store the verdict on a rule that may be used; other rules are checked again."""
     if verdict.accepted:
-        kept = {k: v for k, v in asdict(verdict).items() if k != "counterexample"}
-        _store().keep(f"{name}.json", lambda place: place.write_text(json.dumps(kept), encoding="utf-8"))
+        fields = {k: v for k, v in asdict(verdict).items() if k != "counterexample"}
+        _store().keep(f"{key}.json", lambda place: place.write_text(json.dumps(fields), encoding="utf-8"))
 
 
 def _store() -> Store:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 
 import numpy as np
 
@@ -24,10 +25,11 @@ from ...rules.records import Rule, RuleFile
 from ...rules.vocabulary import key_problem
 from ...support.processor import available_cores
 from ...support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
-from . import cache as verdicts
-from .drawing.coverage import never_met
+from .cache import CacheKeys, load, store
+from .drawing.coverage import missing_settings
 from .drawing.elements import named_leaves
 from .drawing.hits import Hit, example_hits, hits, seed
+from .drawing.samples import Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
@@ -36,7 +38,7 @@ from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
 from .proving.samples import Proven, prove_samples
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
-from .verdict import WANTED, Kind, Verdict
+from .verdict import SAMPLES_PER_DIRECTION, Kind, Verdict
 
 Judge = Callable[[Rule, Sequence[Hit]], str]
 """A remark on a rule that is true, from the samples it fired on; "" for none. It has to be picklable."""
@@ -48,32 +50,39 @@ _SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Job:
-    """A rule to check, as a process of its own is asked for it."""
+    """A rule for a worker process to check."""
 
     rule: Rule
     declarations: str
     judge: Judge | None
-    samples: int = WANTED
+    samples: int = SAMPLES_PER_DIRECTION
 
 
-def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples: int = WANTED) -> Verdict:
-    """The verdict on one rule, from so many samples of each direction; `scratch` holds the declarations of its file."""
-    if keys := _keys(rule, scratch):
+def check_rule(
+    rule: Rule, scratch: Scratch, judge: Judge | None = None, samples: int = SAMPLES_PER_DIRECTION
+) -> Verdict:
+    """The verdict on one rule, from up to `samples` samples of each direction.
+
+    `scratch` has the declarations of the rule's file. `judge` makes the remark of an accepted rule.
+    """
+    if keys := _undefined_constructors(rule, scratch):
         return Verdict(rule.name, "idle", example=False, reason=f"nothing says what {', '.join(keys)} computes")
     by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
-    derived = {way: [h for found in hits(way.rule, scratch) for h in found] for way in ways(rule, _own(scratch))}
-    every = [hit for found in (*by_direction, *derived.values()) for hit in found] + example
-    counterexample, tested, untested = _tested(rule, every)
-    uncovered = (*never_met([hit.sample for hit in every], rule.sound), *untested)
+    own_declarations = scratch.program.removeprefix(prelude())
+    derived = {way: list(chain(*hits(way.rule, scratch))) for way in ways(rule, own_declarations)}
+    every = [*chain(*by_direction, *derived.values()), *example]
+    counterexample, tested, untested = _test_numbers(rule, every)
+    uncovered = (*missing_settings([hit.sample for hit in every], rule.sound), *untested)
     blank = Verdict(rule.name, "idle", samples=tested, example=bool(example), uncovered=uncovered)
     if counterexample is not None:
         return replace(blank, kind="refuted", reason=counterexample.reason, counterexample=counterexample)
-    foreign = _foreign(every)
-    idle = _idle(by_direction, example, tested or len(foreign)) or next(filter(None, map(key_problem, foreign)), "")
-    unmet = next((way.by[0] for way, found in derived.items() if not found), "")
-    if not idle and unmet:
-        idle = f"no sample made it fire on what {unmet} derives"
+    foreign = _foreign_keys(every)
+    idle = _why_idle(by_direction, example, tested or len(foreign))
+    idle = idle or next(filter(None, map(key_problem, foreign)), "")
+    unused = next((way.by[0] for way, way_hits in derived.items() if not way_hits), "")
+    if not idle and unused:
+        idle = f"no sample made it fire on what {unused} derives"
     if not idle and not makes_example(rule, example):
         idle = "what stands on the right of its example is not what the rule makes"
     if idle:
@@ -81,17 +90,16 @@ def check_rule(rule: Rule, scratch: Scratch, judge: Judge | None = None, samples
     if foreign:
         names = ", ".join(dict.fromkeys(key.partition("/")[0] for key in foreign))
         return replace(blank, kind="assumed", reason=f"only its author knows what {names} computes")
-    verdict = _for_every_shape(rule, _with_proof(blank, prove_samples(every, rule.sound)))
+    verdict = _add_proof(blank, prove_samples(every, rule.sound))
+    if verdict.kind != "refuted" and prove_rule(rule).proved:
+        kind: Kind = "proved" if verdict.kind == "tested" else verdict.kind
+        verdict = replace(verdict, kind=kind, scope=EVERY_SHAPE, reason="")
     return replace(verdict, remark=judge(rule, every)) if judge and verdict.accepted else verdict
 
 
-def _own(scratch: Scratch) -> str:
-    """What a file declares and derives itself."""
-    return scratch.program.removeprefix(prelude())
-
-
-def _keys(rule: Rule, scratch: Scratch) -> list[str]:
-    """Constructors of no operator that a rule speaks of: it unites all that has one key, and no sample has it twice.
+def _undefined_constructors(rule: Rule, scratch: Scratch) -> list[str]:
+    """Constructors in a rule that no operator defines: the rule unites everything under one key, and no sample has one
+    key twice.
 
     The shipped rules that have some are true by an argument of their own.
     """
@@ -104,7 +112,7 @@ def _keys(rule: Rule, scratch: Scratch) -> list[str]:
 _CONSTRUCTOR = re.compile(r"\(constructor\s+([^\s()]+)")
 
 
-def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
+def _why_idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested: int) -> str:
     if len(by_direction) == 2 and not all(by_direction):
         side = "right side, read backwards," if by_direction[0] else "left side"
         return f"no sample of the {side} made the rule fire: its conditions may contradict each other"
@@ -115,20 +123,20 @@ def _idle(by_direction: Sequence[Sequence[Hit]], example: Sequence[Hit], tested:
     return "" if example else "the rule does not fire on its example"
 
 
-def _foreign(found: Sequence[Hit]) -> list[str]:
-    """The keys of operators of other domains among what a rule made."""
-    classes = (c for hit in found if isinstance(hit.outcome, Fired) for c in hit.outcome.classes.values())
+def _foreign_keys(every: Sequence[Hit]) -> list[str]:
+    """The keys of operators of other domains that the rule made."""
+    classes = (c for hit in every if isinstance(hit.outcome, Fired) for c in hit.outcome.classes.values())
     return sorted({str(node.arguments[0]) for nodes in classes for node in nodes if node.head == "Op"})
 
 
-def _tested(rule: Rule, found: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
-    """The first counterexample in numbers, how many samples were tested, and what could not be."""
+def _test_numbers(rule: Rule, every: Sequence[Hit]) -> tuple[Counterexample | None, int, tuple[str, ...]]:
+    """The first counterexample in numbers, the number of samples tested, and what could not be tested."""
     random = np.random.default_rng(seed(rule))
     tested = 0
     uncovered: dict[str, None] = {}
-    for hit in sorted(found, key=_size):  # the smallest counterexample says most
+    for hit in sorted(every, key=_size):  # the smallest counterexample says most
         if isinstance(hit.outcome, Conflict):
-            return _conflict(hit), tested, tuple(uncovered)
+            return _explain_conflict(hit.sample, hit.outcome), tested, tuple(uncovered)
         try:
             result = test_sample(hit.sample, hit.outcome, rule.sound, random, Oracle(hit.sample, hit.outcome))
         except Unsupported as error:
@@ -145,35 +153,28 @@ def _size(hit: Hit) -> int:
     return sum(int(np.prod(leaf.type.shape)) for leaf in named_leaves(hit.sample))
 
 
-def _conflict(hit: Hit) -> Counterexample:
-    message = hit.outcome.message if isinstance(hit.outcome, Conflict) else ""
-    what = next((w for w in ("shape", "dtype") if f"function {w}" in message), "")
-    reason = f"the two sides differ in {what}" if what else f"the e-graph refuses the result: {message}"
-    return Counterexample("; ".join(readable(root) for root in hit.sample.roots), {}, "", "", "", reason)
+def _explain_conflict(sample: Sample, conflict: Conflict) -> Counterexample:
+    function = next((name for name in ("shape", "dtype") if f"function {name}" in conflict.message), "")
+    refused = f"the e-graph refuses the result: {conflict.message}"
+    reason = f"the two sides differ in {function}" if function else refused
+    return Counterexample("; ".join(readable(root) for root in sample.roots), {}, "", "", "", reason)
 
 
-def _with_proof(blank: Verdict, proven: Proven) -> Verdict:
+def _add_proof(blank: Verdict, proven: Proven) -> Verdict:
     if proven.counterexample is not None:
-        wrong = proven.counterexample
-        return replace(blank, kind="refuted", reason=wrong.reason, counterexample=wrong)
+        reason = proven.counterexample.reason
+        return replace(blank, kind="refuted", reason=reason, counterexample=proven.counterexample)
     if not proven.complete:
         return replace(blank, kind="tested", reason=proven.reason)
     kind: Kind = "proved-if" if proven.condition else "proved"
     return replace(blank, kind=kind, scope=proven.scope, condition=proven.condition)
 
 
-def _for_every_shape(rule: Rule, verdict: Verdict) -> Verdict:
-    """The verdict, with the widest scope where the rule is proved for tensors of unknown rank."""
-    if verdict.kind == "refuted" or not prove_rule(rule).proved:
-        return verdict
-    return replace(verdict, kind="proved" if verdict.kind == "tested" else verdict.kind, scope=EVERY_SHAPE, reason="")
-
-
 # --- many rules
 
 
 def scratch_for(*files: RuleFile) -> Scratch:
-    """A scratch e-graph with what files declare and derive."""
+    """A scratch e-graph with the declarations of files, and with their rules that derive facts."""
     return _scratch(_declarations(files))
 
 
@@ -197,31 +198,31 @@ def check_files(
     *,
     chosen: Collection[str] | None = None,
     judge: Judge | None = None,
-    kept: bool = True,
+    use_cache: bool = True,
     workers: int | None = None,
-    samples: int = WANTED,
+    samples: int = SAMPLES_PER_DIRECTION,
 ) -> Iterator[Verdict]:
     """The verdicts on all rules of some files that are used together, or on the `chosen` ones, in order; mirrored
     variants share their original's.
 
-    Verdicts of earlier runs are used again unless `kept` is False. Runs in one process for each core, so that a rule
-    that makes egglog crash is named.
+    Runs in `workers` processes, by default one for each core, so that a rule that makes egglog crash is named.
+    `use_cache`: take stored verdicts of earlier runs.
     """
     files = [file for file in files if ANALYSIS not in file.path.parents]  # every scratch e-graph has the analyses
     rules = [rule for _, rule in rules_as_written(files) if chosen is None or rule.name in chosen]
-    keys = verdicts.Keys(files, samples)
-    known = {r.name: v for r in rules if kept and (v := verdicts.load(keys.of(r))) is not None}
+    keys = CacheKeys(files, samples)
+    stored = {r.name: v for r in rules if use_cache and (v := load(keys.key(r))) is not None}
     declarations = _declarations(files)
-    jobs = [Job(r, declarations, judge, samples) for r in rules if r.name not in known]
-    fresh = _all(jobs, workers or available_cores())
+    jobs = [Job(r, declarations, judge, samples) for r in rules if r.name not in stored]
+    fresh = _run_jobs(jobs, workers or available_cores())
     for rule in rules:
-        verdict = known.get(rule.name) or next(fresh)
-        if rule.name not in known:
-            verdicts.store(keys.of(rule), verdict)
+        verdict = stored.get(rule.name) or next(fresh)
+        if rule.name not in stored:
+            store(keys.key(rule), verdict)
         yield verdict
 
 
-def _all(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
+def _run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
     if not jobs:
         return
     with ThreadPoolExecutor(min(workers, len(jobs))) as threads, WorkerPool(_worker) as pool:

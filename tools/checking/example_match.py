@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose
+from typing import Any
 
 from ...rules.commute import is_variable
 from ...rules.records import Rule, parse_example
@@ -13,45 +14,35 @@ from .drawing.conditions import Environment, Failed, Unbound, Unknown, evaluate
 from .drawing.hits import Hit
 from .drawing.left_side import LEAVES, Value, sorts_of
 from .drawing.placement import Placement
-from .drawing.samples import Sample
 from .drawing.scratch import Class, Fired
 from .drawing.terms import Argument, Leaf, Term
 
 _PRECISION = 1e-5
 """Relative: an example may round a number that the rule computes."""
 
-Bound = dict[str, Argument | Class]
-"""What the variables of an example stand for."""
+Bindings = dict[str, Argument | Class]
+"""The values of an example's variables."""
 
 
 def makes_example(rule: Rule, hits: Iterable[Hit]) -> bool:
     """Whether on one of the samples of its example the rule made the right side equal to the (first) left side.
 
-    Variables of the left side stand for the same on the right; any others there stand for anything, each for one thing.
+    Variables of the left side have the same values on the right; others there may have any value, each one only.
     """
     example = parse_example(rule.example)
     for hit in hits:
         if isinstance(hit.outcome, Fired):
-            matching = _Matching(Placement(hit.sample, hit.outcome))
-            for term in _subterms(hit.sample):
-                bound: Bound = {}
-                number = matching.placement.class_of(term) if _matches(example.lefts[0], term, bound) else None
-                if number is not None and any(True for _ in matching.found(example.right, number, bound)):
+            search = _ClassSearch(Placement(hit.sample, hit.outcome))
+            for term in hit.sample.subterms():
+                bound: Bindings = {}
+                number = search.placement.class_of(term) if _matches(example.lefts[0], term, bound) else None
+                if number is not None and any(True for _ in search.matches(example.right, number, bound)):
                     return True
     return False
 
 
-def _subterms(sample: Sample) -> Iterator[Term | Leaf]:
-    pending: list[Argument] = list(sample.roots)
-    while pending:
-        term = pending.pop(0)
-        if isinstance(term, (Term, Leaf)):
-            yield term
-            pending += term.arguments if isinstance(term, Term) else ()
-
-
-def _matches(pattern: Node, term: Argument, bound: Bound) -> bool:
-    """Whether a term is what the pattern says; adds what its variables stand for."""
+def _matches(pattern: Node, term: Argument, bound: Bindings) -> bool:
+    """Whether a term matches a pattern; binds the pattern's variables."""
     if isinstance(pattern, Atom) and is_variable(pattern):
         return bound.setdefault(pattern.text, term) == term
     if isinstance(pattern, Form) and sorts_of(pattern.head) is not None:
@@ -59,7 +50,7 @@ def _matches(pattern: Node, term: Argument, bound: Bound) -> bool:
         return arguments is not None and all(
             _matches(item, argument, bound) for item, argument in zip(pattern.items[1:], arguments, strict=True)
         )
-    return not isinstance(term, (Term, Leaf)) and any(True for _ in _literals(pattern, term, bound))
+    return not isinstance(term, (Term, Leaf)) and any(True for _ in _match_literal(pattern, term, bound))
 
 
 def _arguments(head: str, term: Argument) -> tuple[Argument, ...] | None:
@@ -72,33 +63,40 @@ def _arguments(head: str, term: Argument) -> tuple[Argument, ...] | None:
     return {"Full": full, "Absent": ()}.get(head, (term.name,))
 
 
-def _literals(pattern: Node, value: Value, bound: Bound) -> Iterator[Bound]:
+def _match_literal(pattern: Node, value: Value, bound: Bindings) -> Iterator[Bindings]:
     """The bindings under which an expression of literals has a value."""
     if isinstance(pattern, Atom) and is_variable(pattern) and pattern.text not in bound:
         yield {**bound, pattern.text: value}
         return
-    known = {name: v for name, v in bound.items() if not isinstance(v, (Term, Leaf, Class))}
+    literals = {name: v for name, v in bound.items() if not isinstance(v, (Term, Leaf, Class))}
     try:
-        if _equal(evaluate(pattern, Environment(known)), value):
+        if _is_close(evaluate(pattern, Environment(literals)), value):
             yield bound
     except Unbound:
         if isinstance(pattern, Form) and pattern.head == "vec-of" and isinstance(value, tuple):
-            yield from _each(pattern.items[1:], value, bound)
+            if len(pattern.items) == len(value) + 1:
+                yield from _match_all(_match_literal, pattern.items[1:], value, bound)
         elif isinstance(pattern, Form):
-            yield bound  # computed from a variable that stands for anything
+            yield bound  # computed from a variable that may have any value
     except (Unknown, Failed):
         return
 
 
-def _each(patterns: tuple[Node, ...], values: tuple[int, ...], bound: Bound) -> Iterator[Bound]:
-    if not patterns or len(patterns) != len(values):
-        yield from [bound] if len(patterns) == len(values) else []
+def _match_all(
+    match: Callable[[Node, Any, Bindings], Iterator[Bindings]],
+    patterns: Sequence[Node],
+    values: Sequence[Class | Value],
+    bound: Bindings,
+) -> Iterator[Bindings]:
+    """The bindings under which each value matches its pattern."""
+    if not patterns:
+        yield bound
         return
-    for further in _literals(patterns[0], values[0], bound):
-        yield from _each(patterns[1:], values[1:], further)
+    for more in match(patterns[0], values[0], bound):
+        yield from _match_all(match, patterns[1:], values[1:], more)
 
 
-def _equal(one: Value, other: Value) -> bool:
+def _is_close(one: Value, other: Value) -> bool:
     if isinstance(one, float) or isinstance(other, float):
         return (
             isinstance(one, (int, float))
@@ -109,15 +107,15 @@ def _equal(one: Value, other: Value) -> bool:
 
 
 @dataclass(frozen=True)
-class _Matching:
-    """Patterns looked for in the e-graph of one sample."""
+class _ClassSearch:
+    """Looks for patterns in the e-graph of one sample."""
 
     placement: Placement
 
-    def found(self, pattern: Node, value: Class | Value, bound: Bound) -> Iterator[Bound]:
-        """The bindings under which a class holds a term of the pattern, or a literal is what the pattern says."""
+    def matches(self, pattern: Node, value: Class | Value, bound: Bindings) -> Iterator[Bindings]:
+        """The bindings under which a class holds a term of the pattern, or a literal matches the pattern."""
         if not isinstance(value, Class):
-            yield from _literals(pattern, value, bound)
+            yield from _match_literal(pattern, value, bound)
         elif isinstance(pattern, Atom):
             if pattern.text not in bound:
                 yield {**bound, pattern.text: value}
@@ -127,19 +125,12 @@ class _Matching:
             for node in self.placement.fired.classes[value]:
                 if node.head == pattern.head:
                     arguments = (str(node.arguments[0]).partition(".")[2],) if node.head in _NAMED else node.arguments
-                    yield from self._all(pattern.items[1:], arguments, bound)
+                    yield from _match_all(self.matches, pattern.items[1:], arguments, bound)
 
-    def _all(self, patterns: tuple[Node, ...], values: tuple[Class | Value, ...], bound: Bound) -> Iterator[Bound]:
-        if not patterns:
-            yield bound
-            return
-        for further in self.found(patterns[0], values[0], bound):
-            yield from self._all(patterns[1:], values[1:], further)
-
-    def _class(self, stands: Argument | Class) -> Class | None:
-        if isinstance(stands, (Term, Leaf)):
-            return self.placement.class_of(stands)
-        return stands if isinstance(stands, Class) else None
+    def _class(self, value: Argument | Class) -> Class | None:
+        if isinstance(value, (Term, Leaf)):
+            return self.placement.class_of(value)
+        return value if isinstance(value, Class) else None
 
 
 _NAMED = frozenset(head for head, sorts in LEAVES.items() if sorts == ("String",))

@@ -1,23 +1,25 @@
-"""Rules of the user's files that derive facts, taken into the rules that ask for these facts.
+"""Rules of the user's files that derive facts, put into the rules that ask for these facts.
 
-A fact that such a rule derives holds no more than its own conditions: a rewrite that asks for it is a rewrite that asks
-for them, and is checked as that, for each rule that derives the fact.
+A derived fact says no more than the conditions of the rule that derives it: a rewrite that asks for the fact is checked
+as a rewrite that asks for these conditions, once for each rule that derives the fact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ...rules import sexpr
 from ...rules.commute import is_variable, variables
 from ...rules.records import Rule, option
 from ...rules.sexpr import Atom, Form, Node
+from .drawing.left_side import substitute
 
 _DEPTH = 3
-"""How many rules deep facts are taken apart; those that follow from themselves end there."""
+"""How many rules deep facts are replaced by conditions; derivations that recur end there."""
 _MOST = 16
-"""Ways to derive what a rule asks for that are looked at."""
+"""Ways to derive the facts of a rule that are checked."""
 
 
 @dataclass(frozen=True)
@@ -29,27 +31,26 @@ class _Lemma:
 
 @dataclass(frozen=True)
 class Way:
-    """A rule with the conditions of the rules `by` which its facts are derived, in the place of those facts."""
+    """A rule whose derived facts are replaced by the conditions of the rules that derive them, named in `by`."""
 
     by: tuple[str, ...]
     rule: Rule
 
 
 def ways(rule: Rule, declarations: str) -> list[Way]:
-    """The rule for each way to derive what it asks for by the rules among `declarations`; none where it asks for
-    nothing of them."""
+    """The rule for each way to derive its facts by the rules among `declarations`; [] where it asks for none of
+    their facts."""
     lemmas = list(_lemmas(declarations))
     form = sexpr.read(rule.text).forms[0]
     place = 1 if form.head == "rule" else next((i for i, item in enumerate(form.items) if str(item) == ":when"), -2) + 1
     facts = form.items[place] if place > 0 else None
     if not isinstance(facts, Form):
         return []
-    found: list[Way] = []
-    for by, asked in _taken_apart(facts.items, lemmas, _DEPTH):
-        if by and len(found) < _MOST:
-            items = (*form.items[:place], Form(asked), *form.items[place + 1 :])
-            found.append(Way(by, replace(rule, text=str(Form(items)))))
-    return found
+    result = []
+    for by, conditions in islice(((by, c) for by, c in _derive(facts.items, lemmas, _DEPTH) if by), _MOST):
+        items = (*form.items[:place], Form(conditions), *form.items[place + 1 :])
+        result.append(Way(by, replace(rule, text=str(Form(items)))))
+    return result
 
 
 def _lemmas(declarations: str) -> Iterator[_Lemma]:
@@ -62,40 +63,33 @@ def _lemmas(declarations: str) -> Iterator[_Lemma]:
                     yield _Lemma(option(form, ":name"), action, facts)
 
 
-def _taken_apart(
+def _derive(
     facts: Sequence[Node], lemmas: Sequence[_Lemma], depth: int
 ) -> Iterator[tuple[tuple[str, ...], tuple[Node, ...]]]:
-    """The names of the rules taken in, and the facts with their conditions in place of what they derive."""
+    """The names of the rules used, and the facts with the conditions of these rules in the place of derived facts."""
     for position, fact in enumerate(facts):
         fitting = [le for le in lemmas if isinstance(fact, Form) and le.conclusion.head == fact.head]
         if fitting and isinstance(fact, Form):
             for lemma in fitting if depth else ():
                 marks = "'" * (_DEPTH - depth + 1)
-                inside = _instance(lemma, fact, f"{marks}{position}")
-                for by, rest in _taken_apart((*facts[:position], *inside, *facts[position + 1 :]), lemmas, depth - 1):
+                inside = _conditions_of(lemma, fact, f"{marks}{position}")
+                for by, rest in _derive((*facts[:position], *inside, *facts[position + 1 :]), lemmas, depth - 1):
                     yield (lemma.name, *by), rest
             return
     yield (), tuple(facts)
 
 
-def _instance(lemma: _Lemma, fact: Form, suffix: str) -> Iterator[Node]:
+def _conditions_of(lemma: _Lemma, fact: Form, suffix: str) -> Iterator[Node]:
     """The conditions under which a rule derives a fact; its other variables get names of their own."""
-    names: dict[str, Node] = {}
-    equal: list[Node] = []
-    for given, asked in zip(lemma.conclusion.items[1:], fact.items[1:], strict=True):
-        if isinstance(given, Atom) and is_variable(given) and given.text not in names:
-            names[given.text] = asked
+    nodes = (*lemma.facts, lemma.conclusion)
+    values: dict[str, Node] = {v.text: Atom(f"{v.text}{suffix}") for node in nodes for v in variables(node)}
+    bound: set[str] = set()
+    equations: list[tuple[Node, Node]] = []
+    for own, item in zip(lemma.conclusion.items[1:], fact.items[1:], strict=True):
+        if isinstance(own, Atom) and is_variable(own) and own.text not in bound:
+            bound.add(own.text)
+            values[own.text] = item
         else:
-            equal.append(Form((Atom("="), given, asked)))
-    own = {v.text for node in (*lemma.facts, lemma.conclusion) for v in variables(node)}
-    every = {name: names.get(name, Atom(f"{name}{suffix}")) for name in own}
-    yield from (_substituted(node, every) for node in lemma.facts)
-    for node in equal:
-        assert isinstance(node, Form)
-        yield Form((node.items[0], _substituted(node.items[1], every), node.items[2]))
-
-
-def _substituted(node: Node, names: dict[str, Node]) -> Node:
-    if isinstance(node, Atom):
-        return names.get(node.text, node) if is_variable(node) else node
-    return Form((*node.items[:1], *(_substituted(item, names) for item in node.items[1:])))
+            equations.append((own, item))
+    yield from (substitute(node, values) for node in lemma.facts)
+    yield from (Form((Atom("="), substitute(own, values), item)) for own, item in equations)

@@ -1,14 +1,16 @@
-"""Rules that say the same: the same rewrite twice, or two for one left side."""
+"""Rules that overlap: the same rewrite twice, or two rewrites of one left side."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...rules import sexpr
-from ...rules.commute import is_variable, swappable
+from ...rules.commute import is_variable, swappable, variables
 from ...rules.records import Rule, conditions
 from ...rules.sexpr import Atom, Form, Node
+from .drawing.left_side import rename
 
 COMMUTATIVE = frozenset(
     {"=", "Add", "Mul", "Min", "Max", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal"}
@@ -17,8 +19,8 @@ COMMUTATIVE = frozenset(
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two rules with the same left side. `same` tells whether they also make the same of it: then the later one is
-    superfluous, unless its conditions are weaker."""
+    """Two rules with the same left side. `same`: their right sides are the same too, so that the later rule is
+    superfluous, unless its conditions are weaker. `conditions`: their conditions are the same."""
 
     rule: Rule
     other: Rule
@@ -36,21 +38,21 @@ class _Signature:
 def overlaps(rules: Iterable[Rule]) -> list[Overlap]:
     """Pairs of rewrites whose left sides are equal but for the names of variables and the order of commutative
     operands."""
-    seen: dict[str, list[tuple[Rule, _Signature]]] = {}
-    found = []
+    seen: defaultdict[str, list[tuple[Rule, _Signature]]] = defaultdict(list)
+    result = []
     for rule in rules:
         for signature in _signatures(rule):
-            for other, theirs in seen.get(signature.left, []):
+            for other, theirs in seen[signature.left]:
                 if other.base != rule.base:
                     same = signature.right == theirs.right
-                    found.append(Overlap(rule, other, same, signature.conditions == theirs.conditions))
-            seen.setdefault(signature.left, []).append((rule, signature))
-    return found
+                    result.append(Overlap(rule, other, same, signature.conditions == theirs.conditions))
+            seen[signature.left].append((rule, signature))
+    return result
 
 
-def distinct(rules: Iterable[Rule]) -> int:
-    """How many rules there are when those count once that only write out the cases of one rewrite: equal left and
-    right sides, up to names and the order of commutative operands."""
+def count_distinct(rules: Iterable[Rule]) -> int:
+    """The number of rules, where those with equal left and right sides count once: they write out the cases of one
+    rewrite. Names and the order of commutative operands make no difference."""
     seen: set[tuple[str, str] | str] = set()
     for rule in rules:
         signatures = _signatures(rule)
@@ -68,22 +70,10 @@ def _signatures(rule: Rule) -> list[_Signature]:
 
 
 def _signature(left: Node, right: Node, asked: Iterable[Node]) -> _Signature:
-    ordered = _sorted(left)
-    names = {name: f"?{i}" for i, name in enumerate(dict.fromkeys(_variables(ordered)))}
-    facts = frozenset(str(_sorted(_renamed(c, names))) for c in asked)
-    return _Signature(str(_renamed(ordered, names)), str(_sorted(_renamed(right, names))), facts)
-
-
-def _variables(node: Node) -> list[str]:
-    if isinstance(node, Atom):
-        return [node.text] if is_variable(node) else []
-    return [name for item in node.items[1:] for name in _variables(item)]
-
-
-def _renamed(node: Node, names: dict[str, str]) -> Node:
-    if isinstance(node, Atom):
-        return Atom(names.get(node.text, node.text)) if is_variable(node) else node
-    return Form((node.items[0], *(_renamed(item, names) for item in node.items[1:])))
+    left = _sort_operands(left)
+    names = {name: f"?{i}" for i, name in enumerate(dict.fromkeys(v.text for v in variables(left)))}
+    facts = frozenset(str(_sort_operands(rename(condition, names))) for condition in asked)
+    return _Signature(str(rename(left, names)), str(_sort_operands(rename(right, names))), facts)
 
 
 def _skeleton(node: Node) -> str:
@@ -93,11 +83,11 @@ def _skeleton(node: Node) -> str:
     return f"({' '.join((str(node.items[0]), *map(_skeleton, node.items[1:])))})"
 
 
-def _sorted(node: Node) -> Node:
+def _sort_operands(node: Node) -> Node:
     """The expression with the operands of commutative constructors in a fixed order."""
     if isinstance(node, Atom):
         return node
-    items = [_sorted(item) for item in node.items[1:]]
+    items = [_sort_operands(item) for item in node.items[1:]]
     if swappable(node, COMMUTATIVE):
         items.sort(key=_skeleton)
     return Form((node.items[0], *items))

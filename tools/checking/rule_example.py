@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +11,16 @@ from onnx import helper, printer
 
 from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.graph import ENode
-from ...ir import operators as semantics
-from ...ir.operators import Array
+from ...ir.operators import Array, Unsupported
 from ...ir.types import TensorType
 from .drawing.elements import draw
+from .drawing.evaluation import Evaluation
 from .drawing.hits import Hit
 from .drawing.placement import Placement
 from .drawing.scratch import Fired
 from .drawing.terms import Leaf, Term
 
-OPSET = 23
+_OPSET = 23
 
 
 def before_and_after(hit: Hit) -> tuple[str, str] | None:
@@ -29,8 +29,14 @@ def before_and_after(hit: Hit) -> tuple[str, str] | None:
         return None
     elements = draw(hit.sample, "ordinary", {}, np.random.default_rng(0))
     sides = (hit.sample.roots, Placement(hit.sample, hit.outcome).after())
-    before, after = (_Writer(elements).write(roots) for roots in sides)
-    return None if before is None or after is None else (before, after)
+    try:
+        with np.errstate(all="ignore"):
+            before, after = (
+                _Writer(Evaluation(hit.sample, hit.outcome, elements, {})).write(roots) for roots in sides
+            )
+    except (_Inexpressible, Unsupported):
+        return None
+    return before, after
 
 
 class _Inexpressible(Exception):
@@ -39,83 +45,64 @@ class _Inexpressible(Exception):
 
 @dataclass
 class _Writer:
-    """Writes terms, each once."""
+    """Writes terms, each once. `names` has the names of their outputs."""
 
-    elements: Mapping[str, Array]
-    values: dict[Term, Array | tuple[Array, ...]] = field(default_factory=dict)
+    evaluation: Evaluation
     names: dict[Term, list[str]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
-    def write(self, roots: Sequence[Term | Leaf]) -> str | None:
-        """The nodes and what they return."""
-        try:
-            returned = [self.name(root) for root in dict.fromkeys(roots)]
-        except (_Inexpressible, semantics.Unsupported):
-            return None
-        return "\n".join([*self.lines, f"return {', '.join(returned)}"])
+    def write(self, roots: Sequence[Term | Leaf]) -> str:
+        """The nodes and the values that they return. Raises _Inexpressible and Unsupported."""
+        outputs = [self._name(root) for root in dict.fromkeys(roots)]
+        return "\n".join([*self.lines, f"return {', '.join(outputs)}"])
 
-    def value(self, term: Term | Leaf) -> Array | tuple[Array, ...] | None:
-        if isinstance(term, Leaf):
-            if term.kind == "Absent":
-                return None
-            full = semantics.full(term.type.shape, term.type.value or 0.0, term.type.dtype)
-            return full if term.kind == "Full" else self.elements[term.name]
-        if term not in self.values:
-            arguments = [self.value(a) if isinstance(a, (Term, Leaf)) else a for a in term.arguments]
-            if term.head == "Out":
-                self.values[term] = arguments[0][arguments[1]]  # type: ignore[index,assignment]
-            else:
-                with np.errstate(all="ignore"):
-                    self.values[term] = semantics.evaluate(term.head, arguments)  # type: ignore[arg-type]
-        return self.values[term]
-
-    def type(self, term: Term | Leaf) -> TensorType | None:
-        value = self.value(term)
+    def _type(self, term: Term | Leaf) -> TensorType | None:
+        value = self.evaluation.value(term)
         array = value[0] if isinstance(value, tuple) else value
         return None if array is None else TensorType(array.dtype.name, array.shape)
 
-    def name(self, term: Term | Leaf) -> str:
-        """What a term is called, after the nodes that make it are written."""
+    def _name(self, term: Term | Leaf) -> str:
+        """The name of a term, after the nodes that make it are written."""
         if isinstance(term, Leaf):
-            return _leaf(term)
+            return _leaf_text(term)
         if term.head == "Out":
             node, index = term.arguments
-            self.name(node)  # type: ignore[arg-type]
+            self._name(node)  # type: ignore[arg-type]
             return self.names[node][index]  # type: ignore[index]
         if term not in self.names:
-            self._write(term)
+            self._write_node(term)
         return self.names[term][0]
 
-    def _write(self, term: Term) -> None:
+    def _write_node(self, term: Term) -> None:
         operands = [a for a in term.arguments if isinstance(a, (Term, Leaf))]
         literals = tuple(a for a in term.arguments if not isinstance(a, (Term, Leaf)))
         children = tuple(-1 if a == Leaf("Absent") else i for i, a in enumerate(operands))
-        types = [self.type(a) for a in operands]
-        spec = emit_node(ENode(term.head, literals, children), types, self.type(term), OPSET, {}, -1)
-        if spec is None:
+        types = [self._type(a) for a in operands]
+        emission = emit_node(ENode(term.head, literals, children), types, self._type(term), _OPSET, {}, -1)
+        if emission is None:
             raise _Inexpressible
-        inputs = ", ".join(self._input(i, operands) for i in spec.inputs)
+        inputs = ", ".join(self._input(i, operands) for i in emission.inputs)
         number = len(self.names)
-        made = [f"t{number}" + (f"_{i}" if spec.outputs > 1 else "") for i in range(spec.outputs)]
-        self.names[term] = made
-        self.lines.append(f"{_head(spec, made)}({inputs})")
+        names = [f"t{number}" + (f"_{i}" if emission.outputs > 1 else "") for i in range(emission.outputs)]
+        self.names[term] = names
+        self.lines.append(f"{_head(emission, names)}({inputs})")
 
     def _input(self, source: int | Array | None, operands: Sequence[Term | Leaf]) -> str:
         if isinstance(source, int):
-            return self.name(operands[source])
+            return self._name(operands[source])
         return '""' if source is None else f"{{{', '.join(map(str, source.reshape(-1).tolist()))}}}"
 
 
-def _head(spec: Emission, made: Sequence[str]) -> str:
+def _head(emission: Emission, outputs: Sequence[str]) -> str:
     """The node as ONNX prints it, up to its inputs."""
-    given = {name: value for name, value in spec.attributes.items() if value is not None}
-    attributes: dict[str, Any] = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
-    node = helper.make_node(spec.op_type, [], made, domain=spec.domain, **attributes)
+    values = {name: value for name, value in emission.attributes.items() if value is not None}
+    attributes: dict[str, Any] = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    node = helper.make_node(emission.op_type, [], outputs, domain=emission.domain, **attributes)
     graph = printer.to_text(helper.make_graph([node], "example", [], []))  # not every onnx prints a node by itself
     return graph.partition("{")[2].rpartition("(")[0].strip()
 
 
-def _leaf(leaf: Leaf) -> str:
+def _leaf_text(leaf: Leaf) -> str:
     shape = f"[{','.join(map(str, leaf.type.shape))}]" if leaf.type.shape else ""
     if leaf.kind == "Full":
         return f"{leaf.type.value:g}{shape}"

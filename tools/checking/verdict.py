@@ -1,4 +1,4 @@
-"""What the checker says of a rule."""
+"""The verdict of the checker on a rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from .oracles.numeric import Counterexample
 
-WANTED = 24
+SAMPLES_PER_DIRECTION = 24
 """Samples to keep for each direction of a rule, unless another number is asked for."""
 Kind = Literal["proved", "proved-if", "tested", "assumed", "refuted", "idle"]
 KINDS: tuple[Kind, ...] = ("proved", "proved-if", "tested", "assumed", "refuted", "idle")
@@ -21,9 +21,9 @@ class Verdict:
     rule fire, or not its example, so that little or nothing is known.
 
     `scope` says for which shapes it is proved: ``every rank and size`` (see `unbounded`), ``any shape`` of
-    element-wise operators that do not broadcast, or how many sampled ones. `samples` is how many samples
-    of the left side fired and were tested in numbers, `example` whether the rule fired on its own example, `uncovered`
-    which types, ranks, attributes and elements no sample reached. `remark` is about a rule that is true.
+    element-wise operators that do not broadcast, or how many sampled ones. `samples` counts the samples of the left
+    side that fired and were tested in numbers. `example`: the rule fired on its own example. `uncovered` lists types,
+    ranks, attributes and elements that no sample has. `remark` is about a rule that is true.
     """
 
     rule: str

@@ -1,4 +1,4 @@
-"""Whether a rule ever pays: its right side priced against its left on the samples it fired on."""
+"""Whether a rule ever pays: the prices of its right side and its left, on the samples it fired on."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ def _models() -> tuple[CostModel, ...]:
     return cost_model("flops", device), cost_model("roofline", device)
 
 
-def remark(rule: Rule, hits: Sequence[Hit]) -> str:
-    """What there is to say about the worth of a true rule.
+def remark_on_worth(rule: Rule, hits: Sequence[Hit]) -> str:
+    """A remark on the worth of a true rule, or "".
 
     A rewrite whose right side costs more under every cost model, on every sample, is worse than nothing unless it opens
-    the way for another rule. One that is also written the other way round is not looked at.
+    the way for another rule. A birewrite gets no remark.
     """
-    fired = [hit for hit in hits if isinstance(hit.outcome, Fired)]
+    fired = [(hit.sample, hit.outcome) for hit in hits if isinstance(hit.outcome, Fired)]
     if rule.text.startswith("(birewrite") or not fired:
         return ""
-    pairs = ((hit.sample, hit.outcome) for hit in fired if isinstance(hit.outcome, Fired))
     try:
-        worse = all(_loses(sample, outcome, model) for sample, outcome in pairs for model in _models())
-    except Unsupported:  # numbers for which an operator has no meaning; the verdict knows of them
+        worse = all(_costs_more(sample, outcome, model) for sample, outcome in fired for model in _models())
+    except Unsupported:  # numbers for which an operator has no meaning, which the verdict reports
         return ""
     return "the right side costs more under every cost model" if worse else ""
 
 
-def _loses(sample: Sample, fired: Fired, model: CostModel) -> bool:
+def _costs_more(sample: Sample, fired: Fired, model: CostModel) -> bool:
     """Whether every way to compute the roots that the rule added costs more than the sampled one."""
     prices = _Prices(sample, fired, model)
     placement = Placement(sample, fired)
@@ -58,18 +57,14 @@ def _loses(sample: Sample, fired: Fired, model: CostModel) -> bool:
         for node in fired.classes[number]
         if node not in left and node.head not in LEAVES
     ]
-    if any(isinstance(fired.classes[n][0], Node) and _has_leaf(fired.classes[n]) for n in fired.roots) or not added:
+    if not added or any(node.head in ("Var", "Weight", "Full") for n in fired.roots for node in fired.classes[n]):
         return False
     return min(added) > max(prices.cost(node) for node in left if node is not None) * (1 + 1e-9)
 
 
-def _has_leaf(nodes: Sequence[Node]) -> bool:
-    return any(node.head in ("Var", "Weight", "Full") for node in nodes)
-
-
 @dataclass
 class _Prices:
-    """The cost of e-nodes as trees: of each operand the cheapest."""
+    """The costs of e-nodes with the cheapest trees of their operands."""
 
     sample: Sample
     fired: Fired
@@ -84,21 +79,17 @@ class _Prices:
         with np.errstate(all="ignore"):
             for _ in evaluation.comparisons():
                 pass
-        for number, value in evaluation.known.items():
+        for number, value in evaluation.classes.items():
             array = value[0] if isinstance(value, tuple) else value
             self.types[number] = None if array is None else TensorType(array.dtype.name, array.shape)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Cheapest costs by relaxation, for the classes of a rewrite may be cyclic."""
         self.costs = dict.fromkeys(self.fired.classes, inf)
-        for _ in range(len(self.costs) + 1):
+        for _ in range(len(self.costs) + 1):  # by relaxation, for the classes of a rewrite may be cyclic
             for number, nodes in self.fired.classes.items():
-                if any(self._constant(node) for node in nodes):
+                if any(self._is_constant(node) for node in nodes):
                     self.constants.add(number)
                 self.costs[number] = min(self.cost(node) for node in nodes)
 
-    def _constant(self, node: Node) -> bool:
+    def _is_constant(self, node: Node) -> bool:
         operands = [a for a in node.arguments if isinstance(a, Class)]
         if node.head in ("Weight", "Full", "Absent"):
             return True
@@ -114,8 +105,7 @@ class _Prices:
     def _price(self, node: Node) -> float:
         if node.head in LEAVES:
             return 0.0
-        named = OPERATORS[node.head].arguments
-        pairs = list(zip(named, node.arguments, strict=True))
+        pairs = list(zip(OPERATORS[node.head].arguments, node.arguments, strict=True))
         attributes: Mapping[str, Value] = {n.name: a for n, a in pairs if not isinstance(n, Operand)}  # type: ignore[misc]
         operands = [a for n, a in pairs if isinstance(n, Operand) and isinstance(a, Class)]
         types = tuple(self.types.get(a) for a in operands)

@@ -15,9 +15,9 @@ from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
 from eqfuse.rules.loader import load_rules
 from eqfuse.rules.records import Rule
-from eqfuse.tools.checking.drawing.hits import example_facts
-from eqfuse.tools.checking.drawing.left_side import LeftSide, directions, names_operators
-from eqfuse.tools.checking.drawing.samples import Sample, patterns, sample
+from eqfuse.tools.checking.drawing.hits import facts_by_direction
+from eqfuse.tools.checking.drawing.left_side import LeftSide
+from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
 from eqfuse.tools.checking.drawing.terms import Leaf, Term
 
 from .builder import Builder, Misfit, Shape
@@ -35,11 +35,10 @@ def rewriting() -> tuple[Rule, ...]:
 
 
 @cache
-def _patterns(rule: Rule) -> tuple[tuple[LeftSide, tuple[float, ...]], ...]:
-    """The left sides of a rule in its directions, and the numbers that they speak of."""
+def _left_sides(rule: Rule) -> tuple[LeftSide, ...]:
+    """The left sides of a rule in its directions."""
     random = Random(rule.name)
-    every = [facts if names_operators(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
-    return tuple(way for facts in every for way in patterns(facts, random, count=4))
+    return tuple(side for facts in facts_by_direction(rule) for side in left_sides(facts, random, count=4))
 
 
 def left_side(b: Builder) -> None:
@@ -49,10 +48,10 @@ def left_side(b: Builder) -> None:
 
 def place_left_side(b: Builder, rule: Rule) -> None:
     """Add the left side of this rule. Raises Misfit where none was found that the opset can say."""
-    ways = _patterns(rule)
+    ways = _left_sides(rule)
     random = Random(b.random.getrandbits(32))
     for _ in range(_ATTEMPTS if ways else 0):
-        found = sample(*random.choice(ways), random, floating=b.chance(0.8))
+        found = draw_sample(random.choice(ways), random, floating=b.chance(0.8))
         if found is not None:
             _Placing(b, found).roots()
             return

@@ -8,7 +8,7 @@ import pytest
 
 from eqfuse.rules.records import parse
 from eqfuse.rules.sexpr import read
-from eqfuse.tools.checking.cache import Keys
+from eqfuse.tools.checking.cache import CacheKeys
 
 FILE = """\
 (relation even (T))
@@ -22,7 +22,7 @@ FILE = """\
 def key(text: str) -> str:
     """The name of the verdict on the last rule of a file."""
     file = parse(Path("own.egg"), read(text))
-    return Keys([file]).of(file.rules[-1])
+    return CacheKeys([file]).key(file.rules[-1])
 
 
 @pytest.mark.parametrize(

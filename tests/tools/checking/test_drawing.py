@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from eqfuse.ir.operators.numbers import FIRST_ZERO, NUMBERS
 from eqfuse.rules.sexpr import read
 from eqfuse.tools.checking.drawing.conditions import Environment, Type
-from eqfuse.tools.checking.drawing.coverage import settings, various
+from eqfuse.tools.checking.drawing.coverage import choose_various, settings
 from eqfuse.tools.checking.drawing.elements import draw, index_bounds
-from eqfuse.tools.checking.drawing.samples import Sample, patterns, sample
+from eqfuse.tools.checking.drawing.samples import Sample, draw_sample, left_sides
 from eqfuse.tools.checking.drawing.scratch import Fired
 from eqfuse.tools.checking.drawing.symbolic_sizes import instances, with_symbols
 from eqfuse.tools.checking.drawing.terms import Leaf, Term, leaves
 from eqfuse.tools.checking.drawing.types import admits
-from eqfuse.tools.checking.oracles.onnx_oracle import Refused, feeds, infer_types, outputs, term_model
+from eqfuse.tools.checking.oracles.onnx_oracle import Refused, infer_types, run_model, term_model
 
 
 def _leaf(name: str, shape: tuple[int, ...], dtype: str = "float32") -> Leaf:
@@ -33,9 +33,9 @@ def _sample(*roots: Term) -> Sample:
 def _drawn(text: str, count: int = 300) -> list[Sample]:
     """Samples of a left side, as rule files write it."""
     random = Random(0)
-    ways = patterns(read(text).forms, random)
-    found = (sample(*random.choice(ways), random, floating=i % 2 == 0) for i in range(count))
-    return [s for s in found if s is not None]
+    ways = left_sides(read(text).forms, random)
+    samples = (draw_sample(random.choice(ways), random, floating=i % 2 == 0) for i in range(count))
+    return [sample for sample in samples if sample is not None]
 
 
 def test_limits_hold_every_special_number() -> None:
@@ -91,7 +91,7 @@ def test_attributes_take_their_whole_range(term: str, wanted: set[str]) -> None:
 @given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=12))
 def test_kept_samples_meet_every_pair_of_settings(of: list[frozenset[str]]) -> None:
     """With as many as there are nothing is lost, and each one kept early adds something."""
-    kept = various(list(range(len(of))), of, len(of))
+    kept = choose_various(list(range(len(of))), of, len(of))
     assert sorted(kept) == list(range(len(of)))
     pairs = [{(a, b) for a in s for b in s} for s in of]
     seen: set[tuple[str, str]] = set()
@@ -129,7 +129,7 @@ def test_terms_run_as_onnx() -> None:
     term = Term("ReduceSum", (Term("LeakyRelu", (x, -0.5)), (1,), 0))
     elements = {"x": np.float32([[1, -2, 3], [-4, 5, -6]])}
     model = infer_types(term_model([term], {}))
-    np.testing.assert_array_equal(outputs(model, feeds(model, elements))[0], [5, 10])
+    np.testing.assert_array_equal(run_model(model, elements)[0], [5, 10])
 
 
 def test_model_that_onnx_forbids_is_refused() -> None:

@@ -32,12 +32,13 @@ def file(tmp_path: Path) -> RuleFile:
 
 
 def test_verdicts_come_in_order(file: RuleFile) -> None:
-    found = list(check_files([file], kept=False, workers=2))
+    found = list(check_files([file], use_cache=False, workers=2))
     assert [(v.rule, v.kind) for v in found] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
 
 
 def test_the_analyses_may_be_among_the_files(file: RuleFile) -> None:
-    found = list(check_files([*analysis_files(), *shipped_files(), file], chosen={"own-abs", "relu-relu"}, kept=False))
+    files = [*analysis_files(), *shipped_files(), file]
+    found = list(check_files(files, chosen={"own-abs", "relu-relu"}, use_cache=False))
     assert [v.kind for v in found] == ["proved", "proved"]
 
 
@@ -47,11 +48,11 @@ def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
     condition = ":when ((= s (vec-set (shape a) 9 1))) :ruleset"
     path.write_text(RULE.format("Abs", "abs").replace(":ruleset", condition), encoding="utf-8")
     with pytest.raises(RuleError, match=r"own\.egg:7:1: the check of own-abs crashed \("):
-        list(check_files([read_file(path)], kept=False, workers=2))
+        list(check_files([read_file(path)], use_cache=False, workers=2))
 
 
 def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:
     """A judge that raises stands for what the checker does not expect."""
-    found = list(check_files([file], judge=operator.truediv, kept=False, workers=2))
+    found = list(check_files([file], judge=operator.truediv, use_cache=False, workers=2))
     assert {v.kind for v in found} == {"idle"}
     assert "TypeError" in found[0].reason

@@ -51,7 +51,7 @@ def verdicts(folder: Path, discovery: Discovery) -> list[str]:
     path = folder / "discovered.egg"
     path.write_text(rule_file(Options(("Mul", "Abs")), discovery), encoding="utf-8")
     assert lint(path) == []
-    return [verdict.kind for verdict in check_files([read_file(path)], kept=False, workers=1)]
+    return [verdict.kind for verdict in check_files([read_file(path)], use_cache=False, workers=1)]
 
 
 def test_the_file_is_accepted_by_the_checker(tmp_path: Path, products: Discovery) -> None:

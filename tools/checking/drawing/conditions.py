@@ -1,11 +1,12 @@
 """The conditions of a rule, computed in Python: they bind literals and sort out most samples before egglog sees them.
 
-What only the e-graph can tell (a fact of its analyses) is `UNKNOWN` here and left to it.
+Facts of the analyses are `Unknown` here and left to the e-graph.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,7 +34,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Type:
-    """What is known of a sampled tensor; `value` is the number of all its elements."""
+    """The type of a sampled tensor; `value` is the only number among its elements, where it is a constant of one."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -49,7 +50,7 @@ class Environment:
 
 
 def literal(atom: Atom) -> Value:
-    """The value of a written literal."""
+    """The value of a literal."""
     text = atom.text
     if text.startswith('"'):
         return text[1:-1].replace('\\"', '"')
@@ -68,34 +69,29 @@ def evaluate(node: Node, environment: Environment) -> Value:
             raise Unbound(node.text)
         return environment.literals[node.text]
     if node.head in _LOOKUPS:
-        return _LOOKUPS[node.head](_type(node.items[1], environment))
+        return _look_up(node.head, node.items[1], environment)
     arguments = [evaluate(item, environment) for item in node.items[1:]]
     if node.head in _PRIMITIVES:
         return _apply(_PRIMITIVES[node.head], arguments)
-    if node.head in _tables():
-        return _looked_up(node.head, tuple(arguments))
+    for row in _tables().get(node.head, ()):
+        if row[:-1] == tuple(arguments):
+            return row[-1]
     raise Unknown(node.head)
 
 
-def _type(node: Node, environment: Environment) -> Type:
-    if not isinstance(node, Atom):
-        raise Unknown(str(node))
-    if node.text not in environment.types:
-        raise Unbound(node.text)
-    return environment.types[node.text]
+_LOOKUPS = ("shape", "dtype", "value")
+"""Functions of tensors: the fields of `Type`."""
 
 
-def _value(type_: Type) -> float:
-    if type_.value is None:
-        raise Failed("value")
-    return type_.value
-
-
-_LOOKUPS: dict[str, Callable[[Type], Value]] = {
-    "shape": lambda t: t.shape,
-    "dtype": lambda t: t.dtype,
-    "value": _value,
-}
+def _look_up(function: str, tensor: Node, environment: Environment) -> Value:
+    if not isinstance(tensor, Atom):
+        raise Unknown(str(tensor))
+    if tensor.text not in environment.types:
+        raise Unbound(tensor.text)
+    value: Value | None = getattr(environment.types[tensor.text], function)
+    if value is None:
+        raise Failed(function)
+    return value
 
 
 def _apply(function: Callable[..., Any], arguments: Sequence[Value]) -> Value:
@@ -130,12 +126,8 @@ def _divide(a: Any, b: Any) -> Any:
     return a / b if isinstance(a, float) else math.trunc(a / b)
 
 
-def _text(number: Value) -> str:
-    return str(number)
-
-
-def _each(function: Callable[[int, int], int]) -> Callable[..., tuple[int, ...]]:
-    """What analysis/vectors.egg derives of two vectors of equal length."""
+def _by_place(function: Callable[[int, int], int]) -> Callable[..., tuple[int, ...]]:
+    """A function of two vectors of equal length, applied number by number, as in analysis/vectors.egg."""
     return lambda u, v: tuple(function(a, b) for a, b in zip(u, v, strict=True))
 
 
@@ -152,7 +144,7 @@ _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "neg": lambda a: -a,
     "to-f64": float,
     "to-i64": int,
-    "to-string": _text,
+    "to-string": str,
     "replace": lambda text, old, new: text.replace(old, new),
     "count-matches": lambda text, part: text.count(part),
     "vec-of": lambda *items: tuple(items),
@@ -165,10 +157,10 @@ _PRIMITIVES: dict[str, Callable[..., Any]] = {
     "vec-set": _set,
     "vec-remove": _remove,
     "vec-range": lambda n: tuple(range(n)),
-    "vector-sum": _each(lambda a, b: a + b),
-    "vector-difference": _each(lambda a, b: a - b),
-    "vector-product": _each(lambda a, b: a * b),
-    "vector-maximum": _each(max),
+    "vector-sum": _by_place(operator.add),
+    "vector-difference": _by_place(operator.sub),
+    "vector-product": _by_place(operator.mul),
+    "vector-maximum": _by_place(max),
     "vector-pick": lambda vector, indices: tuple(_get(vector, i) for i in indices),
     "first-half": lambda vector: vector[: len(vector) // 2],
     "second-half": lambda vector: vector[len(vector) // 2 :],
@@ -180,13 +172,13 @@ def _compare(function: Callable[[Any, Any], bool]) -> Callable[..., bool]:
 
 
 _TESTS: dict[str, Callable[..., bool]] = {
-    "=": _compare(lambda a, b: a == b),
-    "value-eq": _compare(lambda a, b: a == b),
-    "!=": _compare(lambda a, b: a != b),
-    "<": _compare(lambda a, b: a < b),
-    ">": _compare(lambda a, b: a > b),
-    "<=": _compare(lambda a, b: a <= b),
-    ">=": _compare(lambda a, b: a >= b),
+    "=": _compare(operator.eq),
+    "value-eq": _compare(operator.eq),
+    "!=": _compare(operator.ne),
+    "<": _compare(operator.lt),
+    ">": _compare(operator.gt),
+    "<=": _compare(operator.le),
+    ">=": _compare(operator.ge),
     "vec-contains": lambda vector, item: item in vector,
     "vec-not-contains": lambda vector, item: item not in vector,
     "vectors-at-most": lambda u, v: len(u) == len(v) and all(a <= b for a, b in zip(u, v, strict=True)),
@@ -211,25 +203,18 @@ def _tables() -> Mapping[str, list[tuple[Value, ...]]]:
     return rows
 
 
-def _looked_up(table: str, arguments: tuple[Value, ...]) -> Value:
-    for row in _tables()[table]:
-        if row[:-1] == arguments:
-            return row[-1]
-    raise Unknown(table)
-
-
 def table_rows(fact: Node, environment: Environment) -> list[dict[str, Value]]:
     """The bindings of its unbound variables under which a fact is one of a table's rows; [] for any other fact."""
-    if not isinstance(fact, Form) or fact.head not in _tables():
+    if not isinstance(fact, Form):
         return []
-    found = []
-    for row in _tables()[fact.head]:
+    bindings = []
+    for row in _tables().get(fact.head, ()):
         binding: dict[str, Value] = {}
         if len(row) == len(fact.items) - 1 and all(
             _agrees(item, value, environment, binding) for item, value in zip(fact.items[1:], row, strict=True)
         ):
-            found.append(binding)
-    return found
+            bindings.append(binding)
+    return bindings
 
 
 def _agrees(item: Node, value: Value, environment: Environment, binding: dict[str, Value]) -> bool:
@@ -247,7 +232,7 @@ def _agrees(item: Node, value: Value, environment: Environment, binding: dict[st
 
 
 def holds(condition: Node, environment: Environment) -> bool:
-    """Whether a condition holds, for all that is known here: one about unknown facts may."""
+    """Whether a condition holds; True where that depends on facts of the e-graph or on unbound variables."""
     if not isinstance(condition, Form) or condition.head not in _TESTS:
         return True
     try:
@@ -287,8 +272,8 @@ def _bind(equation: Form, unbound: Sequence[str], environment: Environment) -> b
     return False
 
 
-def first_known(expressions: Sequence[Node], environment: Environment) -> Value | None:
-    """The value of the first expression that can be computed yet."""
+def first_value(expressions: Sequence[Node], environment: Environment) -> Value | None:
+    """The value of the first expression that can be computed by now; None where none can."""
     for expression in expressions:
         try:
             return evaluate(expression, environment)

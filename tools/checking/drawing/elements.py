@@ -11,7 +11,7 @@ import numpy as np
 from ....ir.operators import Array
 from ....ir.operators.numbers import element_type
 from .samples import Sample
-from .terms import Argument, Leaf, Term, leaves
+from .terms import Leaf, Term, leaves
 
 Range = Literal["ordinary", "special", "tiny", "large", "zeros", "undefined", "limits"]
 """Ordinary: between -2 and 2. Special: small whole numbers and odd halves, which repeat. Tiny: down to 1e-6. Large: up
@@ -23,7 +23,7 @@ _UNDEFINED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0])
 _UNDEFINED_OR_SPECIAL = np.concatenate([_UNDEFINED, _SPECIAL])
 _ZEROS = np.array([0.0, -0.0, 0.25, -0.25])
 _SHARES = (0.0, 0.1, 0.3, 1.0)
-"""How many elements of a leaf are none of the ordinary ones: where there are many, a sum is never finite."""
+"""Shares of the elements of a leaf that are not ordinary ones: where there are many, a sum is never finite."""
 
 
 def draw(
@@ -31,22 +31,22 @@ def draw(
 ) -> dict[str, Array]:
     """Elements for every leaf of a sample; `dtypes` renames element types."""
     bounds = index_bounds(sample)
-    # few different numbers meet in the operands of one operator
+    # from few numbers, so that the same ones meet in the operands of one operator
     pool = random.choice(_UNDEFINED_OR_SPECIAL, 3) if kind == "undefined" and random.random() < 0.5 else None
-    found: dict[str, Array] = {}
+    elements: dict[str, Array] = {}
     for leaf in named_leaves(sample):
         dtype = dtypes.get(leaf.type.dtype, leaf.type.dtype)
         bound = bounds.get(leaf.name)
         if bound is not None:
             low, high = (0, bound[1]) if kind == "ordinary" else bound
-            found[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
+            elements[leaf.name] = random.integers(low, max(high, low + 1), leaf.type.shape).astype(dtype)
         else:
             usual = finite_constants and kind == "undefined" and leaf.kind == "Weight"
             drawn = _elements(leaf.type.shape, "special" if usual else kind, dtype, random)
             if pool is not None and not usual and drawn.dtype.kind == "f":
                 drawn = random.choice(pool, leaf.type.shape).astype(drawn.dtype)
-            found[leaf.name] = _signed(np.asarray(drawn), leaf)
-    return found
+            elements[leaf.name] = _satisfy_facts(np.asarray(drawn), leaf)
+    return elements
 
 
 def named_leaves(sample: Sample) -> Iterator[Leaf]:
@@ -60,28 +60,19 @@ def named_leaves(sample: Sample) -> Iterator[Leaf]:
 
 
 def index_bounds(sample: Sample) -> dict[str, tuple[int, int]]:
-    """The range of leaves that are indices or numbers of bits to shift by: from the first to before the second."""
-    found: dict[str, tuple[int, int]] = {}
-
-    def visit(term: Argument) -> None:
-        if not isinstance(term, Term):
-            return
-        if term.head in ("Gather", "BitShift"):
-            bound = _bound(term, sample)
+    """By name the ranges of leaves that are indices or numbers of bits to shift by: the first number and the end."""
+    bounds: dict[str, tuple[int, int]] = {}
+    for term in sample.subterms():
+        if isinstance(term, Term) and term.head in ("Gather", "BitShift"):
+            bound = _index_bound(term, sample)
             for leaf in leaves(term.arguments[1]):
-                low, high = found.get(leaf.name, bound)
-                found[leaf.name] = max(low, bound[0]), min(high, bound[1])
-        for argument in term.arguments:
-            visit(argument)
-
-    for root in sample.roots:
-        visit(root)
-    return found
+                low, high = bounds.get(leaf.name, bound)
+                bounds[leaf.name] = max(low, bound[0]), min(high, bound[1])
+    return bounds
 
 
-def _bound(term: Term, sample: Sample) -> tuple[int, int]:
-    data = term.arguments[0]
-    type_ = data.type if isinstance(data, Leaf) else sample.made.get(data)  # type: ignore[arg-type]
+def _index_bound(term: Term, sample: Sample) -> tuple[int, int]:
+    type_ = sample.type_of(term.arguments[0])
     if type_ is None:
         return 0, 1
     if term.head == "BitShift":
@@ -132,8 +123,8 @@ def _integers(shape: tuple[int, ...], kind: Range, dtype: np.dtype[np.generic], 
     return np.asarray(random.integers(low, high, shape)).astype(dtype)
 
 
-def _signed(array: Array, leaf: Leaf) -> Array:
-    """The elements, kept to the signs that the e-graph was told, and to real numbers where it was told that."""
+def _satisfy_facts(array: Array, leaf: Leaf) -> Array:
+    """The elements, changed where they would contradict the facts about the leaf."""
     if leaf.finite and array.dtype.kind not in "iub":
         array = np.where(np.isfinite(array), array, np.ones_like(array))
     if array.dtype.kind == "b":

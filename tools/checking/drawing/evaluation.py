@@ -1,10 +1,9 @@
-"""The elements of every e-class that a rule touched, computed from the leaves: by every e-node, each compared with the
-first. The left side as it was sampled comes first."""
+"""The elements of every e-class that a rule touched, computed from the leaves by every e-node and compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from .left_side import Value
 from .samples import Sample
 from .scratch import Class, Fired, Node
-from .terms import Argument, Leaf, Term, readable
+from .terms import Leaf, Term
 
 CALM: dict[str, tuple[Any, Any]] = {
     "float16": (1e-4, 1e3),
@@ -22,16 +21,17 @@ CALM: dict[str, tuple[Any, Any]] = {
     "float64": (1e-27, 1e9),
     np.dtype(np.longdouble).name: (np.longdouble("1e-4000"), np.longdouble("1e4000")),
 }
-"""Between which sizes numbers are ordinary. Extended precision stands for the reals: nearly all of its range is."""
+"""The smallest and largest ordinary magnitudes by type. Extended precision stands for the reals: nearly all its
+magnitudes are ordinary."""
 
 _FOREIGN = frozenset({"Op", "Cons", "Nil"})
-"""What operators of other domains are made of; only their authors know what they compute."""
+"""Constructors of operators of other domains; only their authors know what they compute."""
 
 Elements = Array | tuple[Array, ...] | None
 
 
 class MeaninglessError(Unsupported):
-    """What the rule made cannot be computed, though the left side can."""
+    """A rule made something that cannot be computed, though the left side can."""
 
 
 def is_float(array: Array) -> bool:
@@ -41,8 +41,8 @@ def is_float(array: Array) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two ways to compute one e-class. `left` is the sampled term where the class is that of the root number `root`,
-    else some e-node."""
+    """Two ways to compute one e-class, the second by `node`. `left` is the sampled term where the class is that of the
+    root number `root`, else an e-node."""
 
     left: Array
     right: Array
@@ -55,7 +55,8 @@ class Evaluation:
     """One choice of elements for the leaves of a sample, in one arithmetic.
 
     `dtypes` renames the dtypes that stand in terms, so that a sample in float32 can be computed in float64. `scalar`:
-    leaves have one element, and so have all constants.
+    leaves have one element, and so have all constants. `classes` and `terms` have the values computed so far, and
+    `intermediate` all results of operators.
     """
 
     sample: Sample
@@ -64,21 +65,21 @@ class Evaluation:
     dtypes: Mapping[str, str]
     arithmetic: Arithmetic = NUMBERS
     scalar: bool = False
+    classes: dict[Class, Elements] = field(default_factory=dict)
+    terms: dict[Term, Elements] = field(default_factory=dict)
+    intermediate: list[Array] = field(default_factory=list)
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Every e-node against what its class is known to be.
+        """Every e-node, compared with the value that its class already has: that of the sampled term for a root.
 
         Raises Unsupported where the left side has no meaning, or an operator is not known; MeaninglessError where
         only something else in the e-graph has none.
         """
-        self.known: dict[Class, Elements] = {}
-        self.intermediate: list[Array] = []
-        self.memory: dict[Term, Elements] = {}
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
-            self.known.setdefault(number, self._term(root))
+            self.classes.setdefault(number, self.value(root))
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
-            yield from self._compared(number, self._term(root), Node("", ()))
-        yield from self._spread()
+            yield from self._compare(number, self.value(root), Node("", ()))
+        yield from self._compare_nodes()
 
     @property
     def left_is_calm(self) -> bool:
@@ -86,45 +87,46 @@ class Evaluation:
 
         Infinities and NaN of extended precision are no overflow: there the left side has no value.
         """
-        return all(map(_calm, self.left))
+        return all(map(_is_calm, self.left))
 
     @property
     def left(self) -> list[Array]:
         """The floats that the left side computes."""
-        arrays = [a for v in self.memory.values() for a in (v if isinstance(v, tuple) else (v,)) if a is not None]
+        arrays = [a for v in self.terms.values() for a in (v if isinstance(v, tuple) else (v,)) if a is not None]
         return list(filter(is_float, arrays))
 
     @property
     def is_calm(self) -> bool:
         """Whether everything computed stays far from the ends of the range of numbers."""
         arrays = list(filter(is_float, self.intermediate))
-        return all(_calm(a) and bool(np.all(np.isfinite(a))) for a in arrays)
+        return all(_is_calm(a) and bool(np.all(np.isfinite(a))) for a in arrays)
 
-    def _spread(self) -> Iterator[Comparison]:
+    def _compare_nodes(self) -> Iterator[Comparison]:
+        """Compute e-nodes whose operands have values until no more can be computed."""
         waiting = [(number, node) for number, nodes in self.fired.classes.items() for node in nodes]
         progress = True
         while waiting and progress:
             progress, later = False, []
             for number, node in waiting:
-                if any(isinstance(a, Class) and a not in self.known for a in node.arguments):
+                if any(isinstance(a, Class) and a not in self.classes for a in node.arguments):
                     later.append((number, node))
                     continue
                 progress = True
                 try:
-                    value = self._node(node)
+                    value = self._node_value(node)
                 except Unsupported as error:
                     if node.head in _FOREIGN:
                         raise
                     raise MeaninglessError(str(error)) from None
-                if number in self.known:
-                    yield from self._compared(number, value, node)
+                if number in self.classes:
+                    yield from self._compare(number, value, node)
                 else:
-                    self.known[number] = value
+                    self.classes[number] = value
             waiting = later
 
-    def _compared(self, number: Class, value: Elements, node: Node) -> Iterator[Comparison]:
-        known = self.known[number]
-        ways = [known, value] if isinstance(known, tuple) else [(known,), (value,)]
+    def _compare(self, number: Class, value: Elements, node: Node) -> Iterator[Comparison]:
+        first = self.classes[number]
+        ways = [first, value] if isinstance(first, tuple) else [(first,), (value,)]
         if len({len(way) for way in ways}) > 1:  # type: ignore[arg-type]
             raise MeaninglessError(f"{node.head} has another number of outputs")
         root = self.fired.roots.index(number) if number in self.fired.roots else -1
@@ -132,7 +134,7 @@ class Evaluation:
             if left is not None and right is not None and left is not right:
                 yield Comparison(left, right, node, root)
 
-    def _node(self, node: Node) -> Elements:
+    def _node_value(self, node: Node) -> Elements:
         if node.head in ("Var", "Weight"):
             return self.elements[str(node.arguments[0]).partition(".")[2]]
         if node.head == "Full":
@@ -141,58 +143,48 @@ class Evaluation:
         if node.head == "Absent":
             return None
         if node.head == "Out":
-            outputs, index = self.known[node.arguments[0]], node.arguments[1]  # type: ignore[index]
+            outputs, index = self.classes[node.arguments[0]], node.arguments[1]  # type: ignore[index]
             return outputs[index]  # type: ignore[index]
-        return self._applied(node.head, [self.known[a] if isinstance(a, Class) else a for a in node.arguments])
+        return self._apply(node.head, [self.classes[a] if isinstance(a, Class) else a for a in node.arguments])
 
-    def _term(self, term: Term | Leaf) -> Elements:
+    def value(self, term: Term | Leaf) -> Elements:
+        """The elements of a term, or of all outputs of one that has several. Raises Unsupported."""
         if isinstance(term, Leaf):
-            return self._leaf(term)
-        if term not in self.memory:
-            arguments = [self._argument(a) for a in term.arguments]
+            if term.kind == "Absent":
+                return None
+            if term.kind == "Full":
+                return self._full(term.type.shape, term.type.value or 0.0, term.type.dtype)
+            return self.elements[term.name]
+        if term not in self.terms:
+            arguments = [self.value(a) if isinstance(a, (Term, Leaf)) else a for a in term.arguments]
             if term.head == "Out":
-                self.memory[term] = arguments[0][arguments[1]]  # type: ignore[index,assignment]
+                self.terms[term] = arguments[0][arguments[1]]  # type: ignore[index,assignment]
             else:
-                self.memory[term] = self._applied(term.head, arguments)
-        return self.memory[term]
-
-    def _argument(self, argument: Argument) -> Elements | Value:
-        return self._term(argument) if isinstance(argument, (Term, Leaf)) else argument
-
-    def _leaf(self, leaf: Leaf) -> Elements:
-        if leaf.kind == "Absent":
-            return None
-        if leaf.kind == "Full":
-            return self._full(leaf.type.shape, leaf.type.value or 0.0, leaf.type.dtype)
-        return self.elements[leaf.name]
+                self.terms[term] = self._apply(term.head, arguments)
+        return self.terms[term]
 
     def _full(self, shape: tuple[int, ...], number: float, dtype: str) -> Array:
         shape = () if self.scalar else shape
         plain = semantics.full(shape, number, self.dtypes.get(dtype, dtype))
         if self.arithmetic is NUMBERS or (plain.dtype.kind in "iu" and not hasattr(self.arithmetic, "bits")):
             return plain  # whole numbers among symbols of reals are indices and the like
-        given = bool(number) if plain.dtype.kind == "b" and hasattr(self.arithmetic, "bits") else number
-        return np.broadcast_to(self.arithmetic.constant(given, plain), shape)
+        number = bool(number) if plain.dtype.kind == "b" and hasattr(self.arithmetic, "bits") else number
+        return np.broadcast_to(self.arithmetic.constant(number, plain), shape)
 
-    def _applied(self, head: str, arguments: list[Elements | Value]) -> Elements:
-        written = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]
+    def _apply(self, head: str, arguments: list[Elements | Value]) -> Elements:
+        renamed = [self.dtypes.get(a, a) if isinstance(a, str) else a for a in arguments]
         try:
-            value = semantics.evaluate(head, written, self.arithmetic)  # type: ignore[arg-type]
+            value = semantics.evaluate(head, renamed, self.arithmetic)  # type: ignore[arg-type]
         except (ValueError, IndexError, TypeError) as error:
             raise Unsupported(f"{head}: {error}") from None
         self.intermediate += value if isinstance(value, tuple) else (value,)
         return value
 
 
-def _calm(array: Array) -> bool:
+def _is_calm(array: Array) -> bool:
     size = np.abs(array)
     low, high = CALM.get(array.dtype.name, CALM["float32"])
     calm = (size < high) & ((size > low) | (size == 0))
     if array.dtype == np.longdouble:
         calm |= ~np.isfinite(array)
     return bool(np.all(calm))
-
-
-def described(node: Node, sample: Sample) -> str:
-    """What a comparison is about, for people."""
-    return node.head or readable(sample.roots[0])

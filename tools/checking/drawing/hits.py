@@ -11,18 +11,17 @@ from ....rules import sexpr
 from ....rules.commute import orders, variables
 from ....rules.records import Rule, parse_example
 from ....rules.sexpr import Atom, Form, Node
-from ..verdict import WANTED
-from .coverage import settings, various
+from ..verdict import SAMPLES_PER_DIRECTION
+from .coverage import choose_various, settings
 from .left_side import Contradiction, LeftSide, directions, names_operators, rename
-from .samples import Sample, patterns, sample
+from .samples import Sample, draw_sample, left_sides
 from .scratch import Conflict, Fired, Scratch
 from .symbolic_sizes import instances, with_symbols
-from .terms import leaves
 
 _ENOUGH = 4
-"""As many will do where they are hard to find."""
+"""Samples are enough where more are hard to find."""
 _BATCH = 96
-"""Samples of a round; from a first round those are kept that are the most various."""
+"""Samples of a round; from the first round the most various ones are kept."""
 _ROUNDS = 24
 _ATTEMPTS = 400
 """In each round; a sample takes about half a millisecond."""
@@ -37,99 +36,100 @@ class Hit:
 
 
 def seed(rule: Rule) -> int:
-    """The same every run, another for every rule."""
+    """A seed that is the same in every run and differs between rules."""
     return int.from_bytes(hashlib.sha256(rule.text.encode()).digest()[:6], "big")
 
 
-def hits(rule: Rule, scratch: Scratch, wanted: int = WANTED) -> list[list[Hit]]:
-    """For each direction of a rule `wanted` samples that made it fire."""
-    every = [facts if names_operators(facts) else next(example_facts(rule), facts) for _, facts in directions(rule)]
-    return [_hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(every)]
+def facts_by_direction(rule: Rule) -> list[tuple[Node, ...]]:
+    """The facts to draw samples from, for each direction: those of the example where the rule names no operator."""
+    return [facts if names_operators(facts) else next(example_facts(rule), facts) for facts in directions(rule)]
 
 
-def _hits(
-    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int, symbolic: bool = True
-) -> list[Hit]:
-    found: list[Hit] = []
-    ways = patterns(facts, random)
-    for attempt in range(_ROUNDS if ways else 0):
-        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
-        outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
-        for candidate, outcome in zip(samples, outcomes, strict=True):
-            found += _instances(candidate, outcome, random) if outcome is not None else ()
-        enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
-        if len(found) >= enough or any(isinstance(hit.outcome, Conflict) for hit in found):
-            break
-    floats = [hit for hit in found if _has_floats(hit.sample)]
-    first = various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))
-    kept = set(map(id, first))
-    rest = [hit for hit in found if id(hit) not in kept]
-    return [*first, *various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
-
-
-def _has_floats(sample: Sample) -> bool:
-    """Whether there are elements that could be NaN or infinite: half of all samples are to be such."""
-    return not sample.is_empty and any(leaf.type.dtype == "float32" for root in sample.roots for leaf in leaves(root))
-
-
-def _instances(sample: Sample, outcome: Fired | Conflict, random: Random) -> Iterator[Hit]:
-    if isinstance(outcome, Conflict) or not sample.symbols:
-        yield Hit(sample, outcome)
-    else:
-        yield from (Hit(*each) for each in instances(sample, outcome, random))
-
-
-def _candidates(
-    ways: Sequence[tuple[LeftSide, tuple[float, ...]]], random: Random, most: int, symbolic: bool
-) -> list[Sample]:
-    found: dict[object, Sample] = {}
-    for attempt in range(_ATTEMPTS):
-        made = sample(*ways[attempt % len(ways)], random, floating=attempt % 2 == 0)
-        if made is not None and symbolic and attempt % 5 == 4:
-            made = with_symbols(made, random)
-        if made is not None:
-            found.setdefault(made.roots, made)
-            if len(found) >= most:
-                break
-    return list(found.values())
+def hits(rule: Rule, scratch: Scratch, wanted: int = SAMPLES_PER_DIRECTION) -> list[list[Hit]]:
+    """For each direction of a rule up to `wanted` samples that made it fire."""
+    return [
+        _hits(rule, facts, scratch, Random(seed(rule) + i), wanted) for i, facts in enumerate(facts_by_direction(rule))
+    ]
 
 
 def example_hits(rule: Rule, scratch: Scratch) -> list[Hit]:
     """Samples of the left side of the rule's example that made it fire, with the sizes that the example writes."""
     random = Random(seed(rule) - 1)
-    for facts in example_facts(rule):
-        found = _hits(rule, facts, scratch, random, wanted=2, symbolic=False)
-        if found:
-            return found
-    return []
+    every = (_hits(rule, facts, scratch, random, wanted=2, symbolic=False) for facts in example_facts(rule))
+    return next(filter(None, every), [])
+
+
+def _hits(
+    rule: Rule, facts: Sequence[Node], scratch: Scratch, random: Random, wanted: int, symbolic: bool = True
+) -> list[Hit]:
+    every: list[Hit] = []
+    ways = left_sides(facts, random)
+    for attempt in range(_ROUNDS if ways else 0):
+        samples = _candidates(ways, random, min(max(_BATCH, 2 * wanted), (4 * wanted) << attempt), symbolic)
+        outcomes = scratch.run(rule.text, rule.ruleset, samples) if samples else []
+        for sample, outcome in zip(samples, outcomes, strict=True):
+            if isinstance(outcome, Conflict) or (outcome is not None and not sample.symbols):
+                every.append(Hit(sample, outcome))
+            elif outcome is not None:
+                every += [Hit(*instance) for instance in instances(sample, outcome, random)]
+        enough = wanted if attempt < 1 else min(wanted, _ENOUGH) if attempt < 6 else 1
+        if len(every) >= enough or any(isinstance(hit.outcome, Conflict) for hit in every):
+            break
+    return _choose_hits(every, wanted)
+
+
+def _choose_hits(every: Sequence[Hit], wanted: int) -> list[Hit]:
+    """Various samples, half of them with elements that can be NaN or infinite if there are as many."""
+
+    def has_floats(sample: Sample) -> bool:
+        return not sample.is_empty and any(leaf.type.dtype == "float32" for leaf in sample.leaves())
+
+    floats = [hit for hit in every if has_floats(hit.sample)]
+    first = choose_various(floats, [settings(hit.sample) for hit in floats], -(-wanted // 2))
+    chosen = set(map(id, first))
+    rest = [hit for hit in every if id(hit) not in chosen]
+    return [*first, *choose_various(rest, [settings(hit.sample) for hit in rest], wanted - len(first))]
+
+
+def _candidates(ways: Sequence[LeftSide], random: Random, most: int, symbolic: bool) -> list[Sample]:
+    candidates: dict[object, Sample] = {}
+    for attempt in range(_ATTEMPTS):
+        sample = draw_sample(ways[attempt % len(ways)], random, floating=attempt % 2 == 0)
+        if sample is not None and symbolic and attempt % 5 == 4:
+            sample = with_symbols(sample, random)
+        if sample is not None:
+            candidates.setdefault(sample.roots, sample)
+            if len(candidates) >= most:
+                break
+    return list(candidates.values())
 
 
 def example_facts(rule: Rule) -> Iterator[tuple[Node, ...]]:
-    """The facts of the rule, with the left side of the example for the term that the rule rewrites.
+    """The facts of the rule, with the left side of the example in the place of the term that the rule rewrites.
 
-    A rule without operators has to unite both sides of its example by what the analyses know of them.
+    A rule without operators has to unite both sides of its example by facts of the analyses.
     """
     example = parse_example(rule.example)
-    lefts = [_apart(left) for left in example.lefts]
-    for _, facts in directions(rule):
+    lefts = [_rename_apart(left) for left in example.lefts]
+    for facts in directions(rule):
         if not names_operators(facts):
-            yield (*lefts, _apart(example.right))
+            yield (*lefts, _rename_apart(example.right))
             continue
-        for anchored in _anchored(rule, facts, lefts):
+        for with_example in _equate_example(rule, facts, lefts):
             try:
-                LeftSide().add_facts(anchored)
+                LeftSide().add_facts(with_example)
             except Contradiction:
                 continue
-            yield anchored
+            yield with_example
 
 
-def _apart(node: Node) -> Node:
-    """The example with names of its own, for its ``x`` is not the rule's."""
-    names = {v.text: f"{v.text}'" for v in variables(node)}
-    return rename(node, names)
+def _rename_apart(node: Node) -> Node:
+    """The example with variables of its own, for its ``x`` is not the rule's."""
+    return rename(node, {v.text: f"{v.text}'" for v in variables(node)})
 
 
-def _anchored(rule: Rule, facts: Sequence[Node], lefts: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+def _equate_example(rule: Rule, facts: Sequence[Node], lefts: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
+    """The facts, with equations between rewritten terms and left sides of the example."""
     form = sexpr.read(rule.text).forms[0]
     if form.head != "rule":
         for first in orders(facts[0], frozenset(rule.commutes)):

@@ -54,11 +54,13 @@ class Contradiction(ValueError):
 @dataclass
 class LeftSide:
     """`applications` has the constructor that makes a tensor variable; every other tensor variable is a leaf. In
-    `conditions` terms stand as variables. `tensors` are the tensor variables in the order of their first mention."""
+    `conditions` terms stand as variables. `tensors` are the tensor variables in the order of their first mention,
+    `numbers` the constants of the rule."""
 
     applications: dict[str, Application] = field(default_factory=dict)
     conditions: list[Node] = field(default_factory=list)
     tensors: dict[str, None] = field(default_factory=dict)
+    numbers: tuple[float, ...] = ()
     _terms: dict[str, str] = field(default_factory=dict)
     """Variables of terms by the text of the term."""
     _alias: dict[str, str] = field(default_factory=dict)
@@ -226,16 +228,13 @@ def rename(node: Node, names: Mapping[str, str]) -> Node:
 # --- the facts of a rule
 
 
-def directions(rule: Rule) -> list[tuple[str, tuple[Node, ...]]]:
-    """The facts that make the rule fire; for a birewrite those of either direction, by the names egglog reports."""
+def directions(rule: Rule) -> list[tuple[Node, ...]]:
+    """The facts that make the rule fire, for each direction of a birewrite."""
     form = sexpr.read(rule.text).forms[0]
     if form.head == "rule":
-        return [(rule.name, _items(form.items[1]))]
-    left, right = form.items[1:3]
-    asked = conditions(form)
-    if form.head == "birewrite":
-        return [(f"{rule.name}=>", (left, *asked)), (f"{rule.name}<=", (right, *asked))]
-    return [(rule.name, (left, *asked))]
+        return [_items(form.items[1])]
+    sides = form.items[1:3] if form.head == "birewrite" else form.items[1:2]
+    return [(side, *conditions(form)) for side in sides]
 
 
 def _items(node: Node) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""Where the terms of a sample are in the e-graph that its rule ran in, and what the rule added."""
+"""The places of a sample's terms in the e-graph in which its rule ran, and the terms that the rule added."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from .conditions import Type
 from .left_side import LEAVES
 from .samples import Sample
 from .scratch import Class, Fired, Node
-from .terms import Leaf, Term, leaves
+from .terms import Leaf, Term
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A sample and what became of it."""
+    """A sample, and what the rule made of it."""
 
     sample: Sample
     fired: Fired
 
     def class_of(self, term: Term | Leaf) -> Class | None:
         """The e-class of a term of the sample."""
+        classes = self.fired.classes.items()
         if isinstance(term, Leaf):
-            found = (c for c, nodes in self.fired.classes.items() if any(_is(n, term) for n in nodes))
-        else:
-            node = self.node_of(term)
-            found = (c for c, nodes in self.fired.classes.items() if node in nodes)
-        return next(found, None)
+            return next((c for c, nodes in classes if any(_is_leaf(n, term) for n in nodes)), None)
+        node = self.node_of(term)
+        return next((c for c, nodes in classes if node in nodes), None)
 
     def node_of(self, term: Term | Leaf) -> Node | None:
         """The e-node that a term of the sample is; None for a leaf."""
@@ -35,17 +34,14 @@ class Placement:
         return None if None in arguments else Node(term.head, arguments)  # type: ignore[arg-type]
 
     def after(self) -> tuple[Term | Leaf, ...]:
-        """What the rule made in the place of the roots: a leaf where one of them became equal to it."""
-        return tuple(self._made(root, number) for root, number in zip(self.sample.roots, self.fired.roots, strict=True))
+        """What the rule made in the place of the roots: a leaf where a root became equal to one."""
 
-    def _made(self, root: Term | Leaf, number: Class) -> Term | Leaf:
-        added = [n for n in self.fired.classes[number] if n != self.node_of(root)]
-        added.sort(key=lambda n: n.head not in LEAVES)
-        for node in added:
-            term = self.term(node, number)
-            if term is not None:
-                return term
-        return root
+        def replace(root: Term | Leaf, number: Class) -> Term | Leaf:
+            added = [n for n in self.fired.classes[number] if n != self.node_of(root)]
+            terms = (self.term(node, number) for node in sorted(added, key=_comes_last))
+            return next((term for term in terms if term is not None), root)
+
+        return tuple(replace(root, number) for root, number in zip(self.sample.roots, self.fired.roots, strict=True))
 
     def term(self, node: Node, number: Class) -> Term | Leaf | None:
         """A term for an e-node of a class that does not go through the class itself."""
@@ -55,8 +51,8 @@ class Placement:
         """A term for an e-node that does not go through the classes above it."""
         if node.head in ("Var", "Weight"):
             name = str(node.arguments[0]).partition(".")[2]
-            known = (leaf for root in self.sample.roots for leaf in leaves(root))
-            return next((leaf for leaf in known if leaf.name == name and leaf.kind == node.head), None)
+            leaves = self.sample.leaves()
+            return next((leaf for leaf in leaves if leaf.name == name and leaf.kind == node.head), None)
         if node.head == "Full":
             shape, value, dtype = node.arguments
             return Leaf("Full", "", Type(shape, str(dtype), float(value)))  # type: ignore[arg-type]
@@ -68,12 +64,17 @@ class Placement:
     def _of_class(self, number: Class, above: frozenset[Class]) -> Term | Leaf | None:
         if number in above:
             return None
-        nodes = sorted(self.fired.classes[number], key=lambda n: n.head not in LEAVES)
+        nodes = sorted(self.fired.classes[number], key=_comes_last)
         terms = (self._term(node, above | {number}) for node in nodes)
         return next((term for term in terms if term is not None), None)
 
 
-def _is(node: Node, leaf: Leaf) -> bool:
+def _comes_last(node: Node) -> bool:
+    """Sort leaves before operators."""
+    return node.head not in LEAVES
+
+
+def _is_leaf(node: Node, leaf: Leaf) -> bool:
     if node.head != leaf.kind:
         return False
     if leaf.kind == "Full":

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import numpy as np
 
 from ....ir import operators as semantics
-from ....ir.operators import OPERATORS, Attribute, Unsupported
+from ....ir.operators import OPERATORS, Array, Attribute, Unsupported
 from ....ir.operators.numbers import element_type
 from ....rules.sexpr import Atom, Node, walk
 from .conditions import (
@@ -22,7 +21,7 @@ from .conditions import (
     Unbound,
     Unknown,
     evaluate,
-    first_known,
+    first_value,
     holds,
     propagate,
     table_rows,
@@ -30,10 +29,12 @@ from .conditions import (
 from .left_side import LEAVES, Application, Contradiction, LeftSide, Value, trace_facts
 from .operator_draft import Choice, Misfit, Site, random_shape
 from .recipes import order, recipe
-from .terms import Argument, Leaf, Term, leaves
-from .types import TYPES, admits, admitted
+from .terms import Argument, Leaf, Term, subterms
+from .types import TYPES, admits, result_types
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
+_CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
+"""Numbers for the constants of a rule besides those that stand in it."""
 _TRIES = 12
 """Choices made anew where a condition would be false."""
 MAX_ELEMENTS = 400
@@ -43,32 +44,49 @@ MAX_ELEMENTS = 400
 @dataclass(frozen=True)
 class Sample:
     """A left side with everything chosen. `terms` gives the term of each tensor variable, `roots` those that are no
-    operand of another; `environment` what the variables of the rule stand for, `made` the type of each term; `symbols`
+    operand of another; `environment` the values of the rule's variables, `types` the type of each term; `symbols`
     the size that each symbolic dimension had before it became one."""
 
     roots: tuple[Term | Leaf, ...]
     terms: dict[str, Term | Leaf]
     environment: Environment
-    made: dict[Term, Type] = field(default_factory=dict)
+    types: dict[Term, Type] = field(default_factory=dict)
     symbols: dict[int, int] = field(default_factory=dict)
+
+    def subterms(self) -> Iterator[Term | Leaf]:
+        """Every term and leaf of the roots, with repetitions."""
+        return (part for root in self.roots for part in subterms(root))
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Every leaf of the roots, with repetitions."""
+        return (part for part in self.subterms() if isinstance(part, Leaf))
+
+    @property
+    def heads(self) -> set[str]:
+        """The constructors of the terms."""
+        return {part.head for part in self.subterms() if isinstance(part, Term)}
 
     @property
     def is_empty(self) -> bool:
         """Whether some tensor of it has no element."""
-        types = [leaf.type for root in self.roots for leaf in leaves(root)] + list(self.made.values())
-        return any(0 in type_.shape for type_ in types)
+        return any(0 in type_.shape for type_ in (*(leaf.type for leaf in self.leaves()), *self.types.values()))
+
+    def type_of(self, operand: Argument) -> Type | None:
+        """The type of an operand; None for a term of several outputs, and for a literal."""
+        return operand.type if isinstance(operand, Leaf) else self.types.get(operand)  # type: ignore[arg-type]
 
 
 @dataclass
 class _Builder:
-    pattern: LeftSide
+    """Builds the terms of one sample, operands first."""
+
+    left_side: LeftSide
     random: Random
     dtype: str
     environment: Environment = field(default_factory=Environment)
     terms: dict[str, Term | Leaf] = field(default_factory=dict)
-    made: dict[Term, Type] = field(default_factory=dict)
+    types: dict[Term, Type] = field(default_factory=dict)
     busy: set[str] = field(default_factory=set)
-    numbers: tuple[float, ...] = ()
 
     def build(self, variable: str, wish: Type | None) -> Type:
         """Make the term of a variable, with the wished type if that is possible. Raises Misfit."""
@@ -76,191 +94,192 @@ class _Builder:
             if variable in self.busy:
                 raise Misfit
             self.busy.add(variable)
-            application = self.pattern.applications.get(variable)
+            application = self.left_side.applications.get(variable)
+            wish = wish or Type(random_shape(self.random), self.dtype)
             if application is None:
-                self._leaf(variable, wish or self._some_type())
+                self._build_leaf(variable, wish)
             elif application.head in LEAVES:
-                self._given_leaf(variable, application, wish or self._some_type())
+                self._build_constructor(variable, application, wish)
             else:
-                self._apply(variable, application, wish or self._some_type())
-            propagate(self.pattern.equations, self.environment)
+                self._build_operator(variable, application, wish)
+            propagate(self.left_side.equations, self.environment)
         return self.environment.types.get(variable, Type((), ""))
 
-    def _some_type(self) -> Type:
-        return Type(random_shape(self.random), self.dtype)
+    def _set(self, variable: str, term: Term | Leaf, type_: Type) -> None:
+        self.terms[variable], self.environment.types[variable] = term, type_
+        if isinstance(term, Term):
+            self.types[term] = type_
+
+    def _is_possible(self) -> bool:
+        """Whether no condition is false, as far as things are chosen."""
+        trial = Environment(dict(self.environment.literals), self.environment.types)
+        propagate(self.left_side.equations, trial)
+        return all(holds(condition, trial) for condition in self.left_side.conditions)
 
     # --- leaves
 
-    def _leaf(self, variable: str, wish: Type) -> None:
-        asked = self.pattern.lookups
-        shape = first_known(asked.get(f"(shape {variable})", ()), self.environment)
-        dtype = first_known(asked.get(f"(dtype {variable})", ()), self.environment)
+    def _build_leaf(self, variable: str, wish: Type) -> None:
+        lookups = self.left_side.lookups
+        shape = first_value(lookups.get(f"(shape {variable})", ()), self.environment)
+        dtype = first_value(lookups.get(f"(dtype {variable})", ()), self.environment)
         type_ = Type(shape if isinstance(shape, tuple) else wish.shape, dtype if isinstance(dtype, str) else wish.dtype)
-        if f"(value {variable})" in asked:
-            self._uniform(variable, type_)
+        if f"(value {variable})" in lookups:
+            self._build_constant(variable, type_)
             return
-        asserted = self.pattern.assertions.get(variable, set())
-        constant = bool(asserted & {"const", "scalar", "aged"}) or any(
-            f"({function} {variable})" in asked for function in ("age", "pieces")
+        assertions = self.left_side.assertions.get(variable, set())
+        constant = bool(assertions & {"const", "scalar", "aged"}) or any(
+            f"({function} {variable})" in lookups for function in ("age", "pieces")
         )
-        if "scalar" in asserted:
+        if "scalar" in assertions:
             type_ = Type((), type_.dtype)
         kind = "Weight" if constant or self.random.random() < 0.1 else "Var"
-        told = ("nonneg" in asserted, "nonzero" in asserted, "finite" in asserted)
-        leaf = Leaf(kind, variable, type_, *told)
-        self.terms[variable], self.environment.types[variable] = leaf, type_
+        facts = ("nonneg" in assertions, "nonzero" in assertions, "finite" in assertions)
+        self._set(variable, Leaf(kind, variable, type_, *facts), type_)
 
-    def _uniform(self, variable: str, type_: Type) -> None:
-        value = first_known(self.pattern.lookups[f"(value {variable})"], self.environment)
+    def _build_constant(self, variable: str, type_: Type) -> None:
+        """Make a constant of one number, which stands in the rule or is another."""
+        value = first_value(self.left_side.lookups[f"(value {variable})"], self.environment)
         for _ in range(_TRIES):
-            number = self._number() if not isinstance(value, (int, float)) else float(value)
-            if not _holds_number(type_.dtype, number):
+            if isinstance(value, (int, float)):
+                number = float(value)
+            else:
+                number = self.random.choice((*self.left_side.numbers, *_CONSTANTS))
+            try:
+                semantics.full((), number, type_.dtype)
+            except Unsupported:
                 continue
-            known = Type(type_.shape, type_.dtype, number)
-            self.terms[variable], self.environment.types[variable] = Leaf("Full", variable, known), known
-            if self._possible():
+            own = Type(type_.shape, type_.dtype, number)
+            self._set(variable, Leaf("Full", variable, own), own)
+            if self._is_possible():
                 return
         raise Misfit
 
-    def _possible(self) -> bool:
-        """Whether no condition is false as far as things are chosen."""
-        trial = Environment(dict(self.environment.literals), self.environment.types)
-        propagate(self.pattern.equations, trial)
-        return all(holds(condition, trial) for condition in self.pattern.conditions)
-
-    def _number(self) -> float:
-        """A number that the rule speaks of, or another."""
-        return self.random.choice((*self.numbers, *CONSTANTS))
-
-    def _given_leaf(self, variable: str, application: Application, wish: Type) -> None:
-        head = application.head
+    def _build_constructor(self, variable: str, application: Application, wish: Type) -> None:
+        """Make a leaf that the rule writes as one, or an output of an operator."""
+        head, arguments = application.head, application.arguments
         if head == "Absent":
             self.terms[variable] = Leaf("Absent")
         elif head == "Full":
-            shape, value, dtype = self._attributes(
-                Site("Full", wish, self.random), ("0", "1", "2"), application.arguments
-            )
+            site = Site("Full", wish, self.random)
+            shape, value, dtype = (self._attribute(site, str(i), argument) for i, argument in enumerate(arguments))
             if not isinstance(shape, tuple) or not isinstance(value, (int, float)):
                 raise Misfit
             type_ = Type(shape, str(dtype), float(value))
-            self.terms[variable], self.environment.types[variable] = Leaf("Full", variable, type_), type_
+            self._set(variable, Leaf("Full", variable, type_), type_)
         elif head == "Out":
-            self._output(variable, application, wish)
+            self._build_output(variable, arguments[0], arguments[1], wish)
         else:
-            name = str(application.arguments[0]).strip('"')
-            kind = "Weight" if head == "Weight" else "Var"
-            self.terms[variable], self.environment.types[variable] = Leaf(kind, name, wish), wish
+            self._set(variable, Leaf(head, str(arguments[0]).strip('"'), wish), wish)
 
-    def _output(self, variable: str, application: Application, wish: Type) -> None:
-        node, index = application.arguments
+    def _build_output(self, variable: str, node: str | Node, index: str | Node, wish: Type) -> None:
         if not isinstance(node, str):
             raise Misfit
         self.build(node, wish)
         term = self.terms[node]
-        number = self._attributes(Site("Out", wish, self.random), ("1",), (index,))[0]
+        number = self._attribute(Site("Out", wish, self.random), "1", index)
         if not isinstance(term, Term) or not isinstance(number, int):
             raise Misfit
-        outputs = self._evaluated(term)
+        outputs = self._evaluate_on_ones(term)
         if not isinstance(outputs, tuple) or not 0 <= number < len(outputs):
             raise Misfit
-        made = Term("Out", (term, number))
-        self.terms[variable] = made
-        self.made[made] = self.environment.types[variable] = _type_of(outputs[number])
+        self._set(variable, Term("Out", (term, number)), _type_of_array(outputs[number]))
 
     # --- operators
 
-    def _apply(self, variable: str, application: Application, wish: Type) -> None:
+    def _build_operator(self, variable: str, application: Application, wish: Type) -> None:
         head = application.head
         arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
+        attributes = {a.name for a in OPERATORS[head].attributes}
         site = Site(head, wish, self.random)
-        self._known_first(site, arguments)
-        for name in order(head):
-            self._choose(site, name, arguments[name])
-        if not admits(head, site.operands):
-            raise Misfit
-        given = {n: a for n, a in arguments.items() if isinstance(a, str)}
-        chosen: list[Argument] = []
-        for argument in OPERATORS[head].arguments:
-            if isinstance(argument, Attribute):
-                chosen.append(site.attributes[argument.name])
-            else:
-                chosen.append(self.terms[given[argument.name]])
-        term = Term(head, tuple(chosen))
-        self.terms[variable] = term
-        value = self._evaluated(term)
-        if not isinstance(value, tuple):
-            self.made[term] = self.environment.types[variable] = _type_of(value)
-
-    def _known_first(self, site: Site, arguments: dict[str, str | Node]) -> None:
-        """Operands and attributes that are there already say more than any wish."""
-        attributes = {a.name for a in OPERATORS[site.head].attributes}
-        for name, argument in arguments.items():
+        for name, argument in arguments.items():  # those that are there already say more than any wish
             if name in attributes:
                 with suppress(Unbound):
-                    site.attributes[name] = evaluate(_as_node(argument), self.environment)
+                    node = Atom(argument) if isinstance(argument, str) else argument
+                    site.attributes[name] = evaluate(node, self.environment)
             elif isinstance(argument, str) and argument in self.environment.types:
                 site.operands[name] = self.environment.types[argument]
+        for name in order(head):
+            if name in attributes:
+                site.attributes[name] = self._attribute(site, name, arguments[name])
+            else:
+                self._choose_operand(site, name, arguments[name])
+        if not admits(head, site.operands):
+            raise Misfit
+        term = Term(
+            head,
+            tuple(
+                site.attributes[a.name] if isinstance(a, Attribute) else self.terms[str(arguments[a.name])]
+                for a in OPERATORS[head].arguments
+            ),
+        )
+        self.terms[variable] = term
+        value = self._evaluate_on_ones(term)
+        if not isinstance(value, tuple):
+            self._set(variable, term, _type_of_array(value))
 
-    def _choose(self, site: Site, name: str, argument: str | Node) -> None:
-        attribute = {a.name for a in OPERATORS[site.head].attributes}
-        if name in attribute:
-            site.attributes[name] = self._attribute(site, name, argument)
-        elif name not in site.operands and isinstance(argument, str):
-            if argument not in self.terms and argument not in self.pattern.applications:
-                self._operand_leaf(site, name, argument)
-            elif argument not in self.terms:
-                choice = _chosen(site, name)
-                self.build(argument, choice if isinstance(choice, Type) else None)
-            built = self.build(argument, None)
-            if not isinstance(self.terms[argument], Leaf) or self.terms[argument] != Leaf("Absent"):
-                site.operands[name] = built
+    def _choose_operand(self, site: Site, name: str, variable: str | Node) -> None:
+        if name in site.operands or not isinstance(variable, str):
+            return
+        if variable not in self.terms and variable not in self.left_side.applications:
+            self._choose_leaf(site, name, variable)
+        elif variable not in self.terms:
+            choice = _choose(site, name)
+            self.build(variable, choice if isinstance(choice, Type) else None)
+        type_ = self.build(variable, None)
+        if self.terms[variable] != Leaf("Absent"):
+            site.operands[name] = type_
 
-    def _operand_leaf(self, site: Site, name: str, variable: str) -> None:
-        """A leaf in the place of an operand, chosen anew while that makes a condition false."""
+    def _choose_leaf(self, site: Site, name: str, variable: str) -> None:
+        """Put a leaf in the place of an operand, chosen anew while that makes a condition false."""
         for _ in range(_TRIES):
-            choice = _chosen(site, name)
+            choice = _choose(site, name)
             if isinstance(choice, Type):
-                self._leaf(variable, choice)
+                self._build_leaf(variable, choice)
             else:
                 self.terms[variable] = Leaf("Absent")
-            if self._possible():
+            if self._is_possible():
                 return
             self.environment.types.pop(variable, None)
         raise Misfit
-
-    def _attributes(self, site: Site, names: Sequence[str], arguments: Sequence[str | Node]) -> list[Value]:
-        return [self._attribute(site, name, argument) for name, argument in zip(names, arguments, strict=True)]
 
     def _attribute(self, site: Site, name: str, argument: str | Node) -> Value:
         if not isinstance(argument, str):
             return evaluate(argument, self.environment)
         literals = self.environment.literals
-        propagate(self.pattern.equations, self.environment)
+        propagate(self.left_side.equations, self.environment)
         if argument not in literals:
-            self._from_tables(argument)
+            self._bind_from_tables(argument)
         for _ in range(_TRIES if argument not in literals else 0):
-            choice = self.random.choice((0, 1)) if site.head == "Out" else _chosen(site, name)
+            choice = self.random.choice((0, 1)) if site.head == "Out" else _choose(site, name)
             if choice is None or isinstance(choice, Type):
                 raise Misfit
             literals[argument] = choice
-            if self._possible():
+            if self._is_possible():
                 break
-        propagate(self.pattern.equations, self.environment)
+        propagate(self.left_side.equations, self.environment)
         return literals[argument]
 
-    def _from_tables(self, variable: str) -> None:
+    def _bind_from_tables(self, variable: str) -> None:
         """Bind an attribute by a fact that only the rows of a table satisfy."""
-        for condition in self.pattern.conditions:
+        for condition in self.left_side.conditions:
             rows = [r for r in table_rows(condition, self.environment) if variable in r]
             if rows:
                 self.environment.literals.update(self.random.choice(rows))
                 return
 
-    def _evaluated(self, term: Term) -> semantics.Array | tuple[semantics.Array, ...]:
-        """The term on operands of ones, for its type."""
-        arguments = [self._operand(a) for a in term.arguments]
+    def _evaluate_on_ones(self, term: Term) -> Array | tuple[Array, ...]:
+        """The value of a term whose operands are all ones, which has the type of any other."""
+
+        def value(argument: Argument) -> Array | Value | None:
+            if not isinstance(argument, (Term, Leaf)):
+                return argument
+            if argument == Leaf("Absent"):
+                return None
+            type_ = argument.type if isinstance(argument, Leaf) else self.types[argument]
+            return np.full(type_.shape, 1 if type_.value is None else type_.value, element_type(type_.dtype))
+
         try:
-            result = semantics.evaluate(term.head, arguments)
+            result = semantics.evaluate(term.head, list(map(value, term.arguments)))
         except (Unsupported, ValueError, IndexError, TypeError, ZeroDivisionError):
             raise Misfit from None
         arrays = result if isinstance(result, tuple) else (result,)
@@ -268,94 +287,54 @@ class _Builder:
             raise Misfit
         return result
 
-    def _operand(self, argument: Argument) -> semantics.Array | Value | None:
-        if not isinstance(argument, (Term, Leaf)):
-            return argument
-        if argument == Leaf("Absent"):
-            return None
-        type_ = argument.type if isinstance(argument, Leaf) else self.made[argument]
-        return np.full(type_.shape, 1 if type_.value is None else type_.value, _numpy(type_.dtype))
 
-
-def _as_node(argument: str | Node) -> Node:
-    return Atom(argument) if isinstance(argument, str) else argument
-
-
-def _chosen(site: Site, name: str) -> Choice:
+def _choose(site: Site, name: str) -> Choice:
     try:
         return recipe(site.head)(site, name)
     except (IndexError, ValueError, TypeError, KeyError):
         raise Misfit from None
 
 
-def _holds_number(dtype: str, number: float) -> bool:
-    try:
-        semantics.full((), number, dtype)
-    except Unsupported:
-        return False
-    return True
-
-
-def _numpy(dtype: str) -> np.dtype[Any]:
-    try:
-        return element_type(dtype)
-    except Unsupported:
-        raise Misfit from None
-
-
-def _type_of(array: semantics.Array) -> Type:
+def _type_of_array(array: Array) -> Type:
     return Type(tuple(array.shape), array.dtype.name)
 
 
-CONSTANTS = (0.5, 2.0, -1.5, 1.0, 0.0, 3.0, -1.0, 0.25, 1.5, 2.5, -2.0, -0.5, 7.0, 100.0, -100.0, 1e4, 1e-4)
-"""Numbers for the constants of a rule besides those that it speaks of."""
-
-
-def patterns(facts: Sequence[Node], random: Random, count: int = 8) -> list[tuple[LeftSide, tuple[float, ...]]]:
-    """The facts of a rule taken apart, in several ways where a relation can be derived in several, and the numbers
-    that they speak of."""
-    found = []
+def left_sides(facts: Sequence[Node], random: Random, count: int = 8) -> list[LeftSide]:
+    """The facts of a rule taken apart: several times, for a relation may be derived in several ways."""
+    result = []
     for _ in range(count):
-        pattern = LeftSide()
+        left_side = LeftSide(numbers=_numbers(facts))
         with suppress(Contradiction):
-            pattern.add_facts(trace_facts(facts, random))
-            found.append((pattern, _numbers(facts)))
-    return found
+            left_side.add_facts(trace_facts(facts, random))
+            result.append(left_side)
+    return result
 
 
-def sample(pattern: LeftSide, numbers: tuple[float, ...], random: Random, floating: bool = False) -> Sample | None:
-    """One attempt at a sample of a pattern, in float32 or any type; None where what was chosen does not fit."""
+def draw_sample(left_side: LeftSide, random: Random, floating: bool = False) -> Sample | None:
+    """One attempt at a sample of a left side, in float32 or any type; None where the choices do not fit together."""
     try:
-        dtype = "float32" if floating else random.choice(_possible_types(pattern))
-        builder = _Builder(pattern, random, dtype, numbers=numbers)
-        for root in pattern.roots():
-            builder.build(root, None)
-        for variable in pattern.tensors:
+        dtype = "float32" if floating else random.choice(_possible_types(left_side))
+        builder = _Builder(left_side, random, dtype)
+        for variable in (*left_side.roots(), *left_side.tensors):
             builder.build(variable, None)
-        propagate(pattern.equations, builder.environment)
+        propagate(left_side.equations, builder.environment)
     except (Misfit, Unbound, Unknown, Failed, Contradiction, RecursionError):
         return None
-    if not all(holds(condition, builder.environment) for condition in pattern.conditions):
+    if not all(holds(condition, builder.environment) for condition in left_side.conditions):
         return None
-    roots = tuple(builder.terms[r] for r in pattern.roots() if _is_tensor(builder.terms[r]))
-    return Sample(roots, dict(builder.terms), builder.environment, builder.made) if roots else None
+    terms = (builder.terms[root] for root in left_side.roots())
+    roots = tuple(t for t in terms if isinstance(t, Leaf) or t.head == "Out" or OPERATORS[t.head].sort == "T")
+    return Sample(roots, dict(builder.terms), builder.environment, builder.types) if roots else None
 
 
-def _possible_types(pattern: LeftSide) -> list[str]:
-    """The types that all operators of a pattern take whose results have the type of their operands."""
-    every = [types for a in pattern.applications.values() if (types := admitted(a.head))]
+def _possible_types(left_side: LeftSide) -> list[str]:
+    """The types that all operators take whose results have the type of their operands."""
+    every = [types for a in left_side.applications.values() if (types := result_types(a.head))]
     return [t for t in TYPES if all(t in types for types in every)] or list(TYPES)
 
 
 def _numbers(facts: Sequence[Node]) -> tuple[float, ...]:
-    """The numbers that a rule compares constants with, several times: they must meet by chance."""
-    found = []
-    for fact in facts:
-        for node in walk(fact):
-            if isinstance(node, Atom) and _NUMBER.fullmatch(node.text) and abs(float(node.text)) > 1e-4:
-                found.append(float(node.text))
-    return tuple(dict.fromkeys(found)) * 4
-
-
-def _is_tensor(term: Term | Leaf) -> bool:
-    return isinstance(term, Leaf) or term.head == "Out" or OPERATORS[term.head].sort == "T"
+    """The numbers that a rule compares constants with, four times each, so that constants often are such numbers."""
+    atoms = (node for fact in facts for node in walk(fact) if isinstance(node, Atom))
+    numbers = (float(atom.text) for atom in atoms if _NUMBER.fullmatch(atom.text))
+    return tuple(dict.fromkeys(number for number in numbers if abs(number) > 1e-4)) * 4

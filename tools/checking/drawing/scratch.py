@@ -5,8 +5,9 @@ The declarations and analyses are loaded once; each run happens between a push a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ....rules.egglog_bindings import execute, load
@@ -14,14 +15,14 @@ from ....rules.loader import prelude
 from .conditions import Environment
 from .left_side import Value
 from .samples import Sample
-from .terms import Leaf, Term, facts, leaves, literal_text, text
+from .terms import Leaf, Term, facts, literal_text, text
 
 ROOTS = 16
 """Room for the roots of one sample."""
 _ROOT = "(constructor root (i64) T :unextractable)"
 _ANALYSE = "(run-schedule (saturate (seq (saturate analysis) settle)))"
-_TOLD = frozenset({"Resize"})
-"""Operators whose result the encoder gives the shape of, for no analysis does."""
+_SHAPED_BY_ENCODER = frozenset({"Resize"})
+"""Operators for which the encoder states the shape of the result, for no analysis derives it."""
 _FORMS = frozenset({"N", "T", "Ts"})
 """Sorts of e-classes: of nodes, of tensors, and of the lists that operators of other domains take."""
 
@@ -61,7 +62,7 @@ Outcome = Fired | Conflict | None
 
 
 class Scratch:
-    """Declarations, analyses, and what else the rules to be run need."""
+    """An e-graph with the shipped declarations and analyses, and with `declarations` that the rules to be run need."""
 
     def __init__(self, declarations: str = "") -> None:
         self.program = "\n".join((prelude(), declarations, _ROOT))
@@ -74,8 +75,8 @@ class Scratch:
     def run(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         """Run rules once, on each sample by itself; after the first conflict on no other, for one says enough."""
         try:
-            return self._batch(rules, ruleset, samples)
-        except _errors() as error:
+            return self._run_batch(rules, ruleset, samples)
+        except _egglog_errors() as error:
             self._load()
             if "Unbound" in str(error):
                 raise
@@ -86,82 +87,67 @@ class Scratch:
                 outcomes += self.run(rules, ruleset, [samples[len(outcomes)]])
             return outcomes + [None] * (len(samples) - len(outcomes))
 
-    def _batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
+    def _run_batch(self, rules: str, ruleset: str, samples: Sequence[Sample]) -> list[Outcome]:
         execute(self.egraph, "(push 1)")
         execute(self.egraph, rules)
-        for command in _commands(samples):
-            self.egraph.run_program(*self.egraph.parse_program(command))
+        self._add(samples)
         execute(self.egraph, _ANALYSE)
-        before = _Reader(self.egraph)
-        sizes = [_size(before, number, len(s.roots)) for number, s in enumerate(samples)]
+        before = _TableReader(self.egraph).cones(samples)
         execute(self.egraph, f"(run-schedule {ruleset})\n{_ANALYSE}")
-        after = _Reader(self.egraph)
-        outcomes: list[Outcome] = []
-        for number, sample in enumerate(samples):
-            fired = after.cone(number, len(sample.roots))
-            outcomes.append(fired if _extent(fired) != sizes[number] else None)
+        after = _TableReader(self.egraph).cones(samples)
         execute(self.egraph, "(pop 1)")
-        return outcomes
+        return [new if _extent(new) != _extent(old) else None for old, new in zip(before, after, strict=True)]
+
+    def _add(self, samples: Sequence[Sample]) -> None:
+        """Add the terms of samples, the leaves of each with a prefix of its own, and the facts about the leaves."""
+        for number, sample in enumerate(samples):
+            prefix = f"{number}."
+            commands = ["\n".join(fact for leaf in dict.fromkeys(sample.leaves()) for fact in facts(leaf, prefix))]
+            for term, type_ in sample.types.items():
+                if term.head in _SHAPED_BY_ENCODER:
+                    commands.append(f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})")
+            for index, root in enumerate(sample.roots):
+                commands.append(f"(union (root {number * ROOTS + index}) {text(root, prefix)})")
+            for command in commands:
+                self.egraph.run_program(*self.egraph.parse_program(command))
 
     def derives(self, rules: str, schedule: str, left: Term | Leaf, right: Term | Leaf) -> bool:
         """Whether rules prove two terms equal."""
         execute(self.egraph, "(push 1)")
         try:
             execute(self.egraph, rules)
-            for command in _commands([Sample((left, right), {}, Environment())]):
-                self.egraph.run_program(*self.egraph.parse_program(command))
+            pair = [Sample((left, right), {}, Environment())]
+            self._add(pair)
             execute(self.egraph, f"(run-schedule {schedule})")
-            fired = _Reader(self.egraph).cone(0, 2)
-        except _errors():
+            (fired,) = _TableReader(self.egraph).cones(pair)
+        except _egglog_errors():
             self._load()
             return False
         execute(self.egraph, "(pop 1)")
         return fired.roots[0] == fired.roots[1]
 
 
-def _errors() -> tuple[type[BaseException], ...]:
-    """What egglog raises: an error of its own, or a panic that is no Exception."""
+def _egglog_errors() -> tuple[type[BaseException], ...]:
+    """The exceptions of egglog: an error of its own, or a panic that is no Exception."""
     return (load().EggSmolError, load_panic())
 
 
+@cache
 def load_panic() -> type[BaseException]:
     """The exception of a panic in compiled code: it derives from BaseException and has no importable name."""
-    global _PANIC
-    if _PANIC is None:
-        try:
-            load().EGraph().value_to_i64(None)
-        except Exception:
-            _PANIC = Exception
-        except BaseException as panic:
-            _PANIC = type(panic)
-    return _PANIC or Exception
-
-
-_PANIC: type[BaseException] | None = None
-
-
-def _commands(samples: Sequence[Sample]) -> Iterable[str]:
-    for number, sample in enumerate(samples):
-        prefix = f"{number}."
-        every = dict.fromkeys(leaf for root in sample.roots for leaf in leaves(root))
-        yield "\n".join(fact for leaf in every for fact in facts(leaf, prefix))
-        for term, type_ in sample.made.items():
-            if term.head in _TOLD:
-                yield f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})"
-        for index, root in enumerate(sample.roots):
-            yield f"(union (root {number * ROOTS + index}) {text(root, prefix)})"
+    try:
+        load().EGraph().value_to_i64(None)
+    except BaseException as panic:
+        return type(panic) if not isinstance(panic, Exception) else Exception
+    return Exception
 
 
 def _extent(fired: Fired) -> tuple[int, int, int]:
     return len(set(fired.roots)), len(fired.classes), sum(map(len, fired.classes.values()))
 
 
-def _size(reader: _Reader, number: int, roots: int) -> tuple[int, int, int]:
-    return _extent(reader.cone(number, roots))
-
-
 def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class]) -> dict[Class, tuple[Node, ...]]:
-    """What roots need, without what needs leaves of another sample: a constant may be equal to terms of several."""
+    """The classes that roots need, without nodes over leaves of another sample, to which a constant may be equal."""
     while foreign := {number for number, nodes in classes.items() if not nodes}:
         classes = {
             number: tuple(node for node in nodes if foreign.isdisjoint(node.arguments))
@@ -178,8 +164,8 @@ def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class
     return needed
 
 
-class _Reader:
-    """The constructors' tables of an e-graph, by class."""
+class _TableReader:
+    """Reads the constructors' tables of an e-graph by class."""
 
     def __init__(self, egraph: Any) -> None:
         self.egraph = egraph
@@ -197,10 +183,13 @@ class _Reader:
     def _class(self, value: Any) -> Class:
         return self.numbers.setdefault(value, Class(len(self.numbers)))
 
-    def cone(self, number: int, roots: int) -> Fired:
-        """Everything the roots of one sample need."""
-        found = [self.roots[number * ROOTS + i] for i in range(roots)]
-        todo, seen = list(found), set(found)
+    def cones(self, samples: Sequence[Sample]) -> list[Fired]:
+        """For each sample everything that its roots need."""
+        return [self._cone(number, len(sample.roots)) for number, sample in enumerate(samples)]
+
+    def _cone(self, number: int, count: int) -> Fired:
+        roots = [self.roots[number * ROOTS + i] for i in range(count)]
+        todo, seen = list(roots), set(roots)
         classes: dict[Class, tuple[Node, ...]] = {}
         while todo:
             value = todo.pop()
@@ -208,15 +197,15 @@ class _Reader:
             for name, inputs in self.rows.get(value, ()):
                 sorts = self.tables[name].input_sorts
                 if name in ("Var", "Weight") and not self.egraph.value_to_string(inputs[0]).startswith(f"{number}."):
-                    continue  # another sample's, that some constant is equal to
+                    continue  # a leaf of another sample, to which some constant is equal
                 nodes.append(Node(name, tuple(self._argument(s, v) for s, v in zip(sorts, inputs, strict=True))))
                 for sort, child in zip(sorts, inputs, strict=True):
                     if sort in _FORMS and child not in seen:
                         seen.add(child)
                         todo.append(child)
             classes[self._class(value)] = tuple(nodes)
-        wanted = tuple(map(self._class, found))
-        return Fired(wanted, _of_one_sample(classes, wanted))
+        numbers = tuple(map(self._class, roots))
+        return Fired(numbers, _of_one_sample(classes, numbers))
 
     def _argument(self, sort: str, value: Any) -> Value | Class:
         if sort in _FORMS:

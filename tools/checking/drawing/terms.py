@@ -1,4 +1,4 @@
-"""Concrete terms: samples of a rule's left side, with leaves whose types and signs are known."""
+"""Concrete terms: samples of a rule's left side, whose leaves have types and signs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALAR = Type((), "float32")
 class Leaf:
     """An input (``Var``), a stored constant (``Weight``), a constant of one number (``Full``), or nothing (``Absent``).
 
-    `nonneg`, `nonzero` and `finite` are what the e-graph is told, and what the sampled elements keep to.
+    `nonneg`, `nonzero` and `finite` are facts that the e-graph gets, and that hold for the sampled elements.
     """
 
     kind: str
@@ -39,13 +39,18 @@ class Term:
 Argument = Union["Term", Leaf, Value]
 
 
+def subterms(term: Argument) -> Iterator[Term | Leaf]:
+    """Every term and leaf inside a term, itself first, then from left to right, with repetitions."""
+    if isinstance(term, (Term, Leaf)):
+        yield term
+    if isinstance(term, Term):
+        for argument in term.arguments:
+            yield from subterms(argument)
+
+
 def leaves(term: Argument) -> Iterator[Leaf]:
     """Every leaf, from left to right, with repetitions."""
-    if isinstance(term, Leaf):
-        yield term
-    elif isinstance(term, Term):
-        for argument in term.arguments:
-            yield from leaves(argument)
+    return (part for part in subterms(term) if isinstance(part, Leaf))
 
 
 def literal_text(value: Value) -> str:
@@ -62,37 +67,27 @@ def text(term: Argument, prefix: str = "") -> str:
     """A term as egglog reads it; `prefix` is put before the names of its leaves."""
     if isinstance(term, Term):
         return f"({' '.join((term.head, *(text(a, prefix) for a in term.arguments)))})"
-    if isinstance(term, Leaf):
-        return _leaf(term, prefix)
-    return literal_text(term)
-
-
-def _leaf(leaf: Leaf, prefix: str) -> str:
-    if leaf.kind == "Absent":
+    if not isinstance(term, Leaf):
+        return literal_text(term)
+    if term.kind == "Absent":
         return "(Absent)"
-    if leaf.kind == "Full":
-        value = float(leaf.type.value or 0.0)
-        return f'(Full {literal_text(leaf.type.shape)} {value!r} "{leaf.type.dtype}")'
-    return f'({leaf.kind} "{prefix}{leaf.name}")'
+    if term.kind == "Full":
+        return f'(Full {literal_text(term.type.shape)} {float(term.type.value or 0.0)!r} "{term.type.dtype}")'
+    return f'({term.kind} "{prefix}{term.name}")'
 
 
 def facts(leaf: Leaf, prefix: str) -> list[str]:
-    """What egglog has to be told about a leaf."""
+    """The facts about a leaf, as egglog reads them."""
     if leaf.kind not in ("Var", "Weight"):
         return []
     name = text(leaf, prefix)
-    told = [f"(set (shape {name}) {literal_text(leaf.type.shape)})", f'(set (dtype {name}) "{leaf.type.dtype}")']
-    told += [f"(nonneg {name})"] if leaf.nonneg else []
-    told += [f"(nonzero {name})"] if leaf.nonzero else []
-    told += [f"(finite {name})"] if leaf.finite else []
-    return told + (_tokens(name) if leaf.kind == "Weight" else [])
-
-
-def _tokens(name: str) -> list[str]:
-    """Random numbers that stand for a stored constant in analysis/tokens.egg."""
-    digest = hashlib.sha256(name.encode()).digest()
-    pair = (int.from_bytes(digest[8 * i : 8 * i + 8], "little") % p for i, p in enumerate((2147483647, 2147483629)))
-    return [f"(set (token {name}) (vec-of {' '.join(map(str, pair))}))"]
+    result = [f"(set (shape {name}) {literal_text(leaf.type.shape)})", f'(set (dtype {name}) "{leaf.type.dtype}")']
+    result += [f"({relation} {name})" for relation in ("nonneg", "nonzero", "finite") if getattr(leaf, relation)]
+    if leaf.kind == "Weight":  # random numbers stand for its elements, see analysis/tokens.egg
+        digest = hashlib.sha256(name.encode()).digest()
+        pair = (int.from_bytes(digest[8 * i : 8 * i + 8], "little") % p for i, p in enumerate((2147483647, 2147483629)))
+        result.append(f"(set (token {name}) (vec-of {' '.join(map(str, pair))}))")
+    return result
 
 
 def readable(term: Argument) -> str:

@@ -21,15 +21,16 @@ _NAMES = {"float": "float32", "double": "float64"}
 
 @cache
 def _operands(head: str) -> dict[str, tuple[str, frozenset[str]]]:
-    """By operand the name of its type, which operands of one type share, and what that can be."""
+    """By operand its type parameter, which operands of the same type share, and the types that this can be."""
     schema = defs.get_schema(head, OPSET)
     allowed = {c.type_param_str: frozenset(map(_name, c.allowed_type_strs)) for c in schema.type_constraints}
-    found = {}
+    operands = {}
     for position, argument in enumerate(OPERATORS[head].arguments):
         if isinstance(argument, Operand):
             formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-            found[argument.name] = formal.type_str, allowed.get(formal.type_str, frozenset({_name(formal.type_str)}))
-    return found
+            types = allowed.get(formal.type_str, frozenset({_name(formal.type_str)}))
+            operands[argument.name] = formal.type_str, types
+    return operands
 
 
 def _name(text: str) -> str:
@@ -38,7 +39,7 @@ def _name(text: str) -> str:
 
 
 def admits(head: str, operands: Mapping[str, Type]) -> bool:
-    """Whether ONNX defines the operator for operands of these types, and for what constants are known to be."""
+    """Whether ONNX defines the operator for operands of these types and constant values."""
     if head == "BitShift" and (operands["Y"].value or 0) >= 8 * element_type(operands["X"].dtype).itemsize:
         return False
     shared: dict[str, str] = {}
@@ -50,8 +51,8 @@ def admits(head: str, operands: Mapping[str, Type]) -> bool:
 
 
 @cache
-def admitted(head: str) -> frozenset[str]:
-    """What the type of the operator's result can be, where that is the type of an operand; empty where it is not."""
+def result_types(head: str) -> frozenset[str]:
+    """The types that the operator's result can have, where that is the type of an operand; empty where it is not."""
     if head not in OPERATORS:
         return frozenset()
     result = defs.get_schema(head, OPSET).outputs[0].type_str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -12,10 +12,10 @@ import numpy as np
 from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from ....ir.operators.numbers import FIRST_ZERO
 from ..drawing.elements import Range, draw
-from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, described, is_float
+from ..drawing.evaluation import Comparison, Evaluation, MeaninglessError, is_float
 from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
-from ..drawing.terms import leaves, readable
+from ..drawing.terms import readable
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
@@ -42,7 +42,7 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Tested:
-    """What came of a sample: the first counterexample that counts, and what could not be tested."""
+    """The test of a sample: the first counterexample that counts, and what could not be tested."""
 
     counterexample: Counterexample | None = None
     uncovered: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class _Draw:
-    """One evaluation: how elements are drawn, which float type is renamed to which, and that type."""
+    """One evaluation: how elements are drawn, which float type is computed as which, and that type."""
 
     kind: Range
     dtypes: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _Draw:
 
 
 def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> Tested:
-    """Compare all ways to compute what the rule touched.
+    """Compare all ways to compute the classes that the rule touched.
 
     ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements. ``real``: for finite elements
     equal within rounding and finite together, as far as the wide exponents of extended precision show, and in any
@@ -81,7 +81,7 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
         with np.errstate(all="ignore", under="call", call=lambda kind, _: underflows.append(kind)):
             evaluation = Evaluation(sample, fired, elements, each.dtypes, each.arithmetic)
             try:
-                found = _compare_all(evaluation, sound, each, underflows)
+                difference = _first_difference(evaluation, sound, each, underflows)
             except MeaninglessError as error:
                 return Tested(_meaningless(evaluation, str(error)))
             except Unsupported as error:
@@ -90,14 +90,14 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
         if not tested and (refusal := oracle.refusal(evaluation)):
             return Tested(_meaningless(evaluation, refusal))
         tested = True
-        if found is None:
+        if difference is None:
             continue
         try:
-            at = oracle.confirmed(evaluation, found.pair, found.places, sound)
+            at = oracle.confirm(evaluation, difference.pair, difference.places, sound)
         except Disagreement as disagreement:
             uncovered.setdefault(str(disagreement))
             continue
-        return Tested(_counterexample(evaluation, found, at, "; one oracle" if oracle.alone else ""))
+        return Tested(_counterexample(evaluation, difference, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
     return Tested(uncovered=(*uncovered, *oracle.reasons))
@@ -109,7 +109,7 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
         yield _Draw(kind, dtypes, precision)
     if sound == "approx" or (sound == "real" and sample.is_empty):
         return
-    sizes = [int(np.prod(leaf.type.shape)) for root in sample.roots for leaf in leaves(root)]
+    sizes = [int(np.prod(leaf.type.shape)) for leaf in sample.leaves()]
     times = _REPETITIONS if min(sizes, default=1) < _FEW else 1
     for _ in range(times):
         if sound == "exact":
@@ -123,9 +123,9 @@ def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:
 def _precisions(sample: Sample, sound: str) -> list[tuple[dict[str, str], str]]:
     """The types that stand in for the float type of a sample, the widest last; no type of ONNX is wider than float64,
     so that nothing needs to be exact beyond it."""
-    met = {leaf.type.dtype for root in sample.roots for leaf in leaves(root) if leaf.kind != "Absent"}
-    met |= {type_.dtype for type_ in sample.made.values()}
-    main = next((d for d in ("float32", "float64", "float16") if d in met), "")
+    dtypes = {leaf.type.dtype for leaf in sample.leaves() if leaf.kind != "Absent"}
+    dtypes |= {type_.dtype for type_ in sample.types.values()}
+    main = next((d for d in ("float32", "float64", "float16") if d in dtypes), "")
     if not main:
         return [({}, "float64")]
     wider = {"float32": ("float64", "longdouble"), "float64": ("longdouble",), "float16": ("longdouble",)}[main]
@@ -134,13 +134,17 @@ def _precisions(sample: Sample, sound: str) -> list[tuple[dict[str, str], str]]:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _Difference:
+    """Two ways to compute a class that differ, at which places and in what."""
+
     pair: Comparison
     places: list[tuple[int, ...]]
     reason: str
 
 
-def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]) -> _Finding | None:
+def _first_difference(
+    evaluation: Evaluation, sound: str, drawn: _Draw, underflows: Sequence[str]
+) -> _Difference | None:
     """The first difference. Where a number rounded to zero on the way (`underflows`), finite results may differ."""
     pairs = list(evaluation.comparisons())
     scale = np.inf if underflows else _scale(evaluation.intermediate, evaluation.elements.values())
@@ -149,12 +153,12 @@ def _compare_all(evaluation: Evaluation, sound: str, drawn: _Draw, underflows: S
         calm &= all(bool(np.all(np.isfinite(a))) for a in evaluation.intermediate if is_float(a))
     for pair in pairs:
         if pair.left.shape != pair.right.shape:
-            return _Finding(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
+            return _Difference(pair, [()], f"shapes {list(pair.left.shape)} and {list(pair.right.shape)}")
         if pair.left.dtype != pair.right.dtype:
-            return _Finding(pair, [()], f"element types {pair.left.dtype} and {pair.right.dtype}")
-        wrong = _wrong(pair.left, pair.right, sound, drawn, scale, calm)
+            return _Difference(pair, [()], f"element types {pair.left.dtype} and {pair.right.dtype}")
+        wrong = _is_wrong(pair.left, pair.right, sound, drawn, scale, calm)
         if wrong.any():
-            return _Finding(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
+            return _Difference(pair, [tuple(map(int, at)) for at in np.argwhere(wrong)], "values differ")
     return None
 
 
@@ -168,8 +172,8 @@ def _scale(*groups: object) -> float:
     return largest
 
 
-def identical(left: Array, right: Array) -> Array:
-    """Where two arrays are the same bit by bit; which NaN it is does not matter."""
+def _is_identical(left: Array, right: Array) -> Array:
+    """Where two arrays are the same bit by bit, all NaN counted as one."""
     same = left == right
     if is_float(left):
         same &= np.signbit(left) == np.signbit(right)
@@ -177,9 +181,10 @@ def identical(left: Array, right: Array) -> Array:
     return np.asarray(same)
 
 
-def _wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, calm: bool) -> Array:
+def _is_wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, calm: bool) -> Array:
+    """Where the right side is wrong, see `test_sample`."""
     if sound == "exact" or not is_float(left):
-        return np.asarray(~identical(left, right))
+        return np.asarray(~_is_identical(left, right))
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     finite = np.isfinite(left) & np.isfinite(right)
     near = np.abs(left - right) <= _FACTORS[drawn.precision] * _ROUNDING[drawn.precision] * scale
@@ -189,28 +194,26 @@ def _wrong(left: Array, right: Array, sound: str, drawn: _Draw, scale: float, ca
         return np.zeros(left.shape, bool)
     if sound == "approx":
         return np.asarray(~same & ~near)
-    # where both sides are undefined, which infinity stands for that does not matter
+    # where both sides are undefined, either infinity may stand for that
     return np.asarray((finite & ~near) | (np.isfinite(left) != np.isfinite(right)))
 
 
-def _counterexample(evaluation: Evaluation, finding: _Finding, at: tuple[int, ...], remark: str) -> Counterexample:
-    pair = finding.pair
-    alike = pair.left.shape == pair.right.shape
-    return Counterexample(
-        *_shown(evaluation),
-        f"[{', '.join(map(str, at))}]",
-        str(pair.left[at]) if alike else "",
-        str(pair.right[at]) if alike else "",
-        f"{finding.reason} ({described(pair.node, evaluation.sample)}, {pair.left.dtype}{remark})",
-    )
-
-
-def _shown(evaluation: Evaluation) -> tuple[str, dict[str, Array]]:
-    sample = evaluation.sample
-    used = {leaf.name for root in sample.roots for leaf in leaves(root) if leaf.kind in ("Var", "Weight")}
-    term = "; ".join(readable(root) for root in sample.roots)
-    return term, {n: a for n, a in evaluation.elements.items() if n in used}
+def _counterexample(evaluation: Evaluation, found: _Difference, at: tuple[int, ...], remark: str) -> Counterexample:
+    pair = found.pair
+    subject = pair.node.head or readable(evaluation.sample.roots[0])
+    blank = _blank_counterexample(evaluation, f"{found.reason} ({subject}, {pair.left.dtype}{remark})")
+    where = f"[{', '.join(map(str, at))}]"
+    if pair.left.shape != pair.right.shape:
+        return replace(blank, where=where)
+    return replace(blank, where=where, left=str(pair.left[at]), right=str(pair.right[at]))
 
 
 def _meaningless(evaluation: Evaluation, error: str) -> Counterexample:
-    return Counterexample(*_shown(evaluation), "", "", "", f"the right side has no meaning where the left has: {error}")
+    return _blank_counterexample(evaluation, f"the right side has no meaning where the left has: {error}")
+
+
+def _blank_counterexample(evaluation: Evaluation, reason: str) -> Counterexample:
+    sample = evaluation.sample
+    used = {leaf.name for leaf in sample.leaves() if leaf.kind in ("Var", "Weight")}
+    term = "; ".join(readable(root) for root in sample.roots)
+    return Counterexample(term, {n: a for n, a in evaluation.elements.items() if n in used}, "", "", "", reason)

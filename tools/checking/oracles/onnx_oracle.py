@@ -1,6 +1,6 @@
 """The second oracle: ONNX Runtime and ONNX's shape inference, beside the meaning in numpy.
 
-What one implementation computes may be its own fault; what two agree on is not.
+One implementation may be at fault; two that agree are taken to be right. ONNX judges sampled terms as models.
 """
 
 from __future__ import annotations
@@ -23,18 +23,36 @@ from ..drawing.samples import Sample
 from ..drawing.scratch import Fired
 from ..drawing.terms import Argument, Leaf, Term, readable
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 _CLOSE = 1e-3
 """Two implementations of the left side agree within this share of the value, or of a thousandth of the largest number
-met: what is wrong with a rule is seen in wider precision."""
+among the elements: wider precision shows what is wrong with a rule."""
+_OPSET = 24
+_IR_VERSION = 10
+_INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
 
 
 class Disagreement(Exception):
     """The oracles do not give the left side one value, so that nothing follows from it."""
 
 
+class _Inexpressible(Exception):
+    """ONNX has no such operator, type or literal."""
+
+
+class Refused(Exception):
+    """The model is no valid ONNX, or cannot be run on these elements."""
+
+
+class _KernelMissing(Exception):
+    """ONNX Runtime implements no operator of the model for its element types."""
+
+
 @dataclass
 class Oracle:
-    """Judges one sample. `reasons` is what it could not judge; `alone` whether it left a counterexample to numpy."""
+    """Judges one sample. `reasons` says what it could not judge; `alone`: it left a counterexample to numpy alone."""
 
     sample: Sample
     fired: Fired
@@ -52,26 +70,26 @@ class Oracle:
         That ONNX Runtime stops at an empty tensor, as some of its kernels do, is no fault of a rule.
         """
         try:
-            runs = _runs(self.sample.roots, evaluation)
-        except (Inexpressible, Refused) as error:
+            has_kernels = _has_kernels(self.sample.roots, evaluation)
+        except (_Inexpressible, Refused) as error:
             self.reasons.append(f"ONNX refuses a left side: {_first_line(error)}")
             return ""
         try:
-            model = _typed(self.placement.after(), evaluation)
-        except (Inexpressible, Refused) as error:
+            model = _valid_model(self.placement.after(), evaluation)
+        except (_Inexpressible, Refused) as error:
             return _first_line(error)
         try:
-            if runs:
-                outputs(model, feeds(model, evaluation.elements), reference=False)
+            if has_kernels:
+                run_model(model, evaluation.elements, reference=False)
         except Refused as error:
             if not self.sample.is_empty:
                 return _first_line(error)
             self.reasons.append(f"ONNX Runtime stops at an empty tensor: {_first_line(error)}")
-        except KernelMissing as error:
+        except _KernelMissing as error:
             self.reasons.append(f"ONNX Runtime has no kernel for a right side: {_first_line(error)}")
         return ""
 
-    def confirmed(
+    def confirm(
         self, evaluation: Evaluation, pair: Comparison, places: Sequence[tuple[int, ...]], sound: str
     ) -> tuple[int, ...]:
         """The first of the places where two sides differ at which both oracles give the left side one value, and
@@ -81,53 +99,48 @@ class Oracle:
         """
         if pair.root < 0 or pair.left.shape != pair.right.shape or pair.left.dtype != pair.right.dtype:
             return places[0]
-        left = self._computed(self.sample.roots[pair.root], evaluation)
+        root = self.sample.roots[pair.root]
+        left = _compute(root, evaluation)
         if left is None:
             self.alone = True
             return places[0]
         scale = max((float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) for a in evaluation.left), default=0.0)
-        right = self._made(evaluation, pair)
+        term = self.placement.term(pair.node, self.fired.roots[pair.root])
+        right = None if term is None else _compute(term, evaluation)
         signed = sound == "exact" and right is None
         agreed = [at for at in places if _agree(left, pair.left, at, scale, signed)]
+        subject = f"{root.head} of {pair.left.dtype}" if isinstance(root, Term) else readable(root)
         if not agreed:
-            raise Disagreement(f"the oracles disagree on {self._named(pair)}")
+            raise Disagreement(f"the oracles disagree on {subject}")
         if right is None or right.shape != left.shape:
             return agreed[0]
-        found = next((at for at in agreed if not _same(left[at], right[at], sound)), None)
-        if found is None:
-            raise Disagreement(f"the oracles disagree on the right side of {self._named(pair)}")
-        return found
-
-    def _made(self, evaluation: Evaluation, pair: Comparison) -> Array | None:
-        term = self.placement.term(pair.node, self.fired.roots[pair.root])
-        return None if term is None else self._computed(term, evaluation)
-
-    def _computed(self, term: Term | Leaf, evaluation: Evaluation) -> Array | None:
-        """The value of a term by ONNX Runtime, or by ONNX's reference where that has no kernel; None for neither."""
-        try:
-            model = term_model([term], evaluation.dtypes)
-            return outputs(model, feeds(model, evaluation.elements))[0]
-        except (Inexpressible, KernelMissing, Refused):
-            return None
-
-    def _named(self, pair: Comparison) -> str:
-        root = self.sample.roots[pair.root]
-        return f"{root.head} of {pair.left.dtype}" if isinstance(root, Term) else readable(root)
+        for at in agreed:
+            if not _is_same(left[at], right[at], sound):
+                return at
+        raise Disagreement(f"the oracles disagree on the right side of {subject}")
 
 
-def _typed(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
-    """The terms as a model whose types ONNX infers. Raises Inexpressible and Refused."""
+def _compute(term: Term | Leaf, evaluation: Evaluation) -> Array | None:
+    """The value of a term by ONNX Runtime, or by ONNX's reference where that has no kernel; None for neither."""
+    try:
+        return run_model(term_model([term], evaluation.dtypes), evaluation.elements)[0]
+    except (_Inexpressible, _KernelMissing, Refused):
+        return None
+
+
+def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
+    """The terms as a model whose types ONNX can infer. Raises _Inexpressible and Refused."""
     model = term_model([t for t in terms if t != Leaf("Absent")], evaluation.dtypes)
     infer_types(model)
     return model
 
 
-def _runs(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> bool:
-    """Whether ONNX Runtime has the kernels for terms. Raises Inexpressible, and Refused where it fails."""
-    model = _typed(terms, evaluation)
+def _has_kernels(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> bool:
+    """Whether ONNX Runtime has the kernels for terms. Raises _Inexpressible, and Refused where it fails."""
+    model = _valid_model(terms, evaluation)
     try:
-        outputs(model, feeds(model, evaluation.elements), reference=False)
-    except KernelMissing:
+        run_model(model, evaluation.elements, reference=False)
+    except _KernelMissing:
         return False
     return True
 
@@ -140,7 +153,7 @@ def _agree(left: Array, known: Array, at: tuple[int, ...], scale: float, signed:
     if left.shape != known.shape:
         return False
     one, other = left[at], known[at]
-    if _same(one, other, "exact"):
+    if _is_same(one, other, "exact"):
         return True
     if not is_float(known) or not (np.isfinite(one) and np.isfinite(other)):
         return False
@@ -149,7 +162,7 @@ def _agree(left: Array, known: Array, at: tuple[int, ...], scale: float, signed:
     return bool(abs(one - other) <= _CLOSE * max(abs(one), abs(other), _CLOSE * scale))
 
 
-def _same(one: np.generic, other: np.generic, sound: str) -> bool:
+def _is_same(one: np.generic, other: np.generic, sound: str) -> bool:
     if np.asarray(one).dtype.kind not in "fV":
         return bool(one == other)
     if np.isnan(one) or np.isnan(other):
@@ -157,41 +170,138 @@ def _same(one: np.generic, other: np.generic, sound: str) -> bool:
     return bool(one == other) and (sound != "exact" or bool(np.signbit(one) == np.signbit(other)))
 
 
-if TYPE_CHECKING:
-    import onnxruntime
+# --- terms as models
 
 
-class Refused(Exception):
-    """The model is no valid ONNX, or cannot be run on these elements."""
+def term_model(terms: Sequence[Term | Leaf], dtypes: Mapping[str, str]) -> onnx.ModelProto:
+    """A model whose inputs are the named leaves and whose outputs ``y0``, ``y1``, ... are the terms.
+
+    `dtypes` renames element types; extended precision becomes float64. Raises _Inexpressible.
+    """
+    writer = _TermWriter({old: "float64" if new == "longdouble" else new for old, new in dtypes.items()})
+    try:
+        names = [writer.value(term) for term in terms]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise _Inexpressible(str(error)) from None
+    nodes = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(names)]
+    outputs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(names))]
+    graph = helper.make_graph([*writer.nodes, *nodes], "term", list(writer.inputs.values()), outputs, writer.constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
 
 
-class KernelMissing(Exception):
-    """ONNX Runtime implements no operator of the model for its element types."""
+@dataclass
+class _TermWriter:
+    """Writes terms as nodes, each once. `names` has the names of their values."""
+
+    dtypes: Mapping[str, str]
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    inputs: dict[str, onnx.ValueInfoProto] = field(default_factory=dict)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    names: dict[Term | Leaf, str] = field(default_factory=dict)
+
+    def value(self, term: Argument) -> str:
+        """The name of a term's value, with the nodes that make it; that of the first output of several."""
+        if not isinstance(term, (Term, Leaf)):
+            raise _Inexpressible(f"{term!r} is no tensor")
+        if term not in self.names:
+            self.names[term] = self._write_leaf(term) if isinstance(term, Leaf) else self._write_term(term)
+        return self.names[term]
+
+    def _type(self, dtype: str) -> int:
+        return int(helper.np_dtype_to_tensor_dtype(element_type(self.dtypes.get(dtype, dtype))))
+
+    def _write_leaf(self, leaf: Leaf) -> str:
+        if leaf.kind == "Absent":
+            return ""
+        if leaf.kind == "Full":
+            dtype = self.dtypes.get(leaf.type.dtype, leaf.type.dtype)
+            return self._write_constant(full(leaf.type.shape, leaf.type.value or 0.0, dtype))
+        type_ = helper.make_tensor_value_info(leaf.name, self._type(leaf.type.dtype), leaf.type.shape)
+        self.inputs.setdefault(leaf.name, type_)
+        return leaf.name
+
+    def _write_constant(self, array: Array) -> str:
+        name = f"?c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        return name
+
+    def _write_term(self, term: Term) -> str:
+        if term.head == "Out":
+            node, index = term.arguments
+            name = self.value(node)
+            return f"{name}.{index}" if index else name
+        operator = OPERATORS.get(term.head)
+        if operator is None:
+            raise _Inexpressible(f"there is no operator {term.head}")
+        inputs, attributes = [], {}
+        for argument, value in zip(operator.arguments, term.arguments, strict=True):
+            if not isinstance(argument, Attribute):
+                inputs.append(self.value(value))
+            elif argument.input_since is not None:
+                scalar = term.head == "CumSum"
+                array = np.asarray(value[0] if scalar else value, np.int64)  # type: ignore[index]
+                inputs.append(self._write_constant(array))
+            else:
+                attributes[argument.name] = value
+        return self._write_node(term.head, inputs, attributes)  # type: ignore[arg-type]
+
+    def _write_node(self, head: str, inputs: list[str], attributes: dict[str, Value]) -> str:
+        onnx_attributes: dict[str, Any] = dict(attributes)
+        if head == "Cast":
+            onnx_attributes["to"] = self._type(str(attributes["to"]))
+        elif head == "Reshape":
+            onnx_attributes["allowzero"] = 1  # a rule's shape is the full result
+        elif head == "Resize":
+            config = json.loads(str(onnx_attributes.pop("config")))
+            for name, dtype in _INPUTS_OF_RESIZE.items():
+                inputs.append(self._write_constant(np.asarray(config.pop(name), dtype)) if name in config else "")
+            onnx_attributes |= config
+        name = f"?v{len(self.nodes)}"
+        outputs = [name]
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        if head == "Split":
+            count = len(numpy_helper.to_array(next(c for c in self.constants if c.name == inputs[1])))
+            outputs += [f"{name}.{i}" for i in range(1, count)]
+        self.nodes.append(helper.make_node(head, inputs, outputs, **onnx_attributes))
+        return name
+
+
+# --- models in ONNX Runtime
 
 
 def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the types that strict inference finds. Raises Refused."""
+    """The model with the types of strict inference. Raises Refused."""
     try:
         return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError) as error:
         raise Refused(str(error)) from None
 
 
-def outputs(model: onnx.ModelProto, elements: Mapping[str, Array], *, reference: bool = True) -> list[Array]:
-    """What a model computes in ONNX Runtime, unoptimised, on one thread; by ONNX's reference where it has no kernel.
+def run_model(model: onnx.ModelProto, elements: Mapping[str, Array], *, reference: bool = True) -> list[Array]:
+    """Run a model in ONNX Runtime, unoptimised, on one thread; in ONNX's reference where a kernel is missing.
 
-    Raises Refused, and KernelMissing where neither implements it or no `reference` is asked for.
+    The inputs get the elements of their names, cast to their types. Raises Refused, and _KernelMissing where neither
+    implements the model or `reference` is False.
     """
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+    types = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in model.graph.input}
+    feeds = {name: np.asarray(elements[name]).astype(dtype) for name, dtype in types.items()}
     try:
-        return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, dict(elements))]
+        return [np.asarray(a) for a in _session(model.SerializeToString()).run(None, feeds)]
     except (state.NotImplemented, RuntimeError) as error:  # the latter where numpy has no such element type
         if not reference:
-            raise KernelMissing(str(error)) from None
-        return _by_reference(model, elements)
+            raise _KernelMissing(str(error)) from None
     except (state.Fail, state.InvalidGraph, state.InvalidArgument, state.RuntimeException) as error:
         raise Refused(str(error)) from None
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        outputs: Any = ReferenceEvaluator(model).run(None, feeds)
+    except Exception as error:  # numpy's, for whatever the reference does not foresee
+        raise _KernelMissing(str(error)) from None
+    return [np.asarray(a) for a in outputs]
 
 
 def _session(model: bytes) -> onnxruntime.InferenceSession:
@@ -202,119 +312,3 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def _by_reference(model: onnx.ModelProto, elements: Mapping[str, Array]) -> list[Array]:
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        found: Any = ReferenceEvaluator(model).run(None, dict(elements))
-    except Exception as error:  # numpy's, for whatever the reference does not foresee
-        raise KernelMissing(str(error)) from None
-    return [np.asarray(a) for a in found]
-
-
-OPSET = 24
-IR_VERSION = 10
-_INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
-
-
-class Inexpressible(Exception):
-    """ONNX has no such operator, type or literal."""
-
-
-def term_model(terms: Sequence[Term | Leaf], dtypes: Mapping[str, str]) -> onnx.ModelProto:
-    """A model whose inputs are the named leaves and whose outputs ``y0``, ``y1``, ... are the terms.
-
-    `dtypes` renames element types; extended precision becomes float64. Raises Inexpressible.
-    """
-    writer = _Writer({old: "float64" if new == "longdouble" else new for old, new in dtypes.items()})
-    try:
-        made = [writer.value(term) for term in terms]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise Inexpressible(str(error)) from None
-    nodes = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(made)]
-    outputs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(made))]
-    graph = helper.make_graph([*writer.nodes, *nodes], "term", list(writer.inputs.values()), outputs, writer.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-
-
-def feeds(model: onnx.ModelProto, elements: Mapping[str, Array]) -> dict[str, Array]:
-    """The elements of the leaves that a model asks for, in its types."""
-    types = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in model.graph.input}
-    return {name: np.asarray(elements[name]).astype(dtype) for name, dtype in types.items()}
-
-
-@dataclass
-class _Writer:
-    dtypes: Mapping[str, str]
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    inputs: dict[str, onnx.ValueInfoProto] = field(default_factory=dict)
-    constants: list[onnx.TensorProto] = field(default_factory=list)
-    known: dict[Term | Leaf, str] = field(default_factory=dict)
-
-    def value(self, term: Argument) -> str:
-        """The name of a term's value, with the nodes that make it; that of the first output of several."""
-        if not isinstance(term, (Term, Leaf)):
-            raise Inexpressible(f"{term!r} is no tensor")
-        if term not in self.known:
-            self.known[term] = self._leaf(term) if isinstance(term, Leaf) else self._term(term)
-        return self.known[term]
-
-    def _type(self, dtype: str) -> int:
-        return int(helper.np_dtype_to_tensor_dtype(element_type(self.dtypes.get(dtype, dtype))))
-
-    def _leaf(self, leaf: Leaf) -> str:
-        if leaf.kind == "Absent":
-            return ""
-        if leaf.kind == "Full":
-            dtype = self.dtypes.get(leaf.type.dtype, leaf.type.dtype)
-            return self._constant(full(leaf.type.shape, leaf.type.value or 0.0, dtype))
-        type_ = helper.make_tensor_value_info(leaf.name, self._type(leaf.type.dtype), leaf.type.shape)
-        self.inputs.setdefault(leaf.name, type_)
-        return leaf.name
-
-    def _constant(self, array: Array) -> str:
-        name = f"?c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
-        return name
-
-    def _term(self, term: Term) -> str:
-        if term.head == "Out":
-            node, index = term.arguments
-            self.value(node)
-            return f"{self.known[node]}.{index}" if index else self.known[node]  # type: ignore[index]
-        operator = OPERATORS.get(term.head)
-        if operator is None:
-            raise Inexpressible(f"no line of operators.toml has {term.head}")
-        inputs, attributes = [], {}
-        for argument, value in zip(operator.arguments, term.arguments, strict=True):
-            if not isinstance(argument, Attribute):
-                inputs.append(self.value(value))
-            elif argument.input_since is not None:
-                scalar = term.head == "CumSum"
-                inputs.append(self._constant(np.asarray(value[0] if scalar else value, np.int64)))  # type: ignore[index]
-            else:
-                attributes[argument.name] = value
-        return self._node(term.head, inputs, attributes)  # type: ignore[arg-type]
-
-    def _node(self, head: str, inputs: list[str], attributes: dict[str, Value]) -> str:
-        written: dict[str, Any] = dict(attributes)
-        if head == "Cast":
-            written["to"] = self._type(str(attributes["to"]))
-        elif head == "Reshape":
-            written["allowzero"] = 1  # a rule's shape is the full result
-        elif head == "Resize":
-            config = json.loads(str(written.pop("config")))
-            for name, dtype in _INPUTS_OF_RESIZE.items():
-                inputs.append(self._constant(np.asarray(config.pop(name), dtype)) if name in config else "")
-            written |= config
-        name = f"?v{len(self.nodes)}"
-        outputs = [name]
-        while inputs and not inputs[-1]:
-            inputs.pop()
-        if head == "Split":
-            count = len(numpy_helper.to_array(next(c for c in self.constants if c.name == inputs[1])))
-            outputs += [f"{name}.{i}" for i in range(1, count)]
-        self.nodes.append(helper.make_node(head, inputs, outputs, **written))
-        return name
