@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.operation import Operation
+from ..ir.operators import OPERATORS
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
 from .roofline import compute_seconds, copy_seconds, seconds
 from .traffic import VIEWS
 
-_REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
-_PLAIN_ANCHORS = """
-MatMul Gemm Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GlobalMaxPool Softmax LogSoftmax Hardmax CumSum
-LayerNormalization RMSNormalization InstanceNormalization GroupNormalization LRN
-"""
-ANCHORS = frozenset(_PLAIN_ANCHORS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
+_REDUCING = ("linear", "pooling", "normalization", "reduction")
+ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
 """Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
 
 _VIEW_SECONDS = 1e-9

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.operation import Operation
-from ..ir.operators.linear import depth
+from ..ir.operators import CONVOLUTIONS, PRODUCTS, REDUCTIONS
+from ..ir.operators.linear import depth, is_convolution
 from ..ir.operators.pooling import window_size
 from .device import Device
 from .flops import flops
 from .traffic import VIEWS, traffic
 
 KERNELS = Path(__file__).parent / "kernels.toml"
-_BIASED = frozenset(("Gemm", "Conv", "ConvTranspose"))
+_BIASED = PRODUCTS - {"MatMul"}
 """Products that add a small third operand to their result. It streams from its own cache level, not with the others."""
 
 
@@ -79,7 +80,7 @@ def copy_seconds(operation: Operation, device: Device) -> float:
 def layout_share(operation: Operation, layout: str) -> float:
     """Share of its tabled speed that a kernel reaches in the layout ``plain`` or ``channels_last``; in others 1."""
     op, rows = operation.op, _sections()["layout"]
-    variant = _conv_variant(operation) if op == "Conv" else ""
+    variant = _conv_variant(operation) if is_convolution(op) else ""
     if op == "Conv" and not variant and all(size == 1 for size in operation.operand(1).dimensions[2:]):
         variant = "pointwise"
     row = rows.get(f"{op}.{variant}") or rows.get(op, {})
@@ -120,13 +121,13 @@ def _efficiency(operation: Operation, kernel: Kernel, lanes: int) -> float:
     weight = operation.operand(1).dimensions
     length = depth(operation) if kernel.depth else 1
     reached = kernel.value * length / (length + kernel.depth)
-    if operation.op not in ("Conv", "ConvTranspose"):
+    if operation.op not in CONVOLUTIONS:
         columns = operation.output.dimensions
         return reached * (max(0.25, _lane_share(columns[-1], lanes)) if columns else 1.0)
     if len(weight) < 2 or (operation.group > 1 and weight[1] == 1):
         return reached
-    outputs = weight[0] // operation.group if operation.op == "Conv" else weight[1]
-    inputs = weight[1] if operation.op == "Conv" else weight[0] // operation.group
+    outputs = weight[0] // operation.group if is_convolution(operation.op) else weight[1]
+    inputs = weight[1] if is_convolution(operation.op) else weight[0] // operation.group
     return reached * max(0.25, _lane_share(outputs, lanes)) * max(0.5, _lane_share(inputs, lanes))
 
 
@@ -164,7 +165,6 @@ def _transpose_variant(operation: Operation) -> str:
     return "single" if single and length == 1 else ""
 
 
-_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Conv": _conv_variant,
     "Transpose": _transpose_variant,
@@ -172,7 +172,7 @@ _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "LogSoftmax": _softmax_variant,
     "Pow": _pow_variant,
     "Resize": lambda operation: str(operation.attributes.get("mode", "nearest")),
-    **{f"Reduce{kind}": _reduce_variant for kind in _REDUCTIONS},
+    **dict.fromkeys(REDUCTIONS, _reduce_variant),
 }
 
 

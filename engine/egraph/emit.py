@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
+from ...ir.operators import CONVOLUTIONS, OPERATORS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
 from .graph import ENode
@@ -273,8 +273,8 @@ def _is_allowed(node: Emission, operands: Types, opset: int) -> bool:
 _SINGLE_ONLY = frozenset(
     {
         "Erf", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Softplus", "Softsign",
-        "HardSwish", "Mish", "Elu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Gelu", "PRelu", "Conv",
-        "ConvTranspose", "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+        "HardSwish", "Mish", "Elu", "Selu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Gelu", "PRelu",
+        "InstanceNormalization", "Hardmax", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", *CONVOLUTIONS,
     }
 )  # fmt: skip
 """Operators that some supported ONNX Runtime cannot compute in float64: a graph with a new one may not run."""

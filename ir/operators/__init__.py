@@ -10,8 +10,14 @@ from .numbers import NUMBERS, full
 from .schema import Attribute, Operand, OperatorSchema
 
 __all__ = [
+    "CONVOLUTIONS",
+    "ELEMENTWISE",
+    "GLOBAL_POOLS",
     "NUMBERS",
     "OPERATORS",
+    "POOLS",
+    "PRODUCTS",
+    "REDUCTIONS",
     "SCHEMAS",
     "Arithmetic",
     "Array",
@@ -34,6 +40,20 @@ SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES f
 
 OPERATORS: Mapping[str, OperatorSchema] = {name: row for name, row in SCHEMAS.items() if row.evaluate is not None}
 """The operators that rules can look into: each has a constructor in the e-graph."""
+
+
+def _named(category: str, attribute: str = "") -> frozenset[str]:
+    """Operators that rules can look into, of a category, with an attribute of that name where one is given."""
+    rows = (row for row in OPERATORS.values() if row.category.startswith(category))
+    return frozenset(row.name for row in rows if not attribute or any(a.name == attribute for a in row.attributes))
+
+
+ELEMENTWISE = _named("elementwise")
+PRODUCTS = _named("linear")
+CONVOLUTIONS = _named("linear", "kernel_shape")
+POOLS = _named("pooling", "kernel_shape")
+GLOBAL_POOLS = _named("pooling") - POOLS
+REDUCTIONS = _named("reduction", "axes")
 
 
 def evaluate(

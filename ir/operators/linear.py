@@ -138,9 +138,14 @@ def _widened(x: Array, before: Sequence[int], after: Sequence[int], fill: Array)
     return whole[(slice(None), slice(None), *cuts)]
 
 
+def is_convolution(op: str) -> bool:
+    """Whether an operator is a convolution, and not a transposed one."""
+    return op == "Conv"
+
+
 def depth(operation: Operation) -> int:
     """Length of the sum behind one element of the result of a MatMul, Gemm or Conv."""
-    if operation.op == "Conv":
+    if is_convolution(operation.op):
         weight = operation.operand(1)
         return max(1, weight.elements // max(1, weight.dimensions[0])) if weight.dimensions else 1
     dimensions = operation.operand(0).dimensions

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...extract.partition.kernels import KernelModel
+from ...ir.operators import PRODUCTS
 from ...ir.operators.linear import depth
 from ..errors import BundleError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from .prim_funcs import KernelCall
 
 KERNELS = "kernels.json"
-_PRODUCTS = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm"))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
 
 
 def _multiply_adds(operation: Any) -> int:
-    if operation.op not in _PRODUCTS:
+    if operation.op not in PRODUCTS:
         return 0
     if operation.op == "ConvTranspose":
         return int(flops(operation)) // 2

@@ -19,7 +19,7 @@ from ....costmodels.roofline import seconds
 from ....costmodels.traffic import VIEWS
 from ....ir.graph import Operator, OperatorGraph, Value
 from ....ir.operation import Extent, Operation
-from ....ir.operators import OPERATORS
+from ....ir.operators import CONVOLUTIONS, ELEMENTWISE, GLOBAL_POOLS, POOLS, REDUCTIONS
 from ....support.directed_graphs import connected_components
 
 Kind = Literal["plain", "channels_last", "blocked"]
@@ -58,14 +58,12 @@ class Role(Enum):
     PLAIN = 3
 
 
-_POOLS = ["MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool"]
-_WINDOWS = frozenset(["Conv", "ConvTranspose", *_POOLS])
-_REDUCTIONS = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
+_WINDOWS = CONVOLUTIONS | POOLS | GLOBAL_POOLS | {"LpPool"}
 _BY_AXIS = """
 Sum Mean Dropout Identity BatchNormalization InstanceNormalization GroupNormalization LayerNormalization LRN
 Softmax LogSoftmax Hardmax CumSum Concat Split Slice Pad Gather Tile Expand
 """
-_ANY = frozenset(_BY_AXIS.split()) | {f"Reduce{kind}" for kind in _REDUCTIONS}
+_ANY = frozenset(_BY_AXIS.split()) | REDUCTIONS
 """Operators that name the axes they work on; each axis is another one in another layout."""
 
 
@@ -120,8 +118,7 @@ class FeatureMaps:
             return Role.ANY if isinstance(perm, tuple) and perm[:2] == (0, 1) else Role.PLAIN
         if operator.op in VIEWS or operator.op == "Resize":
             return Role.ANY if self._keeps_channels(operator) else Role.PLAIN
-        known = OPERATORS.get(operator.op)
-        return Role.ANY if known is not None and known.category.startswith("elementwise") else Role.PLAIN
+        return Role.ANY if operator.op in ELEMENTWISE else Role.PLAIN
 
     def _keeps_channels(self, operator: Operator) -> bool:
         if operator.inputs[0] is None:

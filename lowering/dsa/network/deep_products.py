@@ -15,6 +15,7 @@ import numpy as np
 
 from ....costmodels.dsa_device import DsaDevice
 from ....ir.graph import Operator, OperatorGraph, Value
+from ....ir.operators.linear import is_convolution
 from ....ir.types import TensorType
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
 from .hidden_pieces import Hidden, HiddenPieces, hidden_of
@@ -74,7 +75,7 @@ def _reduction(graph: OperatorGraph, operator: Operator) -> _Reduction | None:
     if not weights.is_constant or data.is_constant:
         return None
     shape, rank = weights.extent.dimensions, len(data.extent.dimensions)
-    if operator.op == "Conv" and operator.attributes.get("group", 1) == 1 and shape[1] > 1:
+    if is_convolution(operator.op) and operator.attributes.get("group", 1) == 1 and shape[1] > 1:
         return _Reduction(shape[1], 1, 1, shape[0], int(np.prod(shape[2:])))
     if operator.op == "MatMul" and len(shape) == 2 and rank >= 2:
         return _Reduction(shape[0], rank - 1, 0, shape[1], 1)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....ir.graph import Operator, OperatorGraph
-from ....ir.operators import OPERATORS
+from ....ir.operators import ELEMENTWISE
 from ....ir.types import TensorType
 from .constant_slices import ConstantSlice, SplitProducts, made_graph
 from .subgraphs import Layer
@@ -65,8 +65,7 @@ def _columns(graph: OperatorGraph, operator: Operator) -> int | None:
 
 def _elementwise(graph: OperatorGraph, operator: Operator, result: int) -> list[int] | None:
     """The operands of an element-wise operator that are not constant, where all have the result's shape."""
-    known = OPERATORS.get(operator.op)
-    if operator.is_opaque or known is None or not known.category.startswith("elementwise"):
+    if operator.is_opaque or operator.op not in ELEMENTWISE:
         return None
     shape = graph.values[result].extent.dimensions
     read = {v for v in operator.inputs if v is not None}

@@ -11,28 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....ir.graph import Operator, OperatorGraph
-from ....ir.operators import OPERATORS
+from ....ir.operators import CONVOLUTIONS, ELEMENTWISE, GLOBAL_POOLS, POOLS
 from .boxes import Box
 
 Axes = tuple[int, ...]
 """The axes of a tensor, the outermost in memory first."""
 
-_SPATIAL = frozenset(
-    {
-        "Conv",
-        "ConvTranspose",
-        "MaxPool",
-        "AveragePool",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "LpPool",
-        "Resize",
-        "DepthToSpace",
-        "SpaceToDepth",
-        "BatchNormalization",
-        "InstanceNormalization",
-    }
-)
+_OTHER_SPATIAL = ("LpPool", "Resize", "DepthToSpace", "SpaceToDepth", "BatchNormalization", "InstanceNormalization")
+_SPATIAL = CONVOLUTIONS | POOLS | GLOBAL_POOLS | frozenset(_OTHER_SPATIAL)
 _ALIKE = frozenset({"Concat", "Pad", "Slice", "Split", "Clip"})
 
 
@@ -64,8 +50,7 @@ def _joined(graph: OperatorGraph, operator: Operator, found: set[int]) -> set[in
         return set()
     if operator.op in _SPATIAL:
         return {v for v in deep if v == operator.inputs[0] or v in operator.outputs}
-    known = OPERATORS.get(operator.op)
-    is_alike = operator.op in _ALIKE or (known is not None and known.category.startswith("elementwise"))
+    is_alike = operator.op in _ALIKE or operator.op in ELEMENTWISE
     return set(deep) if is_alike and any(v in found for v in deep) and _same_rank(graph, deep) else set()
 
 

@@ -7,7 +7,7 @@ no rule knows is computed from whole operands.
 from __future__ import annotations
 
 from ....ir.index_maps import axis_groups
-from ....ir.operators import OPERATORS
+from ....ir.operators import ELEMENTWISE, REDUCTIONS
 from ....ir.types import TensorType
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
 from .local_builder import Part
@@ -30,8 +30,7 @@ def local_parts(site: LocalSite) -> dict[int, Part]:
 def _rule(op: str) -> Rule | None:
     if op in _RULES:
         return _RULES[op]
-    known = OPERATORS.get(op)
-    return _at_box if known is not None and known.category.startswith("elementwise") else None
+    return _at_box if op in ELEMENTWISE else None
 
 
 def _from_whole(site: LocalSite) -> dict[int, Part]:
@@ -206,7 +205,7 @@ _RULES: dict[str, Rule] = {
     "Resize": resize,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
-    **dict.fromkeys((o.name for o in OPERATORS.values() if o.name.startswith("Reduce")), _at_box),
+    **dict.fromkeys(REDUCTIONS, _at_box),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("BatchNormalization", "Gemm", "Transpose", "Gather"), _at_box),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),

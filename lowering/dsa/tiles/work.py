@@ -13,10 +13,11 @@ from math import prod
 from ....costmodels.dsa_device import DsaDevice
 from ....engine.summary import VIEWS
 from ....ir.graph import Operator, OperatorGraph
+from ....ir.operators import PRODUCTS
+from ....ir.operators.linear import is_convolution
 from ..program.cost import Cost
 from ..program.instructions import Engine, Product, Unit, Work
 
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm"})
 MOVES = frozenset(
     {
         "Transpose", "Slice", "Concat", "Gather", "Split", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth",
@@ -114,7 +115,7 @@ def product_of(graph: OperatorGraph, operator: Operator) -> Product | None:
         return None
     left, right = (_shape(graph, operator.inputs[n]) for n in (0, 1))
     result = _shape(graph, operator.outputs[0])
-    if operator.op == "Conv":
+    if is_convolution(operator.op):
         group = _integer(operator, "group", 1)
         return Product(result[0] * prod(result[2:]), right[0] // group, prod(right[1:]), group)
     if operator.op == "ConvTranspose":
