@@ -16,6 +16,7 @@ from ...costmodels.flops import flops
 from ...costmodels.fused import ANCHORS
 from ...extract.partition.kernels import Members
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.operators.linear import is_convolution
 from .prim_funcs import list_inputs, list_outputs
 
 WORTH = 0.95
@@ -111,7 +112,7 @@ class KernelPair:
 
 
 def _is_convolution(operator: Operator) -> bool:
-    return operator.op == "Conv" and not operator.is_opaque
+    return is_convolution(operator.op) and not operator.is_opaque
 
 
 def join_pairs(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from ...costmodels.fused import ANCHORS
 from ...extract.partition.kernels import Members
 from ...ir.graph import OperatorGraph
-from ...ir.operators import OPERATORS
+from ...ir.operators import ELEMENTWISE
 
 
 def move_epilogues(graph: OperatorGraph, kernels: Sequence[Sequence[int]]) -> tuple[Members, ...]:
@@ -97,5 +97,4 @@ class _EpilogueMover:
 
     def _is_elementwise(self, member: int) -> bool:
         operator = self.graph.operators[member]
-        entry = OPERATORS.get(operator.op)
-        return entry is not None and not operator.is_opaque and entry.category.startswith("elementwise")
+        return operator.op in ELEMENTWISE and not operator.is_opaque

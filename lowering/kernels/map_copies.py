@@ -15,9 +15,11 @@ from dataclasses import replace
 from ...extract.partition.kernels import Members
 from ...extract.partition.layouts.feature_maps import FeatureMaps
 from ...ir.graph import Operator, OperatorGraph, Value
+from ...ir.operators import CONVOLUTIONS, POOLS
+from ...ir.operators.linear import is_convolution
 
-_POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
-_WINDOWS = _POOLS | {"Conv"}
+_POOLS = POOLS | {"LpPool"}
+_WINDOWS = _POOLS | CONVOLUTIONS - {"ConvTranspose"}
 _RANKS = range(3, 6)
 _FEWEST_CHANNELS = 8
 """An input of fewer channels is not copied."""
@@ -62,7 +64,7 @@ def name_in_model(value: Value) -> str:
 def _window_operands(graph: OperatorGraph, kernel: Members) -> Iterator[int]:
     """The first operands of windows over single channels; a product reads a map in any order."""
     for operator in (graph.operators[member] for member in kernel):
-        grouped = operator.op == "Conv" and operator.attributes.get("group", 1) != 1
+        grouped = is_convolution(operator.op) and operator.attributes.get("group", 1) != 1
         if (operator.op in _POOLS or grouped) and operator.inputs[0] is not None:
             yield operator.inputs[0]
 

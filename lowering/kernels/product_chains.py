@@ -18,7 +18,7 @@ from ...costmodels.flops import flops
 from ...engine.summary import VIEWS
 from ...extract.partition.kernels import Members
 from ...ir.graph import OperatorGraph
-from ...ir.operators import OPERATORS
+from ...ir.operators import ELEMENTWISE
 from ...support.directed_graphs import CycleError, connected_components, topological_order
 from .prim_funcs import list_outputs
 
@@ -104,7 +104,7 @@ def _keeps_rows(graph: OperatorGraph, member: int) -> bool:
     op = graph.operators[member].op
     if op in ROW_WISE:
         return _is_along_rows(graph, member)
-    return op in OPERATORS and OPERATORS[op].category.startswith("elementwise")
+    return op in ELEMENTWISE
 
 
 def _is_along_rows(graph: OperatorGraph, member: int) -> bool:
@@ -240,7 +240,7 @@ def _keeps_axes(graph: OperatorGraph, members: Iterable[int]) -> bool:
     """Whether the operators keep axes apart: element by element, transposed, and last, perhaps, viewed otherwise."""
     viewed = False
     for op in (graph.operators[member].op for member in members):
-        keeps = op == "Transpose" or (op in OPERATORS and OPERATORS[op].category.startswith("elementwise"))
+        keeps = op == "Transpose" or op in ELEMENTWISE
         if op in VIEWS:
             viewed = True
         elif viewed or not keeps:
