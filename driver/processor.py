@@ -63,10 +63,10 @@ class Processor:
 
     def check_search(self, tuning: Settings) -> None:
         """Raise EqfuseError for what a search for schedules lacks."""
-        from ..lowering.tuning.equipment import check
+        from ..lowering.tuning.laboratory import check_laboratory
 
         check_runs_here(self.target)
-        check(self.target, tuning)
+        check_laboratory(self.target, tuning)
 
     def prepare(self, options: Options) -> None:
         """Start the process that the compiled model is verified in."""

@@ -91,8 +91,7 @@ class _Search:
 
     def run(self) -> Tuned:
         """Search for the schedules of each distinct kernel."""
-        from ..lowering.tuning.equipment import laboratory
-        from ..lowering.tuning.measurements import measurements
+        from ..lowering.tuning.laboratory import kernel_latencies, open_laboratory
         from ..lowering.tuning.tasks import TaskTable
         from ..lowering.tuning.tuner import Tuner
 
@@ -101,10 +100,10 @@ class _Search:
         functions = DistinctKernels.of(graph, kernels, Weights(self.result.rewritten.model))
         table = TaskTable(ScheduleCheck(functions, target))
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
-        with laboratory(target, settings, available_cores()) as equipment:
+        with open_laboratory(target, settings, available_cores()) as equipment:
             tuner = Tuner(table, kernels, equipment, settings, lambda line: clock.tell("tune", line))
             found = tuner.run()
-            self._keep_prices(measurements(tuner.kernels, table, equipment))
+            self._keep_prices(kernel_latencies(tuner.kernels, table, equipment))
         return found
 
     def _keep_prices(self, found: Iterable[Measurement]) -> None:

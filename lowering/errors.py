@@ -28,5 +28,9 @@ class CrashError(EqfuseError):
         self.timed_out = timed_out
 
 
+class TuningError(EqfuseError):
+    """A tracker, a device or a cluster that is not there, or not as tuning needs it; the message says what to do."""
+
+
 class BundleError(EqfuseError):
     """A compiled bundle that cannot be used here; the message names the file and what is wrong with it."""

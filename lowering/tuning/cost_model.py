@@ -62,7 +62,7 @@ class AnalyticModel:
 def features_of(task_features: Row, trace: Sequence[DecisionSite]) -> dict[str, float]:
     """A candidate's row: ``task.NAME``, and for each site ``SITE.NAME`` of the chosen option and its cost ratio.
 
-    What is a size or a count is on a logarithmic scale; all of them are finite.
+    Sizes and counts are on a logarithmic scale; all features are finite.
     """
     row = task_row(task_features)
     ratios = 1.0
@@ -75,13 +75,13 @@ def features_of(task_features: Row, trace: Sequence[DecisionSite]) -> dict[str, 
 
 def task_row(task_features: Row) -> dict[str, float]:
     """The part of a candidate's row that is the same for all candidates of the task."""
-    return {f"task.{name}": _scaled(value) for name, value in task_features.items() if math.isfinite(value)}
+    return {f"task.{name}": _scale(value) for name, value in task_features.items() if math.isfinite(value)}
 
 
 def option_row(site: DecisionSite, index: int) -> dict[str, float]:
     """The part of a candidate's row that taking this option gives."""
     option = site.options[index]
-    row = {f"{site.name}.{name}": _scaled(value) for name, value in option.features.items() if math.isfinite(value)}
+    row = {f"{site.name}.{name}": _scale(value) for name, value in option.features.items() if math.isfinite(value)}
     row[f"{site.name}.{COST_RATIO}"] = cost_ratio(site, option)
     return row
 
@@ -92,7 +92,7 @@ def cost_ratio(site: DecisionSite, option: Option) -> float:
     return max(ratio, 1.0) if math.isfinite(ratio) else 1.0
 
 
-def _scaled(value: float) -> float:
+def _scale(value: float) -> float:
     """Logarithmic away from 0, in the order of the values: trees need no more, and 32 bits hold it."""
     return math.copysign(math.log2(1.0 + abs(value)), value)
 

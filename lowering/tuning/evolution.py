@@ -20,23 +20,23 @@ from .space import Genome, Space, decisions_of, key_of
 POPULATION = 128
 GENERATIONS = 3
 PARENTS = 16
-"""So many of the best measured candidates start the population, and as many different spaces are remembered."""
+"""How many of the best measured candidates start the population; as many different spaces are remembered."""
 EXPLORATION = 0.1
 """The share of strays among the proposed."""
 CROSSED = 0.3
 """The share of a generation that has two parents."""
 NOTICEABLE = 0.01
-"""What is better by less is no improvement."""
+"""An improvement by a smaller share counts as none."""
 
 _Key = tuple[tuple[str, str], ...]
 _Candidate = tuple[Space, Genome]
 
 
 class TaskSearch:
-    """What is known of one task's candidates, and which to try next.
+    """Remembers the candidates of one task, and proposes which to try next.
 
     It starts with `records` of earlier runs, in the order in which they were measured. Options are learned from the
-    traces of what is built, so nothing else than the analytic schedule is proposed before one is known: of a resumed
+    traces of what is built, so only the analytic schedule is proposed before there is a trace: of a resumed
     task, build `wanted_trace` without measuring it and hand in its trace.
     """
 
@@ -54,7 +54,7 @@ class TaskSearch:
         for record in records:
             self._note(key_of(record.decisions), record.latency)
 
-    # --- what is known
+    # --- results
 
     @property
     def best(self) -> tuple[Decisions, float] | None:
@@ -65,7 +65,7 @@ class TaskSearch:
         return dict(key), self._latencies[key]
 
     def leaders(self, count: int) -> list[Decisions]:
-        """The fastest candidates, at most so many, the fastest first."""
+        """The fastest candidates, at most `count`, the fastest first."""
         return [dict(key) for key in sorted(self._latencies, key=lambda key: self._latencies[key])[:count]]
 
     @property
@@ -100,7 +100,7 @@ class TaskSearch:
     def is_stable(self) -> bool:
         """Whether the search "tends to stabilise" (AGO, section V), so that its result can be joined with others.
 
-        So it does when none of the last N measured candidates improved the best latency by more than 1 %, where N is
+        It does when none of the last N measured candidates improved the best latency by more than 1 %, where N is
         twice the number of the schedule's sites, at least 8; and when the search is exhausted.
         """
         sites = max((len(space.sites) for space in self._spaces.values()), default=0)
@@ -110,7 +110,7 @@ class TaskSearch:
             return True
         return self.exhausted
 
-    # --- what is learned
+    # --- observations
 
     def observe(self, decisions: Decisions, trace: Sequence[DecisionSite] | None, latency: float | None) -> None:
         """A candidate was built and measured: its trace, if it has one, and its seconds; None where it failed.
@@ -142,8 +142,8 @@ class TaskSearch:
             self._spaces.setdefault(space.labels, space)
         if key in self._latencies:
             self._parents[key] = space
-            ranked = sorted(self._parents, key=lambda known: self._latencies.get(known, math.inf))
-            self._parents = {known: self._parents[known] for known in ranked[:PARENTS]}
+            ranked = sorted(self._parents, key=lambda parent: self._latencies.get(parent, math.inf))
+            self._parents = {parent: self._parents[parent] for parent in ranked[:PARENTS]}
 
     def suggest(self, decisions: Decisions) -> None:
         """Propose these soon, unless they were tried: what other searches found for parts of the kernel."""
@@ -157,51 +157,51 @@ class TaskSearch:
         if latency is not None:
             self._latencies[key] = latency
 
-    # --- what is proposed
+    # --- proposals
 
     def propose(self, count: int, model: CostModel, random: Random) -> list[Decisions]:
-        """At most so many decisions that were never proposed, tried or recorded, the most promising first."""
-        found = self._taken(self._first, count)
+        """At most `count` decisions that were never proposed, tried or recorded, the most promising first."""
+        proposed = self._take_new(self._first, count)
         if not self._spaces:
-            return found
-        strays = sum(random.random() < EXPLORATION for _ in range(count - len(found)))
-        found += self._taken(self._promising(model, random), count - len(found) - strays)
-        found += self._taken(self._strays(random), count - len(found))
-        found += self._taken(self._rest(), count - len(found))
-        return found
+            return proposed
+        strays = sum(random.random() < EXPLORATION for _ in range(count - len(proposed)))
+        proposed += self._take_new(self._promising(model, random), count - len(proposed) - strays)
+        proposed += self._take_new(self._strays(random), count - len(proposed))
+        proposed += self._take_new(self._rest(), count - len(proposed))
+        return proposed
 
-    def _taken(self, candidates: Iterable[Decisions], count: int) -> list[Decisions]:
-        """The first new ones, which are new no longer."""
-        found: list[Decisions] = []
+    def _take_new(self, candidates: Iterable[Decisions], count: int) -> list[Decisions]:
+        """The first candidates that are new, and from now on are not."""
+        fresh: list[Decisions] = []
         for decisions in candidates if count > 0 else ():
             key = key_of(decisions)
             if key not in self._seen:
                 self._seen.add(key)
                 self._pending.add(key)
-                found.append(decisions)
-            if len(found) == count:
+                fresh.append(decisions)
+            if len(fresh) == count:
                 break
-        return found
+        return fresh
 
     def _promising(self, model: CostModel, random: Random) -> list[Decisions]:
         """Candidates that the model puts first: of all there are where these are few, else of those that evolve."""
         spaces = list(self._spaces.values())
         if sum(space.size for space in spaces) <= POPULATION * GENERATIONS:
-            scored = _scored([(space, genome) for space in spaces for genome in space.everything()], model, {})
+            scored = _score([(space, genome) for space in spaces for genome in space.everything()], model, {})
         else:
-            scored = self._evolved(model, random)
-        return [space.decisions(genome) for space, genome in _ranked(scored)]
+            scored = self._evolve(model, random)
+        return [space.decisions(genome) for space, genome in _rank(scored)]
 
-    def _evolved(self, model: CostModel, random: Random) -> _Scored:
+    def _evolve(self, model: CostModel, random: Random) -> _Scored:
         parents = self._measured_parents()
         mutants = [(space, space.mutant(own, random)) for space, own in random.choices(parents, k=POPULATION // 2)]
         strays = [(space, space.stray(own, random)) for space, own in random.choices(parents, k=POPULATION // 4)]
-        scored = _scored([*parents, *mutants, *strays], model, {})
+        scored = _score([*parents, *mutants, *strays], model, {})
         for _ in range(GENERATIONS - 1):
-            elite = _ranked(scored)[: POPULATION // 2]
+            elite = _rank(scored)[: POPULATION // 2]
             weights = [1.0 / (2 + rank) for rank in range(len(elite))]
             pairs = zip(*(random.choices(elite, weights, k=POPULATION) for _ in range(2)), strict=True)
-            scored = _scored([_offspring(one, other, random) for one, other in pairs], model, scored)
+            scored = _score([_offspring(one, other, random) for one, other in pairs], model, scored)
         return scored
 
     def _measured_parents(self) -> list[_Candidate]:
@@ -226,15 +226,15 @@ class TaskSearch:
 _Scored = dict[_Key, tuple[float, _Candidate]]
 
 
-def _scored(candidates: Iterable[_Candidate], model: CostModel, known: _Scored) -> _Scored:
-    """The known ones and these, each once."""
+def _score(candidates: Iterable[_Candidate], model: CostModel, before: _Scored) -> _Scored:
+    """Add these candidates to those that were scored `before`, each once."""
     fresh = {key_of(space.decisions(genome)): (space, genome) for space, genome in candidates}
-    fresh = {key: candidate for key, candidate in fresh.items() if key not in known}
+    fresh = {key: candidate for key, candidate in fresh.items() if key not in before}
     scores = model.score([space.row(genome) for space, genome in fresh.values()])
-    return known | {key: (score, fresh[key]) for key, score in zip(fresh, scores, strict=True)}
+    return before | {key: (score, fresh[key]) for key, score in zip(fresh, scores, strict=True)}
 
 
-def _ranked(scored: _Scored) -> list[_Candidate]:
+def _rank(scored: _Scored) -> list[_Candidate]:
     """The best first."""
     return [candidate for _, candidate in sorted(scored.values(), key=lambda pair: -pair[0])]
 
@@ -242,5 +242,5 @@ def _ranked(scored: _Scored) -> list[_Candidate]:
 def _offspring(one: _Candidate, other: _Candidate, random: Random) -> _Candidate:
     space, genome = one
     if random.random() < CROSSED:
-        return space, space.child(genome, space.moved(*other), random)
+        return space, space.child(genome, space.translate(*other), random)
     return space, space.mutant(genome, random)

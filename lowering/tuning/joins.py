@@ -15,16 +15,15 @@ from ..kernels.convolution_pairs import join_pairs, list_candidates
 from ..kernels.prim_funcs import ScheduleCheck
 from ..kernels.product_chains import join_chains, order_kernels
 from ..schedules.decisions import Decisions, DecisionSite
+from .tasks import Members
 
-Members = tuple[int, ...]
-"""Operators of one kernel, ascending."""
 SCHEDULED_APART = "tile"
 """The site that every product or window of a kernel has."""
 
 
 @dataclass(frozen=True)
 class Join:
-    """Kernels `apart`, and the ones that replace them: the joined one, and what is left over of others."""
+    """Kernels `apart`, and the ones that replace them: the joined one, and the rests of others."""
 
     apart: tuple[Members, ...]
     whole: Members
@@ -48,13 +47,13 @@ def possible_joins(fits: ScheduleCheck, apart: Sequence[Members]) -> tuple[Join,
     """
     graph, device, threads = fits.kernels.graph, fits.target.device, fits.target.threads
     advised = join_chains(graph, join_pairs(graph, apart, device, fits), device, threads, fits)
-    found = [*_differences(apart, advised)]
-    known = {join.whole for join in found}
+    joins = [*_differences(apart, advised)]
+    wholes = {join.whole for join in joins}
     for pair in list_candidates(graph, apart, device):
-        if pair.members not in known and fits(pair.members):
-            found.append(Join((pair.first, pair.second), pair.members))
-            known.add(pair.members)
-    return tuple(found)
+        if pair.members not in wholes and fits(pair.members):
+            joins.append(Join((pair.first, pair.second), pair.members))
+            wholes.add(pair.members)
+    return tuple(joins)
 
 
 def _differences(apart: Sequence[Members], after: Sequence[Members]) -> Iterable[Join]:
@@ -104,14 +103,14 @@ def compose_schedules(sites: Sequence[DecisionSite], parts: Sequence[Decisions])
     """
     scopes = sorted({site.name.rpartition(".")[0] for site in sites if "." in site.name})
     of_scope = dict(zip(scopes, parts, strict=False))
-    found: dict[str, str] = {}
+    composed: dict[str, str] = {}
     for site in sites:
         scope, _, name = site.name.rpartition(".")
         wanted = of_scope.get(scope, {}).get(name)
         label = next((o.label for o in site.options if wanted is not None and _alike(o.label, wanted)), None)
         if label is not None:
-            found[site.name] = label
-    return found
+            composed[site.name] = label
+    return composed
 
 
 def _alike(label: str, wanted: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 
 Run = Callable[[int], float]
-"""The seconds that so many calls, one after the other, take together."""
+"""The seconds that a number of calls, one after the other, take together."""
 
 SAMPLE = 1e-3
 """Seconds of one sample, at least."""
@@ -30,14 +30,14 @@ def time_calls(run: Run) -> list[float]:
     if first >= MOST:
         return [first]
     number = calls_per_sample(run)
-    found: list[float] = []
-    while sum(found) * number < MOST and (len(found) < SAMPLES or sum(found) * number < ENOUGH):
-        found.append(run(number) / number)
-    return found
+    samples: list[float] = []
+    while sum(samples) * number < MOST and (len(samples) < SAMPLES or sum(samples) * number < ENOUGH):
+        samples.append(run(number) / number)
+    return samples
 
 
 def compare_calls(runs: Sequence[Run]) -> list[list[float]]:
-    """The seconds of a call of each, in rounds. What is first in one round is last in the next.
+    """The seconds of a call of each, in rounds; every other round goes in the opposite order.
 
     Slow ones need fewer rounds than `PAIRS`: a call of theirs is longer than what disturbs it.
     """

@@ -14,7 +14,7 @@ FIRST_SHARE = 0.5
 
 
 def trials_for(kernels: int) -> int:
-    """How many trials reach so many kernels."""
+    """How many trials it takes to reach all of `kernels` kernels."""
     return ceil(kernels / FIRST_SHARE)
 
 
@@ -54,7 +54,7 @@ class Settings:
     def runner_for(self, *, is_library: bool) -> RunnerName:
         """The runner that was chosen, or the one that a target has: this machine, or the emulated board.
 
-        Raises UsageError where the chosen one cannot run what is compiled for the target.
+        Raises UsageError where the chosen one cannot run code for the target.
         """
         own: RunnerName = "local" if is_library else "emulate"
         if self.runner not in (None, "rpc", own):

@@ -1,7 +1,7 @@
 """The candidates that a trace shows: its sites with other options, and what a cost model would see of them unbuilt.
 
 What a site offers may depend on what other sites took, so a space is an approximation: the schedule rule ignores
-decisions that it cannot follow, and the trace of what was built tells what it really took.
+decisions that it cannot follow, and the trace of a built candidate tells which options it took.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PREFERENCE = 1.5
 
 
 def decisions_of(trace: Sequence[DecisionSite]) -> dict[str, str]:
-    """The normal form of what a trace took: only sites that deviate from their cheapest option, by name."""
+    """The decisions of a trace in normal form: only sites that deviate from their cheapest option, by name."""
     return {site.name: site.option.label for site in sorted(trace, key=lambda site: site.name) if site.chosen}
 
 
 class Space:
-    """All choices at the sites of one trace. `task_row` is what is the same in the rows of all candidates."""
+    """All choices at the sites of one trace. `task_row` is the part that the rows of all candidates share."""
 
     def __init__(self, trace: Sequence[DecisionSite], task_row: Row) -> None:
         self.sites = tuple(trace)
@@ -69,7 +69,7 @@ class Space:
             labels.index(decisions[name]) if decisions.get(name) in labels else 0 for name, labels in self.labels
         )
 
-    def moved(self, other: Space, genome: Genome) -> Genome:
+    def translate(self, other: Space, genome: Genome) -> Genome:
         """The candidate of this space that takes the options of the other's; the cheapest where it has none."""
         if other.labels == self.labels:
             return genome

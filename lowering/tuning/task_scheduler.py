@@ -2,7 +2,7 @@
 
 After Ansor (OSDI 2020, section 6): a model's latency is the sum of its tasks' best latencies, each times the task's
 calls, so its gradient by the trials of a task is that of the task's latency times its calls. The gradient is
-estimated from what the last trials of the task gained and from an optimistic guess of what the next ones may.
+estimated from the gains of the last trials of the task and from an optimistic guess of those of the next ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAST = 0.2
 WINDOW = 16
 """The last trials, for what they gained; and after as many without any, half as much is hoped for."""
 NOTICEABLE = 0.01
-"""What is better by less is no improvement."""
+"""An improvement by a smaller share counts as none."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Turn:
-    """So many trials of a task."""
+    """The next trials of a task."""
 
     key: str
     trials: int

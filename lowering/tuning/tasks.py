@@ -17,12 +17,29 @@ from ..kernels.steps import Kernel, steps
 from ..kernels.table import roofline
 from ..schedules import CONSTANTS
 from ..schedules.blocks import find_blocks
-from .task import Task
 
 Members = tuple[int, ...]
 """Operators of one kernel, ascending."""
 _EXTENTS = 5
 """Iterators of a kind, of the block with the most steps, that a learned model is told the extents of."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel to tune, equal ones of a model being one task.
+
+    `key` names it for ever (64 hex digits of what it computes, on which tensors); `prim_func` is TVM's JSON of it.
+    `parameters` are its inputs, those at the places `constants` known beforehand, and then its `outputs` outputs, all
+    before any packing. `features` tell a learned model what the kernel is (operations, bytes, extents of loops).
+    """
+
+    key: str
+    name: str
+    prim_func: str
+    outputs: int
+    constants: tuple[int, ...]
+    parameters: tuple[TensorType, ...]
+    features: Mapping[str, float]
 
 
 @dataclass
@@ -37,7 +54,7 @@ class TaskTable:
     def key(self, kernel: Members) -> str | None:
         """The task of a kernel; None where nothing is compiled for it (views, what ONNX Runtime runs)."""
         if kernel not in self._keys:
-            self._keys[kernel] = self._made(kernel)
+            self._keys[kernel] = self._find_task(kernel)
         return self._keys[kernel]
 
     def calls(self, kernels: Iterable[Members]) -> Mapping[str, int]:
@@ -55,12 +72,12 @@ class TaskTable:
         """Seconds below which a call of the task is not to be expected."""
         return self._rooflines[key]
 
-    def _made(self, kernel: Members) -> str | None:
+    def _find_task(self, kernel: Members) -> str | None:
         table = self.fits.kernels
         for step in steps(table.graph, [kernel]):
-            settled = table.lower_step(step) if isinstance(step, Kernel) else None
-            if isinstance(settled, KernelCall):
-                return self._task(settled)
+            call = table.lower_step(step) if isinstance(step, Kernel) else None
+            if isinstance(call, KernelCall):
+                return self._task(call)
         return None
 
     def _task(self, call: KernelCall) -> str:
@@ -84,10 +101,11 @@ def _type(buffer: Any) -> TensorType:
 
 def _loops(function: Any) -> dict[str, float]:
     """How many blocks there are, and the extents of the one that does most."""
-    found = find_blocks(tvm.s_tir.Schedule(function))
-    largest = max(found, key=lambda stage: sum(log2(max(1, extent)) for extent in stage.extents))
+    blocks = find_blocks(tvm.s_tir.Schedule(function))
+    largest = max(blocks, key=lambda stage: sum(log2(max(1, extent)) for extent in stage.extents))
     spatial = [largest.extents[i] for i in largest.spatial if largest.extents[i] > 1]
     reduced = [largest.extents[i] for i in sorted(largest.reduced) if largest.extents[i] > 1]
     extents = {f"spatial {n}": log2(extent) for n, extent in enumerate(reversed(spatial[-_EXTENTS:]))}
     extents.update({f"reduced {n}": log2(extent) for n, extent in enumerate(reversed(reduced[-_EXTENTS:]))})
-    return {**extents, "blocks": float(len(found)), "reductions": float(sum(bool(s.reduced) for s in found))}
+    reductions = sum(bool(block.reduced) for block in blocks)
+    return {**extents, "blocks": float(len(blocks)), "reductions": float(reductions)}

@@ -17,16 +17,13 @@ from ..kernels.compilation import join_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
 from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, possible_joins, with_joins
+from .laboratory import Laboratory, Trial
 from .learning import Learner
 from .settings import Settings, trials_for
 from .space import decisions_of
-from .task import Task
-from .task_scheduler import Progress, Turn, next_turn
-from .tasks import TaskTable
-from .trials import Laboratory, Trial
+from .task_scheduler import Progress, next_turn
+from .tasks import Members, Task, TaskTable
 
-Members = tuple[int, ...]
-"""Operators of one kernel, ascending."""
 Observer = Callable[[str], None]
 BATCH = 16
 """Candidates that are built at once."""
@@ -35,14 +32,14 @@ SPLIT_SHARE = 0.5
 LEADERS = 3
 """The fastest candidates of a task, which are measured again beside the analytic one."""
 HOPELESS, FIRST_TRIALS = 1.15, 3
-"""A joined kernel that is slower than its parts by this factor after so many trials gets no more of them."""
+"""A joined kernel that is slower than its parts by this factor after this many trials gets no more of them."""
 MINOR = 0.25
 """The weight of a task that the best cut so far does not use: it might, if it got better."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """The estimated seconds of a run of the model, the sum of its kernels, after so many trials and seconds."""
+    """The estimated seconds of a run of the model, the sum of its kernels, at one moment of the search."""
 
     trials: int
     seconds: float
@@ -53,7 +50,7 @@ class Point:
 class Tuned:
     """The kernels to make of a graph, and what their schedules decide, by task; {} where the analytic one stays.
 
-    `curve` has a point for each batch; `trials` and `failed` count what is in the database of these tasks by now.
+    `curve` has a point for each batch; `trials` and `failed` count the records of these tasks in the database.
     """
 
     kernels: tuple[Members, ...]
@@ -82,26 +79,26 @@ class Tuner:
     _learner: Learner = field(init=False)
     _base: tuple[Members, ...] = field(init=False)
     _waiting: list[Join] = field(init=False)
-    _begun_whole: dict[str, tuple[Join, tuple[DecisionSite, ...]]] = field(init=False, default_factory=dict)
+    _joined_starts: dict[str, tuple[Join, tuple[DecisionSite, ...]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         laboratory = self.laboratory
         self._random = Random(self.settings.seed)
         self._learner = Learner.open(laboratory.database, laboratory.device, laboratory.runner.name)
-        self._base, self._waiting = self._cut()
+        self._base, self._waiting = self._first_kernels()
         laboratory.between = self.table.constant_bytes(self._base)
 
     def run(self) -> Tuned:
         """Search until the trials or the time are used up, or nothing is left to try."""
         started = time.monotonic()
         self._begin(self.table.calls(self._base))
-        self._release([join for join in self._waiting if self._was_begun(join)])
-        before = self._used()
+        self._release([join for join in self._waiting if self._has_records(join)])
+        before = self._trials_used()
         trials, kernels = self.settings.trials, len(self.searches)
         if trials < trials_for(kernels):
             self.observer(f"{trials} trials are for the largest of {kernels} kernels; {trials_for(kernels)} reach all")
         while not self._is_over(started):
-            self._begin_joined(started)
+            self._join_stable_parts(started)
             wanted = self._next()
             if not wanted:
                 if not self._waiting:
@@ -114,7 +111,7 @@ class Tuner:
 
     # --- tasks
 
-    def _cut(self) -> tuple[tuple[Members, ...], list[Join]]:
+    def _first_kernels(self) -> tuple[tuple[Members, ...], list[Join]]:
         """The kernels to begin with, and the joins to come."""
         fits = self.table.fits
         if not self.settings.intensive:
@@ -133,14 +130,14 @@ class Tuner:
         self._retrace()
 
     def _retrace(self) -> None:
-        """Build, without measuring, what is needed to go on with tasks of earlier runs."""
+        """Build candidates, without measuring them, whose traces are needed to go on with tasks of earlier runs."""
         while True:
             lost = {key: w for key, s in self.searches.items() if (w := s.wanted_trace) is not None}
             if not lost:
                 return
-            for built in self.laboratory.build([(self.table.tasks[key], wanted) for key, wanted in lost.items()]):
-                key = built.task.key
-                trace = built.trace if built.kernel is not None else None
+            for candidate in self.laboratory.build([(self.table.tasks[key], wanted) for key, wanted in lost.items()]):
+                key = candidate.task.key
+                trace = candidate.trace if candidate.kernel is not None else None
                 self.searches[key].observe_trace(lost[key], trace)
                 self._keep_trace(key, trace)
 
@@ -158,17 +155,17 @@ class Tuner:
 
     # --- the reformer
 
-    def _begin_joined(self, started: float) -> None:
-        """JOIN those whose parts are stable, or all when half of the trials or of the time are used."""
+    def _join_stable_parts(self, started: float) -> None:
+        """JOIN the kernels whose parts are stable, or all when half of the trials or of the time are used."""
         limit, seconds = self.settings.time_limit or inf, time.monotonic() - started
-        late = self._used() >= SPLIT_SHARE * self.settings.trials or seconds >= SPLIT_SHARE * limit
+        late = self._trials_used() >= SPLIT_SHARE * self.settings.trials or seconds >= SPLIT_SHARE * limit
         ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
         if ready:
             self._release(ready)
-        for key in self._begun_whole:
+        for key in self._joined_starts:
             self._compose(key)
 
-    def _was_begun(self, join: Join) -> bool:
+    def _has_records(self, join: Join) -> bool:
         """Whether an earlier run had joined it: its trials count, and what they found holds."""
         key = self.table.key(join.whole)
         return key is not None and bool(self.laboratory.records(self.table.tasks[key]))
@@ -184,21 +181,21 @@ class Tuner:
         fresh = {key: join for key, join in new.items() if key not in self.searches}
         self._begin(fresh)
         whole = {key: join for key, join in fresh.items() if key == self.table.key(join.whole)}
-        for built in self.laboratory.build([(self.table.tasks[key], {}) for key in whole]):
-            key = built.task.key
-            self.searches[key].observe_trace({}, built.trace if built.kernel is not None else None)
-            self._begun_whole[key] = (whole[key], built.trace)
+        for candidate in self.laboratory.build([(self.table.tasks[key], {}) for key in whole]):
+            key = candidate.task.key
+            self.searches[key].observe_trace({}, candidate.trace if candidate.kernel is not None else None)
+            self._joined_starts[key] = (whole[key], candidate.trace)
 
     def _compose(self, key: str) -> None:
         """Suggest what the parts of a joined kernel decide by now: they may get better after it was begun."""
-        join, trace = self._begun_whole[key]
+        join, trace = self._joined_starts[key]
         start = compose_schedules(trace, self._parts(join))
         if start:
             self.searches[key].suggest(start)
 
     def _parts(self, join: Join) -> list[Decisions]:
         """What the products and windows of the parts decided, each site of them."""
-        found: list[Decisions] = []
+        parts: list[Decisions] = []
         for kernel in join.apart:
             key = self.table.key(kernel)
             best = self.searches[key].best if key is not None else None
@@ -206,8 +203,8 @@ class Tuner:
                 continue
             trace = self.traces[key].get(tuple(sorted(best[0].items())), ()) if best is not None else ()
             if best is None or any(site.name == SCHEDULED_APART for site in trace):
-                found.append({site.name: site.option.label for site in trace})
-        return found
+                parts.append({site.name: site.option.label for site in trace})
+        return parts
 
     # --- trials
 
@@ -215,23 +212,20 @@ class Tuner:
         """A batch of candidates, of the tasks that promise most."""
         wanted: list[tuple[Task, Decisions]] = []
         progress = self._progress()
-        left = self.settings.trials - self._used()
+        left = self.settings.trials - self._trials_used()
         while len(wanted) < min(BATCH, left):
             turn = next_turn(list(progress.values()), left - len(wanted), BATCH // 2)
             if turn is None:
                 break
             if progress[turn.key].history and not self.searches[turn.key].history:
                 break  # its first trial is in this batch, and decides what to try next
-            found = self._proposals(turn)
-            wanted += found
+            proposed = self.searches[turn.key].propose(turn.trials, self._learner.model, self._random)
+            wanted += [(self.table.tasks[turn.key], decisions) for decisions in proposed]
             now = progress[turn.key]
-            history = now.history + (now.latency,) * len(found)
-            progress[turn.key] = replace(now, history=history, is_finished=now.is_finished or len(found) < turn.trials)
+            history = now.history + (now.latency,) * len(proposed)
+            is_finished = now.is_finished or len(proposed) < turn.trials
+            progress[turn.key] = replace(now, history=history, is_finished=is_finished)
         return wanted[:left]
-
-    def _proposals(self, turn: Turn) -> list[tuple[Task, Decisions]]:
-        proposed = self.searches[turn.key].propose(turn.trials, self._learner.model, self._random)
-        return [(self.table.tasks[turn.key], decisions) for decisions in proposed]
 
     def _progress(self) -> dict[str, Progress]:
         used = self.table.calls(with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds)))
@@ -257,40 +251,41 @@ class Tuner:
 
     def _observe(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
-            key = trial.built.task.key
-            trace = trial.built.trace if trial.built.kernel is not None else None
+            key = trial.candidate.task.key
+            trace = trial.candidate.trace if trial.candidate.kernel is not None else None
             self.searches[key].observe(trial.wanted, trace, trial.latency)
             self._keep_trace(key, trace)
         self._learner.learn(trial.record for trial in trials)
 
-    def _used(self) -> int:
+    def _trials_used(self) -> int:
         return sum(len(search.history) for search in self.searches.values())
 
     def _is_over(self, started: float) -> bool:
         limit = self.settings.time_limit
-        return self._used() >= self.settings.trials or (limit is not None and time.monotonic() - started >= limit)
+        is_late = limit is not None and time.monotonic() - started >= limit
+        return is_late or self._trials_used() >= self.settings.trials
 
-    # --- what came out
+    # --- results
 
     def _latency(self) -> float | None:
         """Seconds of all kernels of the best cut; None while one of them has not run yet."""
         kernels = with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds))
         calls = self.table.calls(kernels)
-        found = [(count, self.searches[key].best) for key, count in calls.items()]
-        known = [count * best[1] for count, best in found if best is not None]
-        return sum(known) if len(known) == len(found) else None
+        bests = [(count, self.searches[key].best) for key, count in calls.items()]
+        seconds = [count * best[1] for count, best in bests if best is not None]
+        return sum(seconds) if len(seconds) == len(bests) else None
 
     def _report(self, started: float, before: int) -> None:
         """Say how far the search is after the trials `before` it, and note it where all kernels have run."""
-        trials, seconds, latency = self._used(), time.monotonic() - started, self._latency()
+        trials, seconds, latency = self._trials_used(), time.monotonic() - started, self._latency()
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
         left = (self.settings.trials - trials) * seconds / max(trials - before, 1)
         left = min(left, max(0.0, (self.settings.time_limit or inf) - seconds))
         ran = sum(search.best is not None for search in self.searches.values())
         missing = f"{ran} of {len(self.searches)} kernels ran"
-        said = missing if latency is None else f"kernels take {1e3 * latency:.3f} ms"
-        self.observer(f"{trials} of {self.settings.trials} trials: {said}, {left:.0f} s to go")
+        state = missing if latency is None else f"kernels take {1e3 * latency:.3f} ms"
+        self.observer(f"{trials} of {self.settings.trials} trials: {state}, {left:.0f} s to go")
 
     @property
     def kernels(self) -> tuple[Members, ...]:
@@ -300,13 +295,13 @@ class Tuner:
     def _result(self) -> Tuned:
         chosen = best_joins(self.joins, self._seconds)
         kernels = with_joins(self.table.fits, self._base, chosen)
-        decided: dict[str, Decisions] = {}
+        decisions_of_task: dict[str, Decisions] = {}
         for key in self.table.calls(kernels):
             leaders = [decisions for decisions in self.searches[key].leaders(LEADERS) if decisions]
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
-                decided[key] = self.laboratory.choose_confirmed(self.table.tasks[key], leaders)
+                decisions_of_task[key] = self.laboratory.choose_confirmed(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
-        decided = {key: decisions for key, decisions in decided.items() if decisions}
+        changed = {key: decisions for key, decisions in decisions_of_task.items() if decisions}
         joined = {self.table.key(join.whole) for join in chosen}
-        return Tuned(kernels, decided, tuple(self.curve), self._used(), failed, len(self.searches), len(joined))
+        return Tuned(kernels, changed, tuple(self.curve), self._trials_used(), failed, len(self.searches), len(joined))

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from ....support.scratch import scratch_folder
 from ...bundle.bundle import versions
+from ...errors import TuningError
 from ...kernels.messages import Answer, Request
 from ...kernels.pool import SECONDS, KernelPool
-from ..errors import TuningError
 
 _CONNECT_SECONDS = 10.0
 _POLL = 5.0

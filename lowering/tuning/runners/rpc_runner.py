@@ -19,7 +19,7 @@ from typing import Any
 from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
 from ....support.worker_process import WorkerPool
-from ..errors import TuningError
+from ...errors import TuningError
 from ..sampling import Run
 from .linking import Linker
 from .measuring import (

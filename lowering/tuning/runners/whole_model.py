@@ -11,8 +11,8 @@ from ....support.scratch import scratch_folder
 from ...arm.plan import Plan
 from ...arm.project import build_object
 from ...bundle.manifest import PLAN
+from ...errors import TuningError
 from ...target import Target
-from ..errors import TuningError
 from .measuring import KernelObject
 from .rpc_runner import RpcRunner
 

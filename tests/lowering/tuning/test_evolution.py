@@ -109,7 +109,7 @@ def test_what_is_moved_keeps_the_options_that_there_are(
     here, there = space_of(trace), space_of(other)
     genome = stray(there, seed)
     taken = {name: labels[index] for (name, labels), index in zip(there.labels, genome, strict=True)}
-    for (name, labels), index in zip(here.labels, here.moved(there, genome), strict=True):
+    for (name, labels), index in zip(here.labels, here.translate(there, genome), strict=True):
         assert labels[index] == (taken[name] if taken.get(name) in labels else labels[0])
 
 

@@ -19,13 +19,13 @@ from eqfuse.lowering.kernels.messages import Answer, Request
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from eqfuse.lowering.schedules import Trace, schedule
 from eqfuse.lowering.target import target_of
+from eqfuse.lowering.tuning.laboratory import Laboratory
 from eqfuse.lowering.tuning.records import RecordDatabase
 from eqfuse.lowering.tuning.runners.local_runner import LOCAL
 from eqfuse.lowering.tuning.runners.measuring import KernelObject, Timing
 from eqfuse.lowering.tuning.settings import Settings
 from eqfuse.lowering.tuning.space import decisions_of
 from eqfuse.lowering.tuning.tasks import TaskTable
-from eqfuse.lowering.tuning.trials import Laboratory
 from eqfuse.lowering.tuning.tuner import BATCH, FIRST_TRIALS, SPLIT_SHARE, Tuned, Tuner
 from eqfuse.lowering.weights import Weights
 

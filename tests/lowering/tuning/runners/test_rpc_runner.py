@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from eqfuse.errors import EqfuseError, UsageError
-from eqfuse.lowering.errors import LoweringError
-from eqfuse.lowering.tuning.errors import TuningError
+from eqfuse.lowering.errors import LoweringError, TuningError
 from eqfuse.lowering.tuning.runners.measuring import KernelObject
 from eqfuse.lowering.tuning.runners.rpc_runner import RpcRunner
 from eqfuse.lowering.tuning.runners.tracker import Tracker

@@ -1,17 +1,20 @@
-"""Building and measuring candidates of tasks, with a record of each: ``(Task, Decisions) -> Trial``."""
+"""Where candidates are built and measured, with a record of each: ``(Task, Decisions) -> Trial``."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
 from pathlib import Path
 from statistics import median
 
-from ...costmodels.measurement import canonical_json
+from ...costmodels.measurement import Measurement, canonical_json
+from ...extract.partition.canonical_key import subgraph_key, subgraph_text
 from ...ir.types import TensorType
+from ...support.scratch import scratch_folder
 from ...support.store import source_digest
 from ..bundle.bundle import versions
 from ..kernels.messages import Answer, Request
@@ -20,20 +23,53 @@ from ..schedules.decisions import Decisions, DecisionSite
 from ..target import Target
 from .cost_model import features_of
 from .records import Record, RecordDatabase
-from .runners.builders import Builder
-from .runners.local_runner import LOCAL
+from .runners.builders import Builder, ClusterBuilder, PoolBuilder
+from .runners.local_runner import LOCAL, LocalRunner
 from .runners.measuring import MOST_BETWEEN, KernelObject, Runner, Timing
+from .settings import Settings
 from .space import decisions_of
-from .task import Task
+from .tasks import Members, Task, TaskTable
 
 NOTICEABLE = 0.99
-"""What a schedule takes at most, as a share of the analytic one's time, to be faster."""
+"""A schedule counts as faster if it takes at most this share of the analytic one's time."""
 _SCHEDULES = ("lowering/schedules", "lowering/compute", "costmodels/devices")
 """The packages that decide which code decisions give."""
 
 
+@contextmanager
+def open_laboratory(target: Target, settings: Settings, processes: int) -> Iterator[Laboratory]:
+    """A laboratory whose processes and sessions end with the context. Raises EqfuseError where a part is missing."""
+    with (
+        scratch_folder("tuning") as scratch,
+        closing(_runner(target, settings, Path(scratch))) as runner,
+        closing(PoolBuilder(processes) if settings.cluster is None else ClusterBuilder(settings.cluster)) as builder,
+    ):
+        yield Laboratory(target, builder, runner, RecordDatabase.open(), Path(scratch))
+
+
+def check_laboratory(target: Target, settings: Settings) -> None:
+    """Raise EqfuseError where a part is missing that a search will need, or nothing can be written to its database."""
+    with open_laboratory(target, settings, processes=1) as laboratory:
+        laboratory.database.check()
+
+
+def _runner(target: Target, settings: Settings, folder: Path) -> Runner:
+    kind = settings.runner_for(is_library=target.is_library)
+    if kind == "emulate":
+        from .runners.emulated_runner import EmulatedRunner
+
+        return EmulatedRunner(target, folder)
+    if kind == "rpc":
+        from .runners.rpc_runner import RpcRunner
+
+        assert settings.tracker is not None
+        assert settings.device_key is not None
+        return RpcRunner(settings.tracker, settings.device_key, target.triple, target.threads)
+    return LocalRunner(target.threads)
+
+
 @dataclass(frozen=True)
-class Built:
+class Candidate:
     """A candidate that was compiled, or the `problem`; its decisions are what its schedule took, in normal form."""
 
     task: Task
@@ -47,13 +83,13 @@ class Built:
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate that was `wanted`, what it was built as, and the record of it.
+    """Decisions that were `wanted`, the candidate that they gave, and the record of it.
 
     `lost`: it failed, maybe through no fault of its own; such a record is not kept, so that a later run tries again.
     """
 
     wanted: Decisions
-    built: Built
+    candidate: Candidate
     record: Record
     lost: bool = False
 
@@ -96,7 +132,7 @@ class Laboratory:
         return canonical_json(self.software)
 
     def records(self, task: Task) -> tuple[Record, ...]:
-        """What was measured of a task before."""
+        """The earlier measurements of a task, and failures."""
         return self.database.of(self._name(task), self.device, self.runner.name, self.versions)
 
     def _name(self, task: Task) -> str:
@@ -105,13 +141,19 @@ class Laboratory:
             return task.key
         return f"{task.key}/{(min(self.between, MOST_BETWEEN) >> 20).bit_length()}"
 
-    def build(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Built]:
+    def build(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Candidate]:
         """Compile candidates, in their order."""
-        names = [f"candidate_{next(self._numbers):08d}" for _ in wanted]
-        requests = [self._request(name, *each) for name, each in zip(names, wanted, strict=True)]
+        target = self.target
+        candidates = {f"candidate_{next(self._numbers):08d}": candidate for candidate in wanted}
+        requests = [
+            Request(
+                name, task.prim_func, target.device, target.description, str(self.folder / f"{name}.o"), target.threads,
+                decisions=decisions,
+            )
+            for name, (task, decisions) in candidates.items()
+        ]  # fmt: skip
         answers = {answer.name: answer for answer in self.builder.build(requests)}
-        pairs = zip(names, wanted, strict=True)
-        return [self._built(task, decisions, answers[name]) for name, (task, decisions) in pairs]
+        return [self._candidate(task, decisions, answers[name]) for name, (task, decisions) in candidates.items()]
 
     def try_out(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Trial]:
         """Compile, measure and record candidates. Code that was measured before in this run is not measured again."""
@@ -138,50 +180,72 @@ class Laboratory:
         best = min(range(len(able)), key=ratios.__getitem__)
         return able[best][0] if ratios[best] < NOTICEABLE else {}
 
-    def _request(self, name: str, task: Task, decisions: Decisions) -> Request:
-        target = self.target
-        file = str(self.folder / f"{name}.o")
-        return Request(
-            name, task.prim_func, target.device, target.description, file, target.threads, decisions=decisions
-        )
-
-    def _built(self, task: Task, wanted: Decisions, answer: Answer) -> Built:
+    def _candidate(self, task: Task, wanted: Decisions, answer: Answer) -> Candidate:
         if answer.problem is not None:
-            return Built(task, wanted, (), None, problem=answer.problem, lost=answer.lost)
+            return Candidate(task, wanted, (), None, problem=answer.problem, lost=answer.lost)
         file = self.folder / f"{answer.name}.o"
-        kernel = KernelObject(
-            answer.name, file, tuple(_packed(task.parameters, answer)), task.outputs, task.constants, self.between
-        )
-        return Built(task, decisions_of(answer.trace), answer.trace, kernel, kernel.digest)
+        parameters = tuple(_packed_types(task.parameters, answer))
+        kernel = KernelObject(answer.name, file, parameters, task.outputs, task.constants, self.between)
+        return Candidate(task, decisions_of(answer.trace), answer.trace, kernel, kernel.digest)
 
-    def _trial(self, wanted: Decisions, built: Built) -> Trial:
-        timing = self._measured.get((built.task.key, built.digest)) if built.kernel is not None else None
-        lost = built.lost or (timing is not None and timing.lost)
-        return Trial(wanted, built, self._record(built, timing), lost)
+    def _trial(self, wanted: Decisions, candidate: Candidate) -> Trial:
+        timing = self._measured.get((candidate.task.key, candidate.digest)) if candidate.kernel is not None else None
+        lost = candidate.lost or (timing is not None and timing.lost)
+        return Trial(wanted, candidate, self._record(candidate, timing), lost)
 
-    def _record(self, built: Built, timing: Timing | None) -> Record:
+    def _record(self, candidate: Candidate, timing: Timing | None) -> Record:
         seconds = timing.seconds if timing is not None and timing.problem is None else ()
         middle = Middle.of(seconds) if seconds else None
-        problem = built.problem or (timing.problem if timing is not None else None)
+        problem = candidate.problem or (timing.problem if timing is not None else None)
         return Record(
-            self._name(built.task),
+            self._name(candidate.task),
             self.device,
             self.runner.name,
             self.versions,
-            built.decisions,
+            candidate.decisions,
             middle.median if middle is not None else None,
             middle.upper - middle.lower if middle is not None else 0.0,
             len(seconds),
-            features_of(built.task.features, built.trace),
+            features_of(candidate.task.features, candidate.trace),
             problem or "",
         )
 
 
-def _packed(parameters: Sequence[TensorType], answer: Answer) -> Iterable[TensorType]:
+def _packed_types(parameters: Sequence[TensorType], answer: Answer) -> Iterable[TensorType]:
     """The types that a kernel is called with: constants as its schedule wants them packed."""
-    for number, known in enumerate(parameters):
-        shape = tuple(int(extent) for extent in known.shape or ())
+    for number, type_ in enumerate(parameters):
+        shape = tuple(int(extent) for extent in type_.shape or ())
         for repack in answer.repack:
             if repack.parameter == number:
                 shape = repack.packed_shape(shape)
-        yield TensorType(known.dtype, shape)
+        yield TensorType(type_.dtype, shape)
+
+
+def kernel_latencies(kernels: Iterable[Members], table: TaskTable, laboratory: Laboratory) -> Iterator[Measurement]:
+    """For the profile database: each distinct kernel that ran with the latency of its best schedule.
+
+    A search for several threads has none, for prices are those of one thread, and neither has a search for this
+    machine's code on another one. A launch is added, for a latency in the profile database has one, and a kernel that
+    is called in a loop has none.
+    """
+    target = laboratory.target
+    if target.threads != 1 or (target.is_library and laboratory.runner.name != LOCAL):
+        return
+    graph, device = table.fits.kernels.graph, laboratory.target.device
+    for kernel in {table.key(kernel): kernel for kernel in kernels}.values():
+        key, name = table.key(kernel), subgraph_key(graph, kernel)
+        records = laboratory.records(table.tasks[key]) if key is not None else ()
+        ran = [record for record in records if record.latency is not None]
+        if not ran or name is None:
+            continue
+        best = min(ran, key=lambda record: record.latency or 0.0)
+        yield Measurement(
+            key=name,
+            device=device.name,
+            latency=(best.latency or 0.0) + device.launch_overhead,
+            spread=best.spread,
+            runs=best.runs,
+            versions={**laboratory.software, "runner": laboratory.runner.name},
+            schedule=canonical_json(dict(best.decisions)),
+            subgraph=subgraph_text(graph, kernel),
+        )
