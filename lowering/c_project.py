@@ -12,9 +12,9 @@ from .arm.plan import View as BufferView
 from .arm.project import write_project
 from .errors import LoweringError
 from .interface import Port, inputs_of, static_type
-from .kernels.compilation import CompiledKernels
-from .kernels.fallback import Fallback, is_constant
+from .kernels.fallback import is_constant
 from .kernels.prim_funcs import Array, KernelCall
+from .kernels.compilation import CompiledKernels
 from .kernels.steps import View
 
 
@@ -32,7 +32,7 @@ class _Buffers:
     prepared: CompiledKernels
     buffers: list[Buffer] = field(default_factory=list)
     weights: dict[int, Array] = field(default_factory=dict)
-    known: dict[Any, int] = field(default_factory=dict)
+    numbers: dict[Any, int] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         """All steps on buffers."""
@@ -41,33 +41,33 @@ class _Buffers:
         views: list[BufferView] = []
         for step in self.prepared.steps:
             if isinstance(step, View):
-                views.append(BufferView(self._made(step.result), self._read(step.source)))
+                views.append(BufferView(self._add_value(step.result), self._read(step.source)))
             elif isinstance(step, KernelCall):
                 arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
                 operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
-                calls.append(BufferCall(step.symbol, arguments, tuple(map(self._made, step.outputs)), operators))
+                calls.append(BufferCall(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), operators))
             else:
-                raise LoweringError(_cannot_run(step))
+                raise LoweringError(f"{', '.join(step.operators)}: only ONNX Runtime can run it ({step.reason})")
         outputs = tuple(self._output(str(value.name)) for value in self.prepared.weights.model.graph.outputs)
         return Plan(tuple(self.buffers), tuple(calls), inputs, outputs, tuple(self.weights), tuple(views))
 
     def _add(self, key: object, buffer: Buffer) -> int:
-        self.known[key] = len(self.buffers)
+        self.numbers[key] = len(self.buffers)
         self.buffers.append(buffer)
-        return self.known[key]
+        return self.numbers[key]
 
     def _input(self, port: Port) -> int:
-        numbers = {value.name: number for number, value in enumerate(self.prepared.graph.values)}
-        return self._add(numbers.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape))
+        values = {value.name: number for number, value in enumerate(self.prepared.graph.values)}
+        return self._add(values.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape))
 
-    def _made(self, value: int) -> int:
-        known, name = static_type(self.prepared.graph, value), self.prepared.graph.values[value].name
-        return self._add(value, Buffer(name, known.dtype, self.prepared.stored_shape(value)))
+    def _add_value(self, value: int) -> int:
+        type_, name = static_type(self.prepared.graph, value), self.prepared.graph.values[value].name
+        return self._add(value, Buffer(name, type_.dtype, self.prepared.stored_shape(value)))
 
     def _read(self, value: int) -> int:
-        if value not in self.known:
+        if value not in self.numbers:
             self._constant(value, self.prepared.weights[self.prepared.graph.values[value].name])
-        return self.known[value]
+        return self.numbers[value]
 
     def _argument(self, call: KernelCall, position: int) -> int:
         value = call.inputs[position]
@@ -75,9 +75,9 @@ class _Buffers:
         if not packing or not is_constant(self.prepared.graph, value, self.prepared.weights.model):
             return self._read(value)
         key = (value, packing)
-        if key not in self.known:
+        if key not in self.numbers:
             self._constant(key, self.prepared.constant(call, position))
-        return self.known[key]
+        return self.numbers[key]
 
     def _constant(self, key: object, array: Array) -> None:
         number = self._add(key, Buffer(f"weight_{len(self.buffers)}", array.dtype.name, array.shape))
@@ -85,10 +85,6 @@ class _Buffers:
 
     def _output(self, name: str) -> int:
         number = next((n for n, value in enumerate(self.prepared.graph.values) if value.name == name), None)
-        if number is None or number not in self.known:
+        if number is None or number not in self.numbers:
             raise LoweringError(f"output {name!r} is computed by no kernel; a C project cannot give it")
-        return self.known[number]
-
-
-def _cannot_run(step: Fallback) -> str:
-    return f"{', '.join(step.operators)}: only ONNX Runtime can run it ({step.reason})"
+        return self.numbers[number]

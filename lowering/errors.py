@@ -15,7 +15,7 @@ class WrongKernelsError(VerificationError):
     """A compiled model that is wrong because kernels are."""
 
     def __init__(self, message: str, kernels: Mapping[str, str]) -> None:
-        """`kernels` maps names to what is wrong."""
+        """`kernels` maps the names of kernels to their problems."""
         super().__init__(message)
         self.kernels = kernels
 
@@ -33,4 +33,4 @@ class TuningError(EqfuseError):
 
 
 class BundleError(EqfuseError):
-    """A compiled bundle that cannot be used here; the message names the file and what is wrong with it."""
+    """A compiled bundle that cannot be used here; the message names the file and the problem."""

@@ -27,7 +27,7 @@ _ARM_WORDS = {
 }  # fmt: skip
 """Linux's words for instruction sets of Arm, and LLVM's."""
 _TUNING = frozenset({"branchfusion", "macrofusion", "vzeroupper"})
-"""Words of LLVM's that say what is fast, not what is there. The others of this kind have a hyphen in them."""
+"""Words of LLVM's about speed, not about instructions. The others of this kind have a hyphen in them."""
 _ON_REQUEST = frozenset(
     {"clflushopt", "clwb", "clzero", "fsgsbase", "invpcid", "rdpid", "rdrand", "rdseed", "xsavec", "xsaveopt", "xsaves"}
 )
@@ -78,9 +78,8 @@ def llvm_features(cpu: str, attributes: Iterable[str] = ()) -> frozenset[str]:
 
 def linux_name(word: str) -> str:
     """What Linux calls an instruction set of x86-64 that LLVM calls `word`; the word itself where Linux has no name."""
-    known = _linux_names()
     renamed = _X86_WORDS.get(word, word)
-    return renamed if renamed in known else _spellings().get(_letters(word), word)
+    return renamed if renamed in _linux_names() else _spellings().get(_letters(word), word)
 
 
 def _is_tuning(word: str) -> bool:

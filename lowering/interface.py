@@ -17,6 +17,9 @@ from ..ir.graph import OperatorGraph
 from ..ir.types import TensorType
 from .errors import LoweringError
 
+if TYPE_CHECKING:
+    from ..engine.verification.inputs import Sample
+
 
 @dataclass(frozen=True)
 class Port:
@@ -28,10 +31,6 @@ class Port:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
-
-
-if TYPE_CHECKING:
-    from ..engine.verification.inputs import Sample
 
 
 def shape_text(shape: Sequence[int | str] | None) -> str:
@@ -80,13 +79,13 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
 
 def static_type(graph: OperatorGraph, value: int) -> TensorType:
     """The type of a value. Raises LoweringError where its sizes are not known before the run."""
-    found = graph.values[value]
-    if found.type is not None and found.type.is_static:
-        return found.type
-    maker = f" ({graph.operators[found.producer].op} makes it)" if found.producer is not None else ""
-    shape = found.type.shape if found.type is not None else None
+    described = graph.values[value]
+    if described.type is not None and described.type.is_static:
+        return described.type
+    maker = f" ({graph.operators[described.producer].op} makes it)" if described.producer is not None else ""
+    shape = described.type.shape if described.type is not None else None
     raise LoweringError(
-        f"value {found.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
+        f"value {described.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
         "compiled code needs fixed sizes"
     )
 
@@ -102,8 +101,8 @@ def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
             return port
     for number, value in enumerate(graph.values):
         if value.name == name:
-            known = static_type(graph, number)
-            return Port(name, known.dtype, tuple(int(d) for d in known.shape or ()))
+            type_ = static_type(graph, number)
+            return Port(name, type_.dtype, tuple(int(d) for d in type_.shape or ()))
     if name in model.stored:
         array = elements(model.stored[name])
         return Port(name, array.dtype.name, array.shape)
@@ -113,9 +112,9 @@ def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
 def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:
     """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
     generator = np.random.default_rng(seed)
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     for port in ports:
         dtype = np.dtype(port.dtype)
         drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
-        found[port.name] = np.asarray(drawn).astype(dtype)
-    return found
+        arrays[port.name] = np.asarray(drawn).astype(dtype)
+    return arrays

@@ -43,7 +43,7 @@ class _Main:
     """Builds the Relax function that runs the steps."""
 
     prepared: CompiledKernels
-    known: dict[int, Any] = field(default_factory=dict)
+    variables: dict[int, Any] = field(default_factory=dict)
     constants: dict[Any, Any] = field(default_factory=dict)
     fallbacks: int = 0
 
@@ -63,12 +63,12 @@ class _Main:
 
     def _parameters(self) -> dict[str, Any]:
         numbers = {value.name: number for number, value in enumerate(self.prepared.graph.values)}
-        found: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         for position, port in enumerate(inputs_of(self.prepared.weights.model)):
-            found[port.name] = relax.Var(f"input_{position}", relax.TensorType(port.shape, port.dtype))
+            parameters[port.name] = relax.Var(f"input_{position}", relax.TensorType(port.shape, port.dtype))
             if port.name in numbers:
-                self.known[numbers[port.name]] = found[port.name]
-        return found
+                self.variables[numbers[port.name]] = parameters[port.name]
+        return parameters
 
     def _load_constants(self) -> None:
         """All at once, for one that cannot be computed ends it all, and TVM complains of a builder that is left."""
@@ -96,17 +96,17 @@ class _Main:
         shape = self.prepared.stored_shape(view.result)
         source = self._value(view.source)
         same = shape == self.prepared.stored_shape(view.source)
-        self.known[view.result] = source if same else builder.emit(relax.op.reshape(source, shape))
+        self.variables[view.result] = source if same else builder.emit(relax.op.reshape(source, shape))
 
     def _emit_call(self, builder: Any, name: str, arguments: list[Any], outputs: tuple[int, ...]) -> None:
         """A call that fills memory which the caller provides."""
         types = [self._type(value) for value in outputs]
         if len(types) == 1:
-            self.known[outputs[0]] = builder.emit(relax.call_dps_packed(name, arguments, types[0]))
+            self.variables[outputs[0]] = builder.emit(relax.call_dps_packed(name, arguments, types[0]))
             return
         results = builder.emit(relax.call_dps_packed(name, arguments, types))
         for position, value in enumerate(outputs):
-            self.known[value] = builder.emit(relax.TupleGetItem(results, position))
+            self.variables[value] = builder.emit(relax.TupleGetItem(results, position))
 
     def _type(self, value: int) -> Any:
         return relax.TensorType(self.prepared.stored_shape(value), static_type(self.prepared.graph, value).dtype)
@@ -114,7 +114,7 @@ class _Main:
     def _argument(self, call: KernelCall, position: int) -> Any:
         value = call.inputs[position]
         if not is_constant(self.prepared.graph, value, self.prepared.weights.model):
-            return self.known[value]
+            return self.variables[value]
         key = (value, self.prepared.packing(call, position))
         if key not in self.constants:
             self.constants[key] = _constant(self.prepared.constant(call, position))
@@ -122,7 +122,9 @@ class _Main:
 
     def _value(self, value: int) -> Any:
         """A value of the graph; a constant in its own layout."""
-        return self.known[value] if value in self.known else self._constant(self.prepared.graph.values[value].name)
+        if value in self.variables:
+            return self.variables[value]
+        return self._constant(self.prepared.graph.values[value].name)
 
     def _constant(self, name: str) -> Any:
         if name not in self.constants:

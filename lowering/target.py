@@ -1,4 +1,4 @@
-"""What is compiled for: a device file, and how LLVM calls that processor."""
+"""Targets: a device file to compile for, and how LLVM calls that processor."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Target:
     @property
     def description(self) -> dict[str, Any]:
         """The target as TVM takes it."""
-        found: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "num-cores": self.threads}
-        return {**found, "mattr": list(self.attributes)} if self.attributes else found
+        words: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "num-cores": self.threads}
+        return {**words, "mattr": list(self.attributes)} if self.attributes else words
 
 
 def target_names() -> list[str]:
@@ -104,7 +104,7 @@ def target_of(name: str, threads: int | None = None) -> Target:
 
 
 def is_library(name: str) -> bool:
-    """Whether what is compiled for a target is a library that Python loads; for other processors it is a C project."""
+    """Whether Python loads the code for a target as a library; for other processors it is a C project."""
     return not is_accelerator(name) and load_device(name).mtriple.partition("-")[0] in ("", X86)
 
 

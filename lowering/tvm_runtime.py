@@ -27,7 +27,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def threads_for(compiled_for: int, asked_for: int | None = None) -> int:
-    """On how many threads a model runs: those asked for, or those it was compiled for, if there are so many cores.
+    """How many threads a model runs on: those asked for, or those it was compiled for, if there are enough cores.
 
     Raises UsageError for a number of them that cannot be had.
     """
@@ -46,7 +46,7 @@ def runtime(threads: int) -> Any:
 
 
 def use_threads(threads: int) -> None:
-    """Have kernels that the calling thread runs from now on share their loops among so many threads.
+    """Have kernels that the calling thread runs from now on share their loops among that many threads.
 
     TVM has a pool for each thread that calls this or such a kernel, and keeps it when that thread ends.
     """
@@ -67,8 +67,8 @@ def load_library(path: Path) -> Any:
 def own_path(library: Path) -> Iterator[Path]:
     """A path to load a library by: at one that was loaded before, the system takes what was there.
 
-    It is a hard link where that can be had. What replaces the library meanwhile does not change what is behind the
-    link. (A symbolic link does not do, TVM follows it.)
+    It is a hard link where that can be had: a library that replaces the first one meanwhile does not change the link.
+    (A symbolic link does not do, TVM follows it.)
     """
     with scratch_folder("load") as folder:
         own = Path(folder) / library.name

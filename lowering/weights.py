@@ -24,32 +24,32 @@ class Weights:
     """Constants of the main graph by name, each read or computed once."""
 
     model: Model
-    _known: dict[str, Array] = field(default_factory=dict)
+    _arrays: dict[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
         """The elements of one. Raises LoweringError where neither evaluator can compute it."""
-        if name not in self._known:
-            self._known[name] = self._stored(name) if name in self._tensors else self._computed(name)
-        return self._known[name]
+        if name not in self._arrays:
+            self._arrays[name] = self._read(name) if name in self._tensors else self._compute(name)
+        return self._arrays[name]
 
     @property
     def _tensors(self) -> Mapping[str, ir.TensorProtocol]:
         return self.model.stored
 
-    def _stored(self, name: str) -> Array:
+    def _read(self, name: str) -> Array:
         return np.ascontiguousarray(self._tensors[name].numpy()).reshape(tuple(self._tensors[name].shape.numpy()))
 
-    def _computed(self, name: str) -> Array:
+    def _compute(self, name: str) -> Array:
         """Run the nodes that a constant comes from; a default that callers of the original may replace is one too."""
         value = self.model.graph.initializers.get(name)
         if value is not None and value.const_value is not None:
             return np.asarray(elements(value.const_value))
         nodes, leaves = self._sources(name)
         opsets = dict(self.model.ir.opset_imports)
-        found = evaluate(nodes, {leaf: self[leaf] for leaf in leaves}, [name], opsets)
-        if name not in found:
+        results = evaluate(nodes, {leaf: self[leaf] for leaf in leaves}, [name], opsets)
+        if name not in results:
             raise LoweringError(f"{self.model.label}: the constant {name!r} cannot be computed here")
-        return found[name]
+        return results[name]
 
     def _sources(self, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
         """The nodes behind a constant in an order to run them, and the stored tensors that they read."""
@@ -62,7 +62,7 @@ class Weights:
                 leaves[wanted] = None
                 return
             node = producers[wanted]
-            for operand in _read(node, self.model.graph):
+            for operand in _operands(node, self.model.graph):
                 visit(operand)
             nodes[node.outputs[0].name or ""] = node
 
@@ -70,6 +70,6 @@ class Weights:
         return [serde.serialize_node(node) for node in nodes.values()], list(leaves)
 
 
-def _read(node: ir.Node, graph: ir.Graph) -> Iterable[str]:
+def _operands(node: ir.Node, graph: ir.Graph) -> Iterable[str]:
     values = (*node.inputs, *(outer_values(node, graph) if has_body(node) else ()))
     return [value.name for value in values if value is not None and value.name]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 _WIDTH = 20
-"""Characters of the bar: on a line of 80 there is room for what is counted."""
+"""Characters of the bar: a line of 80 has room for the numbers beside it."""
 _FIRST = 3
 """Parts that have to be done before there is an estimate."""
 
@@ -26,9 +26,9 @@ class Countdown:
         self.done += 1
         filled = _WIDTH * self.done // max(self.whole, 1)
         bar = f"[{'#' * filled}{'-' * (_WIDTH - filled)}]"
-        return f"{bar} {self.done} of {self.whole} {self.noun}{self._left()}"
+        return f"{bar} {self.done} of {self.whole} {self.noun}{self._estimate()}"
 
-    def _left(self) -> str:
+    def _estimate(self) -> str:
         if self.done < min(_FIRST, self.whole):
             return ""
         seconds = (self._clock() - self._started) / self.done * (self.whole - self.done)

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,22 +85,22 @@ class DatabaseFile:
         return self.path.exists() and self.path.stat().st_size > 0
 
     def _read(self, work: Work[Result], nothing: Result) -> Result:
-        with self._translated():
+        with self._translate_errors():
             if not self._exists():
                 return nothing
         try:
-            with self._translated(), self._connection("mode=rw") as connection:
+            with self._translate_errors(), self._connection("mode=rw") as connection:
                 return work(connection)
         except _NoAccessError:
             # WAL needs files beside the database: where none can be made nobody writes, and none is needed
-            with self._translated():
+            with self._translate_errors():
                 if not self._exists():
                     return nothing
                 with self._connection("mode=ro&immutable=1") as connection:
                     return work(connection)
 
     def _write(self, work: Work[Result]) -> Result:
-        with self._translated():
+        with self._translate_errors():
             if not self._exists():
                 self._make()
             with self._connection("mode=rw") as connection:
@@ -149,7 +149,10 @@ class DatabaseFile:
         """Hold the lock under which the file is made or moved."""
         deadline = time.monotonic() + self.timeout
         with open(f"{self.path}.lock", "a", encoding="utf-8") as file:
-            while not _locked(file.fileno()):
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 if time.monotonic() > deadline:
                     raise self._busy()
                 time.sleep(0.01)
@@ -164,7 +167,7 @@ class DatabaseFile:
                 return attempt()
             except DamagedError as error:
                 reason = str(error)
-                with self._translated():
+                with self._translate_errors():
                     self._move_aside(seen, reason)
             except _NoAccessError as error:
                 if self._identity() == seen:
@@ -220,7 +223,7 @@ class DatabaseFile:
     # --- errors
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn errors of SQLite and of the system into ours; programming errors stay what they are."""
         try:
             yield
@@ -249,11 +252,3 @@ class DatabaseFile:
             f"{self.path}: the {self.kind} database has been locked by another process for {self.timeout:g} s; "
             "wait until that process is done, or end it"
         )
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

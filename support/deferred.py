@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from threading import RLock
 from types import ModuleType
@@ -16,7 +16,7 @@ _STARTED: set[str] = set()
 class _Deferred(ModuleType):
     """A module of which only the import system's own attributes are there.
 
-    importlib.util.LazyLoader would not do: before Python 3.14 a mere `import` of what it made loads it.
+    importlib.util.LazyLoader would not do: before Python 3.14 a mere `import` of its modules loads them.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -39,18 +39,19 @@ def _load(module: ModuleType) -> None:
 
 
 def defer(name: str) -> None:
-    """Let `import name` do nothing until the module is used; without effect where it is loaded or not installed."""
-    spec = None if name in sys.modules else _spec(name)
+    """Let `import name` do nothing until the module is used; without effect where it is loaded or not installed.
+
+    The package that the module is in, if it is in one, is not imported.
+    """
+    if name in sys.modules:
+        return
+    package, _, _ = name.rpartition(".")
+    parent = find_spec(package) if package else None
+    if package:
+        spec = PathFinder.find_spec(name, parent.submodule_search_locations) if parent else None
+    else:
+        spec = find_spec(name)
     if spec is not None and spec.loader is not None:
         module = module_from_spec(spec)
         module.__class__ = _Deferred
         sys.modules[name] = module
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    """Where a module is; its package, if it is in one, is not imported."""
-    package, _, _ = name.rpartition(".")
-    if not package:
-        return find_spec(name)
-    parent = find_spec(package)
-    return PathFinder.find_spec(name, parent.submodule_search_locations) if parent else None

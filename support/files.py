@@ -68,7 +68,8 @@ def replace_folder(folder: Path, path: Path) -> None:
         with suppress(FileNotFoundError):  # somebody else has just moved away what was there
             if _exchange(folder, path):
                 return
-            os.rename(path, _free_name(folder))
+            earlier = (folder.with_name(f"{folder.name}.earlier{number}") for number in itertools.count())
+            os.rename(path, next(name for name in earlier if not name.exists()))
 
 
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -91,9 +92,3 @@ def _exchange(first: Path, second: Path) -> bool:
     if code in _CANNOT_EXCHANGE:
         return False
     raise OSError(code, os.strerror(code), str(second))
-
-
-def _free_name(folder: Path) -> Path:
-    """Next to the folder, for what it replaces."""
-    numbers = itertools.count()
-    return next(p for p in (folder.with_name(f"{folder.name}.earlier{n}") for n in numbers) if not p.exists())

@@ -49,7 +49,7 @@ def convert_json(content: object, kind: type[Kind]) -> Kind:
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
         raise _explain(problem, path.rstrip("`").removeprefix("."), content) from None
-    _check_known(content, msgspec.to_builtins(converted), "")
+    _refuse_unknown(content, msgspec.to_builtins(converted), "")
     return converted
 
 
@@ -74,17 +74,17 @@ def _value_at(path: str, content: Any) -> str:
     return shorten(content)
 
 
-def _check_known(content: object, converted: object, path: str) -> None:
+def _refuse_unknown(content: object, converted: object, path: str) -> None:
     """Raise JsonFieldError where the content has a field that no type has."""
     if isinstance(content, dict) and isinstance(converted, dict):
         for name, value in content.items():
             place = f"{path}.{name}" if path else name
             if name not in converted:
                 raise JsonFieldError(place, "unknown")
-            _check_known(value, converted[name], place)
+            _refuse_unknown(value, converted[name], place)
     elif isinstance(content, list) and isinstance(converted, list | tuple):
-        for number, (value, known) in enumerate(zip(content, converted, strict=True)):
-            _check_known(value, known, f"{path}[{number}]")
+        for number, (value, kept) in enumerate(zip(content, converted, strict=True)):
+            _refuse_unknown(value, kept, f"{path}[{number}]")
 
 
 def shorten(value: object) -> str:

@@ -11,19 +11,19 @@ Item = TypeVar("Item")
 def minimal_failure(fails: Callable[[Sequence[Item]], bool], suspects: Sequence[Item]) -> tuple[Item, ...]:
     """Suspects that fail together and none of which can be left out, where all of them together fail.
 
-    The last one of the shortest prefix that fails is needed; with it always added, the next one is found among those
-    before it, until those found fail by themselves. Where more suspects never turn a failure into a pass, leaving out
-    any one of the result makes it pass. Takes about log2(suspects) calls for each suspect found.
+    The last one of the shortest prefix that fails is a culprit. With it always added, the next culprit is among those
+    before it, until the culprits fail by themselves. Where more suspects never turn a failure into a pass, leaving out
+    any one of the result makes it pass. Takes about log2(suspects) calls for each culprit.
     """
-    found: tuple[Item, ...] = ()
-    while not found or not fails(found):
+    culprits: tuple[Item, ...] = ()
+    while not culprits or not fails(culprits):
         passing, failing = 0, len(suspects)
         while failing - passing > 1:
             middle = (passing + failing) // 2
-            if fails((*found, *suspects[:middle])):
+            if fails((*culprits, *suspects[:middle])):
                 failing = middle
             else:
                 passing = middle
-        found = (suspects[failing - 1], *found)
+        culprits = (suspects[failing - 1], *culprits)
         suspects = suspects[: failing - 1]
-    return found
+    return culprits

@@ -53,9 +53,9 @@ class OptionError(UsageError):
 
 def options_of(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     """The options of these names. Raises UsageError for a name that does not exist, and for one that is missing."""
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    require_names(given, known)
-    for name, field in known.items():
+    options = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    require_names(given, options)
+    for name, field in options.items():
         if name not in given and field.default is MISSING and field.default_factory is MISSING:
             raise OptionError(name, "has to be given")
     return kind(**given)
@@ -85,7 +85,7 @@ def check_options(options: Any) -> None:
     for field in fields(options):
         value = getattr(options, field.name)
         try:
-            object.__setattr__(options, field.name, _converted(value, types[field.name]))
+            object.__setattr__(options, field.name, _convert(value, types[field.name]))
         except _MismatchError as mismatch:
             shown = repr(value)
             shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
@@ -97,13 +97,13 @@ _SHOWN = 80
 
 
 class _MismatchError(Exception):
-    """A value of another type; the text says what is wanted."""
+    """A value of another type; the text names the right one."""
 
 
-def _converted(value: Any, wanted: Any) -> Any:
+def _convert(value: Any, wanted: Any) -> Any:
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin is Annotated:
-        number = _converted(value, arguments[0])
+        number = _convert(value, arguments[0])
         if not arguments[1].allows(number):
             raise _MismatchError(arguments[1].text)
         return number
@@ -112,46 +112,42 @@ def _converted(value: Any, wanted: Any) -> Any:
             raise _MismatchError(f"one of {', '.join(map(str, arguments))}")
         return value
     if origin in (Union, UnionType):
-        return _one_of(value, arguments)
+        return _convert_to_one_of(value, arguments)
     if origin is tuple:
-        return _sequence(value, arguments[0])
+        return _convert_sequence(value, arguments[0])
     if origin is not None and issubclass(origin, Mapping):
-        return _mapping(value, *arguments)
-    return _plain(value, wanted)
+        if not isinstance(value, Mapping):
+            raise _MismatchError("a mapping of names")
+        return {_convert(name, arguments[0]): _convert(each, arguments[1]) for name, each in value.items()}
+    return _convert_plain(value, wanted)
 
 
-def _one_of(value: Any, kinds: tuple[Any, ...]) -> Any:
+def _convert_to_one_of(value: Any, kinds: tuple[Any, ...]) -> Any:
     if value is None and type(None) in kinds:
         return None
     problems = []
     for kind in kinds:
         if kind is not type(None):
             try:
-                return _converted(value, kind)
+                return _convert(value, kind)
             except _MismatchError as mismatch:
                 problems.append(str(mismatch))
     raise _MismatchError(" or ".join(problems))
 
 
-def _sequence(value: Any, element: Any) -> tuple[Any, ...]:
+def _convert_sequence(value: Any, element: Any) -> tuple[Any, ...]:
     single = (str, os.PathLike) if element is Path else str
     if element in (Path, str) and isinstance(value, single):
         value = (value,)
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise _MismatchError(f"a sequence, each {_NAMES.get(element, 'of its own type')}")
-    return tuple(_converted(one, element) for one in value)
-
-
-def _mapping(value: Any, names: Any, values: Any) -> dict[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise _MismatchError("a mapping of names")
-    return {_converted(name, names): _converted(one, values) for name, one in value.items()}
+    return tuple(_convert(each, element) for each in value)
 
 
 _NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 
 
-def _plain(value: Any, wanted: type) -> Any:
+def _convert_plain(value: Any, wanted: type) -> Any:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # True is an int, and no number here
     if wanted is Path and isinstance(value, (str, os.PathLike)):
         return Path(value)

@@ -49,7 +49,12 @@ def processor_features() -> frozenset[str]:
         return frozenset()
     if "pni" in stated:  # Linux's name of SSE3, which older releases of archspec do not translate
         stated |= {"sse3"}
-    return stated - _denied() if platform.machine() == X86 else stated
+    if platform.machine() != X86:
+        return stated
+    tables = (*detect.CPUID_JSON["flags"], *detect.CPUID_JSON["extension-flags"])
+    told_by_cpuid = {bit["name"] for table in tables for bit in table["bits"]}
+    allowed: frozenset[str] = stated - (told_by_cpuid - detect.CpuidInfoCollector().features)
+    return allowed
 
 
 def _hardware_capabilities() -> frozenset[str]:
@@ -59,12 +64,6 @@ def _hardware_capabilities() -> frozenset[str]:
     words = {entry: int(vector(entry)) for entry in _CAPABILITIES}
     bits = ((name, words[entry] >> bit & 1) for entry, table in _CAPABILITIES.items() for name, bit in table.items())
     return frozenset(name for name, is_there in bits if is_there)
-
-
-def _denied() -> frozenset[str]:
-    tables = (*detect.CPUID_JSON["flags"], *detect.CPUID_JSON["extension-flags"])
-    known = {bit["name"] for table in tables for bit in table["bits"]}
-    return frozenset(known - detect.CpuidInfoCollector().features)
 
 
 def level_features(level: str) -> frozenset[str]:
@@ -135,7 +134,7 @@ class CacheLevel:
 
 def cache_levels() -> tuple[CacheLevel, ...]:
     """The data caches of the first core, smallest first; empty where the kernel does not describe them."""
-    found = []
+    levels = []
     for folder in sorted(_CACHES.glob("index*")):
         with suppress(OSError, ValueError):
             text = {name: (folder / name).read_text(encoding="utf-8").strip() for name in ("type", "size", "level")}
@@ -144,5 +143,5 @@ def cache_levels() -> tuple[CacheLevel, ...]:
             number, unit = re.fullmatch(r"(\d+)([KMG]?)", text["size"]).groups()  # type: ignore[union-attr]
             size = int(number) * 1024 ** " KMG".index(unit or " ")
             ways, line = (int((folder / n).read_text()) for n in ("ways_of_associativity", "coherency_line_size"))
-            found.append(CacheLevel(int(text["level"]), size, ways, line))
-    return tuple(sorted((c for c in found if c.size), key=lambda c: c.level))
+            levels.append(CacheLevel(int(text["level"]), size, ways, line))
+    return tuple(sorted((level for level in levels if level.size), key=lambda level: level.level))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -89,14 +90,10 @@ def _remove(folder: Path, owner: int, lock: int | None = None) -> None:
 def _sweep(parent: Path, prefix: str) -> None:
     """Remove folders of this name whose processes are gone, as far as they are this user's."""
     with suppress(OSError):
-        for folder in parent.glob(f"{_escaped(prefix)}*"):
+        for folder in parent.glob(f"{glob.escape(prefix)}*"):
             with suppress(OSError):
                 info = folder.lstat()
                 if info.st_uid == os.getuid() and folder.is_dir() and time.time() - info.st_mtime > _FRESH:
                     lock = _lock(folder)
                     if lock is not None:
                         _remove(folder, os.getpid(), lock)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,17 +128,11 @@ def generate(plan: Plan, arrays: Mapping[int, NDArray[np.generic]]) -> ModelSour
         raise PlanError(f"plan: {len(plan.calls)} calls; at most {MAXIMUM_CALLS} can be told apart")
     if not plan.inputs or not plan.outputs:
         raise PlanError("plan: a C project needs at least one input and one output")
-    arena, offsets = plan_arena(plan), _weight_offsets(plan)
+    arena = plan_arena(plan)
+    sizes = [align(plan.buffers[index].size) for index in plan.weights]
+    offsets = dict(zip(plan.weights, accumulate(sizes, initial=0), strict=False))
     blob = _blob(plan, arrays, offsets)
     return ModelSource(_header(plan, arena, len(blob)), _source(plan, arena, offsets), WEIGHTS_STUB, blob)
-
-
-def _weight_offsets(plan: Plan) -> dict[int, int]:
-    offsets, end = {}, 0
-    for index in plan.weights:
-        offsets[index] = end
-        end += align(plan.buffers[index].size)
-    return offsets
 
 
 def _blob(plan: Plan, arrays: Mapping[int, NDArray[np.generic]], offsets: Mapping[int, int]) -> bytes:

@@ -102,7 +102,12 @@ def parse_report(text: str) -> dict[int, Counts]:
     lines = [line.split() for line in text.splitlines()]
     if not lines or tuple(lines[0][: len(SINGLES) + 1]) != ("region", *SINGLES):
         raise ToolError("qemu-aarch64: the counting plugin left no report; does this QEMU take plugins?")
-    return {int(line[0]): _counts([int(word) for word in line[1:]]) for line in lines[1:]}
+    regions = {}
+    for line in lines[1:]:
+        region, *numbers = map(int, line)
+        singles = dict(zip(SINGLES, numbers, strict=False))
+        regions[region] = Counts(misses=tuple(numbers[len(SINGLES) :]), **singles)
+    return regions
 
 
 def by_call(regions: Mapping[int, Counts], plan: Plan) -> ModelCounts:
@@ -111,11 +116,6 @@ def by_call(regions: Mapping[int, Counts], plan: Plan) -> ModelCounts:
         raise ToolError("example: marks no kernels; build it for emulation")
     calls = (CallCounts(call.kernel, regions.get(number + 1, Counts())) for number, call in enumerate(plan.calls))
     return ModelCounts(tuple(calls), regions.get(0, Counts()))
-
-
-def _counts(numbers: list[int]) -> Counts:
-    singles = dict(zip(SINGLES, numbers, strict=False))
-    return Counts(misses=tuple(numbers[len(SINGLES) :]), **singles)
 
 
 def estimate_cycles(counts: Counts, device: Device) -> CycleEstimate:
@@ -141,11 +141,9 @@ def estimate_model(counts: ModelCounts, device: Device) -> float:
 def by_kernel(counts: ModelCounts, plan: Plan, device: Device) -> tuple[KernelCounts, ...]:
     """The calls of each distinct kernel together, the kernel that executes most instructions first."""
     operators = {call.kernel: call.operators for call in reversed(plan.calls)}
-    found = (_kernel(name, operators[name], counts, device) for name in plan.kernels)
-    return tuple(sorted(found, key=lambda kernel: -kernel.counts.instructions))
-
-
-def _kernel(name: str, operators: tuple[str, ...], counts: ModelCounts, device: Device) -> KernelCounts:
-    calls = [call.counts for call in counts.calls if call.kernel == name]
-    cycles = sum(estimate_cycles(call, device).cycles for call in calls)
-    return KernelCounts(name, operators, len(calls), total(calls), cycles)
+    kernels = []
+    for name in plan.kernels:
+        calls = [call.counts for call in counts.calls if call.kernel == name]
+        cycles = sum(estimate_cycles(call, device).cycles for call in calls)
+        kernels.append(KernelCounts(name, operators[name], len(calls), total(calls), cycles))
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.counts.instructions))

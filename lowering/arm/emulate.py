@@ -106,11 +106,10 @@ def build_plugin() -> Path:
         return built
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
-        with staging_folder(built) as scratch:
-            staged = Path(scratch) / built.name
+        with staging_folder(built) as folder:
             source = PLUGIN / "eqfuse_counts.c"
-            run([find(Tool.HOST_COMPILER), "-O2", "-Wall", "-shared", "-fPIC", source, "-o", staged], Path(scratch))
-            os.replace(staged, built)
+            run([find(Tool.HOST_COMPILER), "-O2", "-Wall", "-shared", "-fPIC", source, "-o", built.name], folder)
+            os.replace(folder / built.name, built)
     except OSError as error:
         raise ToolError(f"{built.parent}: cannot be written: {error.strerror or error}; set XDG_CACHE_HOME") from None
     return built

@@ -34,10 +34,10 @@ class Arm64Root:
     @staticmethod
     def at(path: Path) -> Arm64Root:
         """The root in that folder. Raises ToolError where there is none."""
-        found = sorted((path / _PACKAGES).glob("onnxruntime-*.dist-info"))
-        if not found or not (path / _PYTHON).exists():
+        releases = sorted((path / _PACKAGES).glob("onnxruntime-*.dist-info"))
+        if not releases or not (path / _PYTHON).exists():
             raise ToolError(f"{path}: has no Python with ONNX Runtime for arm64; benchmarks/arm64_root.sh makes a root")
-        return Arm64Root(path, found[-1].name.removeprefix("onnxruntime-").removesuffix(".dist-info"))
+        return Arm64Root(path, releases[-1].name.removeprefix("onnxruntime-").removesuffix(".dist-info"))
 
     def count(self, model: Path, inputs: Mapping[str, NDArray[np.generic]], device: Device) -> Counts:
         """What ONNX Runtime executes for one inference, on one thread, all its optimisations on: the third of a run.

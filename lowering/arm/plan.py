@@ -87,7 +87,7 @@ class Plan:
 
     Invariants (PlanError): every index exists; each buffer that is no view comes from exactly one place (the caller,
     the weights or one call) and before it is read; the caller's outputs come from calls and share no bytes; a view has
-    the type and size of what it views, which is no view of a later line.
+    the type and size of the buffer that it views, which is no view of a later line.
     """
 
     buffers: tuple[Buffer, ...]
@@ -98,7 +98,12 @@ class Plan:
     views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_buffers(self)
+        for index, buffer in enumerate(self.buffers):
+            where = f"plan: buffer {index} ({buffer.name})"
+            if buffer.dtype not in ELEMENT_TYPES:
+                raise PlanError(f"{where}: type {buffer.dtype!r} is none of {', '.join(ELEMENT_TYPES)}")
+            if not all(isinstance(extent, int) and extent > 0 for extent in buffer.shape):
+                raise PlanError(f"{where}: shape {buffer.shape} is not of positive numbers")
         _check_views(self)
         _check_order(self)
         _check_outputs(self)
@@ -126,15 +131,6 @@ class Plan:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise PlanError(f"plan: is of another version ({error}); compile the model again") from None
-
-
-def _check_buffers(plan: Plan) -> None:
-    for index, buffer in enumerate(plan.buffers):
-        if buffer.dtype not in ELEMENT_TYPES:
-            known = ", ".join(ELEMENT_TYPES)
-            raise PlanError(f"plan: buffer {index} ({buffer.name}): type {buffer.dtype!r} is none of {known}")
-        if not all(isinstance(extent, int) and extent > 0 for extent in buffer.shape):
-            raise PlanError(f"plan: buffer {index} ({buffer.name}): shape {buffer.shape} is not of positive numbers")
 
 
 def _check_views(plan: Plan) -> None:

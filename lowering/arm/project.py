@@ -63,7 +63,10 @@ def write_project(
         (folder / "weights.bin").write_bytes(model.weights)
         for source in (*RUNTIME.glob("*.[ch]"), RUNTIME / "CMakeLists.txt"):
             shutil.copyfile(source, folder / source.name)
-        _copy_objects(folder / "kernels", objects)
+        for stale in (folder / "kernels").glob("*.o"):  # one of an earlier compile would define its kernels again
+            stale.unlink()
+        for number, path in enumerate(objects):
+            shutil.copyfile(path, folder / "kernels" / f"kernels_{number:04d}.o")
     except OSError as error:
         raise EqfuseError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
 
@@ -105,11 +108,3 @@ def _model_files(folder: Path) -> list[str]:
     """In a fixed order: the addresses of code and data, and so the simulated caches, depend on it."""
     kernels = sorted(f"kernels/{path.name}" for path in (folder / "kernels").glob("*.o"))
     return ["eqfuse_model.c", "eqfuse_weights.S", *kernels]
-
-
-def _copy_objects(folder: Path, objects: Sequence[Path]) -> None:
-    """Exactly these objects: one left from an earlier compile would define the same kernels again."""
-    for stale in folder.glob("*.o"):
-        stale.unlink()
-    for number, path in enumerate(objects):
-        shutil.copyfile(path, folder / f"kernels_{number:04d}.o")

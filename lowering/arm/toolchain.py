@@ -38,17 +38,24 @@ class Tool(Enum):
 
 def find(tool: Tool) -> Path:
     """Where the program is. Raises ToolError with the package to install."""
-    found = shutil.which(tool.program)
-    if found is None:
+    path = shutil.which(tool.program)
+    if path is None:
         raise ToolError(f"{tool.program}: not found; on Debian or Ubuntu: apt-get install {tool.packages}")
-    if tool is Tool.CROSS_COMPILER and not _finds_headers(found):
+    # Of a compiler that knows no libc.a, the answer is the bare name.
+    query = [path, "-print-file-name=libc.a"] if tool is Tool.CROSS_COMPILER else None
+    if query and subprocess.run(query, capture_output=True, text=True).stdout.strip() in ("", "libc.a"):
         raise ToolError(f"{tool.program}: has no C library to link; on Debian: apt-get install libc6-dev-arm64-cross")
-    return Path(found)
+    return Path(path)
 
 
 def missing(*tools: Tool) -> str:
-    """The line that names what is missing of these tools, all of them at once; empty where nothing is."""
-    absent = [tool for tool in tools if not _usable(tool)]
+    """One line that names all of these tools that are missing; empty where none is."""
+    absent = []
+    for tool in tools:
+        try:
+            find(tool)
+        except ToolError:
+            absent.append(tool)
     if not absent:
         return ""
     programs = ", ".join(tool.program for tool in absent)
@@ -56,7 +63,7 @@ def missing(*tools: Tool) -> str:
 
 
 def run(command: Sequence[str | Path], folder: Path, *, seconds: float = 600.0) -> str:
-    """What the command printed on standard output. Raises ToolError with the first line of what it complained about."""
+    """Run the command and return its standard output. Raises ToolError with the first line of its complaint."""
     program = Path(command[0]).name
     # Nothing of the caller's environment: its size moves the stack, and with it the conflicts in the simulated caches.
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
@@ -69,29 +76,8 @@ def run(command: Sequence[str | Path], folder: Path, *, seconds: float = 600.0) 
     except OSError as error:
         raise ToolError(f"{program}: cannot be run: {error.strerror or error}") from None
     if done.returncode:
-        raise ToolError(f"{program}: failed ({_status(done.returncode)}): {_complaint(done.stderr or done.stdout)}")
+        status = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["no message"]
+        complaint = next((line for line in lines if re.search(r"\berror\b|undefined reference", line)), lines[0])
+        raise ToolError(f"{program}: failed ({status}): {complaint}")
     return done.stdout
-
-
-def _usable(tool: Tool) -> bool:
-    try:
-        find(tool)
-    except ToolError:
-        return False
-    return True
-
-
-def _finds_headers(compiler: str) -> bool:
-    """Whether the compiler knows a libc.a: with none it prints the bare name back."""
-    answer = subprocess.run([compiler, "-print-file-name=libc.a"], capture_output=True, text=True)
-    return answer.stdout.strip() not in ("", "libc.a")
-
-
-def _status(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _complaint(text: str) -> str:
-    """The first line that says error, else the first one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no message"]
-    return next((line for line in lines if re.search(r"\berror\b|undefined reference", line)), lines[0])

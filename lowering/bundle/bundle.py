@@ -1,4 +1,4 @@
-"""A compiled model as a folder: the library, manifest.json, and the ONNX models of what ONNX Runtime runs.
+"""A compiled model as a folder: the library, manifest.json, and the ONNX models that ONNX Runtime runs.
 
 It appears whole or not at all, and is looked at before it is run: every field, the machine, every file's checksum.
 """
@@ -81,11 +81,11 @@ def digests(folder: Path) -> dict[str, str]:
 
 def digest(file: Path) -> str:
     """SHA-256 of a file."""
-    found = sha256()
+    content = sha256()
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            content.update(block)
+    return content.hexdigest()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -117,12 +117,15 @@ def read_whole_bundle(folder: Path) -> Manifest:
 def read_usable_bundle(folder: Path) -> Manifest:
     """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
 
-    Raises BundleError, which names what is wrong.
+    Raises BundleError.
     """
     manifest = read_manifest(folder)
     _check_files(folder, {name: digest for name, digest in manifest.files.items() if name != manifest.library})
     _check_machine(folder, manifest)
-    _check_versions(folder, manifest.versions)
+    for name in _BINDING:
+        there, here = manifest.versions.get(name, "an unknown version"), _version(name)
+        if there != here:
+            raise BundleError(f"{folder}: was compiled by {name} {there}, and {here} is here; compile the model again")
     return manifest
 
 
@@ -131,20 +134,20 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
         check_file(folder / name, expected)
 
 
-def check_file(file: Path, expected: str, found: Path | None = None) -> None:
+def check_file(file: Path, expected: str, copy: Path | None = None) -> None:
     """Raise BundleError where a file of a bundle is missing or is another one.
 
-    `found` is where its content is, if that is elsewhere: what is looked at should be what is used afterwards.
+    `copy` is the path of the same file that will be used: the check is about what is behind that one.
     """
-    content = found or file
+    content = copy or file
     if not content.is_file():
-        raise missing(file)
+        raise missing_file(file)
     if digest(content) != expected:
         raise BundleError(f"{file}: was changed (its checksum differs); compile the model again")
 
 
-def missing(file: Path) -> BundleError:
-    """What is said of a bundle without a file that its manifest lists."""
+def missing_file(file: Path) -> BundleError:
+    """The error of a bundle without a file that its manifest lists."""
     return BundleError(f"{file}: is missing; compile the model again")
 
 
@@ -170,13 +173,7 @@ def _check_machine(folder: Path, manifest: Manifest) -> None:
         )
 
 
-def _check_versions(folder: Path, recorded: Mapping[str, str]) -> None:
-    for name in _BINDING:
-        made, here = recorded.get(name, "an unknown version"), _version(name)
-        if made != here:
-            raise BundleError(f"{folder}: was compiled by {name} {made}, and {here} is here; compile the model again")
 
-
-def copy(source: Path, folder: Path) -> None:
+def copy_bundle(source: Path, folder: Path) -> None:
     """Copy a bundle into an empty folder."""
     shutil.copytree(source, folder, dirs_exist_ok=True)

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from ...engine.onnx.model import Model, external_files
 from ...support.store import Store, source_digest
 from ..errors import BundleError
-from .bundle import copy, digest, read_whole_bundle
+from .bundle import copy_bundle, digest, read_whole_bundle
 
 KEPT = 16
 """How many bundles stay; the ones that were not used for the longest time go."""
@@ -47,7 +47,7 @@ def fetch(key: str, folder: Path) -> bool:
         return False
     try:
         read_whole_bundle(store.path(key))
-        copy(store.path(key), folder)
+        copy_bundle(store.path(key), folder)
     except (BundleError, OSError):
         store.drop(key)
         shutil.rmtree(folder, ignore_errors=True)
@@ -59,7 +59,7 @@ def fetch(key: str, folder: Path) -> bool:
 
 def keep(key: str, folder: Path) -> None:
     """Keep a copy of a bundle, where that can be written."""
-    _store().keep(key, lambda place: copy(folder, place))
+    _store().keep(key, lambda place: copy_bundle(folder, place))
 
 
 def _store() -> Store:

@@ -54,15 +54,14 @@ class EmulatedModel:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out. Raises ToolError."""
-        results = run_example(self.executable, self.plan, self._ordered(inputs), self.target.device)
+        arrays = [inputs[port.name] for port in self.inputs]
+        results = run_example(self.executable, self.plan, arrays, self.target.device)
         return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
 
     def count(self, inputs: Mapping[str, Any]) -> ModelCounts:
         """What the second inference of a run executes, on one core. Raises ToolError."""
-        return count_example(self.executable, self.plan, self._ordered(inputs), self.target.device)
-
-    def _ordered(self, inputs: Mapping[str, Any]) -> list[Array]:
-        return [inputs[port.name] for port in self.inputs]
+        arrays = [inputs[port.name] for port in self.inputs]
+        return count_example(self.executable, self.plan, arrays, self.target.device)
 
 
 @contextmanager

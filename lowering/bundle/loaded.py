@@ -57,11 +57,11 @@ class LoadedModel(ABC):
     def _by_name(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         if len(arrays) > len(self.inputs):
             raise UsageError(f"{self.path}: {len(arrays)} inputs were given, and the model has {len(self.inputs)}")
-        found = {port.name: array for port, array in zip(self.inputs, arrays, strict=False)}
+        given = {port.name: array for port, array in zip(self.inputs, arrays, strict=False)}
         for name in named:
-            if name in found:
+            if name in given:
                 raise UsageError(f"{self.path}: input {name!r} was given twice: by its place and by its name")
-        return {**found, **named}
+        return {**given, **named}
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         wanted = ", ".join(str(port) for port in self.inputs) or "none"

@@ -76,10 +76,11 @@ def _difference(
     names = (info.name for info in original.model.graph.input)
     expected = session.run(None, dict(zip(names, (given[value] for value in original.inputs), strict=True)))
     for value, wanted in zip(original.outputs, expected, strict=True):
-        made = results[call.outputs.index(value)]
-        found = compare(wanted, from_last(made) if value in prepared.channels_last else made, _KERNEL_TOLERANCE)
-        if not found.equal:
-            return f"value {graph.values[value].name!r} is off by {found}"
+        result = results[call.outputs.index(value)]
+        result = from_last(result) if value in prepared.channels_last else result
+        difference = compare(wanted, result, _KERNEL_TOLERANCE)
+        if not difference.equal:
+            return f"value {graph.values[value].name!r} is off by {difference}"
     return None
 
 

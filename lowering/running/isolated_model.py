@@ -36,7 +36,7 @@ class IsolatedModel(LoadedModel):
         self.key = _Key(path, threads, number())
         self.crashed_in = ""
         self._seconds = seconds
-        self.threads = call_isolated(NO_LIMIT, _threads, self.key)
+        self.threads = call_isolated(NO_LIMIT, _load_threads, self.key)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out."""
@@ -90,7 +90,7 @@ def name_crashes(bundle: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Key:
-    """What is loaded: a bundle or library, to run on so many threads; the number is another one for each time."""
+    """A bundle or library to load, and the threads to run it on; the number is another one for each time."""
 
     path: Path
     threads: int | None
@@ -102,7 +102,7 @@ def _model(key: _Key) -> LoadedModel:
     return load(key.path, key.threads)
 
 
-def _threads(key: _Key) -> int:
+def _load_threads(key: _Key) -> int:
     return _model(key).threads
 
 
@@ -172,6 +172,6 @@ def _run_kernel(key: _Key, symbol: str, arguments: Sequence[Array], results: Seq
     import tvm
 
     use_threads(key.threads or 1)
-    made = [tvm.runtime.tensor(np.zeros(port.shape, port.dtype)) for port in results]
-    _kernels(key)[symbol](*map(tvm.runtime.tensor, arguments), *made)
-    return [tensor.numpy() for tensor in made]
+    tensors = [tvm.runtime.tensor(np.zeros(port.shape, port.dtype)) for port in results]
+    _kernels(key)[symbol](*map(tvm.runtime.tensor, arguments), *tensors)
+    return [tensor.numpy() for tensor in tensors]

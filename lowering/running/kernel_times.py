@@ -76,7 +76,7 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
     model = CompiledModel(path, threads)
     facts = read_table(path)
     run = model.bind_inputs(inputs)
-    calls, functions = _recorded(model, inputs, {row.symbol for row in facts})
+    calls, functions = _record_calls(model, inputs, {row.symbol for row in facts})
     clock = time.process_time if model.threads == 1 else time.perf_counter
     spent: dict[str, list[float]] = {symbol: [] for symbol in functions}
     whole: list[float] = []
@@ -85,17 +85,17 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
         started = clock()
         run()
         taken = clock() - started
-        found = _replayed(calls, functions, clock)
+        seconds_of = _replay(calls, functions, clock)
         if number >= _WARM_UP:
             whole.append(taken)
-            for symbol, seconds in found.items():
+            for symbol, seconds in seconds_of.items():
                 spent[symbol].append(seconds)
     kernels = tuple(KernelTime(row, median(spent[row.symbol])) for row in facts)
     fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(FUNCTION))
     return Breakdown(median(whole), kernels, fallbacks)
 
 
-def _recorded(
+def _record_calls(
     model: CompiledModel, inputs: Mapping[str, Any], symbols: set[str]
 ) -> tuple[list[_Recorded], dict[str, Callable[..., Any]]]:
     """The calls of one run, and the functions they call by name."""
@@ -113,7 +113,7 @@ def _recorded(
     return calls, {n: model.fallbacks[n] if n in model.fallbacks else model.kernels[n] for n in names}
 
 
-def _replayed(
+def _replay(
     calls: Sequence[_Recorded], functions: Mapping[str, Callable[..., Any]], clock: Callable[[], float]
 ) -> dict[str, float]:
     """Seconds of each function, over all its calls of a run."""

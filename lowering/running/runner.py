@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...support.processor import available_cores
-from ..bundle.bundle import check_file, missing, read_manifest, read_usable_bundle
+from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel, fit_input
 from ..bundle.manifest import FallbackEntry
 from ..errors import BundleError
@@ -39,7 +39,7 @@ class CompiledModel(LoadedModel):
         self.manifest = read_usable_bundle(path)
         self.threads = threads_for(self.manifest.threads, threads)
         self._tvm = runtime(self.threads)
-        self._library = self._loaded()
+        self._library = self._load_library()
         self.fallbacks: dict[str, Any] = {
             f"{FUNCTION}{number}": self._tvm.runtime.convert(self._fallback(entry))
             for number, entry in enumerate(self.manifest.fallbacks)
@@ -81,7 +81,7 @@ class CompiledModel(LoadedModel):
                     self._tvm.register_global_func(name, function, override=True)
                 return relax.VirtualMachine(self._library, self._tvm.cpu())
         except Exception as error:  # TVM's own kinds, for anything that is wrong with a library
-            raise self._not_loaded(error) from error
+            raise self._loading_error(error) from error
 
     def _run(self, given: list[Any]) -> Any:
         """Run in the calling thread, or in another where TVM would keep threads for this one after its end."""
@@ -101,20 +101,20 @@ class CompiledModel(LoadedModel):
         finally:
             self._idle.append(main)
 
-    def _loaded(self) -> Any:
+    def _load_library(self) -> Any:
         library = self.path / self.manifest.library
         try:
             with own_path(library) as own:
                 check_file(library, self.manifest.files[self.manifest.library], own)
                 return self._tvm.runtime.load_module(str(own))
         except FileNotFoundError:
-            raise missing(library) from None
+            raise missing_file(library) from None
         except BundleError:
             raise
         except Exception as error:  # the system's, and TVM's own kinds
-            raise self._not_loaded(error) from error
+            raise self._loading_error(error) from error
 
-    def _not_loaded(self, error: Exception) -> BundleError:
+    def _loading_error(self, error: Exception) -> BundleError:
         library = self.path / self.manifest.library
         return BundleError(f"{library}: cannot be loaded: {' '.join(str(error).split())[-200:]}")
 
@@ -155,8 +155,8 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     many cores). Several threads may call the result at once.
 
     A bundle is native code: load only what you would run as a program. One for an accelerator runs in a simulator.
-    Raises BundleError, one line that names what is wrong with it, and UsageError for a number of threads that cannot
-    be had.
+    Raises BundleError, one line about the file that is wrong, and UsageError for a number of threads that cannot be
+    had.
     """
     if read_manifest(Path(path)).dsa is not None:
         from ..dsa.bundle.simulated_model import SimulatedModel

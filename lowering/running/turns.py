@@ -67,7 +67,7 @@ def time_in_turns(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> 
             wall, cpu = time.perf_counter(), time.process_time()
             call()
             times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {name: Runs(tuple(w for w, _ in found), tuple(c for _, c in found)) for name, found in times.items()}
+    return {name: Runs(tuple(w for w, _ in pairs), tuple(c for _, c in pairs)) for name, pairs in times.items()}
 
 
 def ratios(runs: Mapping[str, Runs], reference: str, other: str, threads: int) -> Middle:

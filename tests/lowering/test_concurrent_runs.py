@@ -112,14 +112,14 @@ def test_a_model_may_be_loaded_while_another_runs(mixed_bundle: Path, meeting: C
 def test_weights_are_loaded_once_for_all_threads(mixed_bundle: Path, meeting: Callable[[int], None]) -> None:
     model = runner.CompiledModel(mixed_bundle)
     libraries = []
-    original = runner.CompiledModel._loaded
+    original = runner.CompiledModel._load_library
 
     def loaded(self: runner.CompiledModel) -> Any:
         libraries.append(self.path)
         return original(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.CompiledModel, "_loaded", loaded)
+        patch.setattr(runner.CompiledModel, "_load_library", loaded)
         alone_and_together([model] * 4, meeting)
     assert libraries == []
     assert len(model._idle) == 4

@@ -8,7 +8,7 @@ import pytest
 
 from eqfuse.costmodels.device import load_device
 from eqfuse.errors import UsageError
-from eqfuse.lowering.bundle.bundle import copy, read_manifest
+from eqfuse.lowering.bundle.bundle import copy_bundle, read_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.kernels.table import KERNELS, read_table, roofline
@@ -34,7 +34,7 @@ def test_the_manifest_guards_the_table(plain_bundle: Path) -> None:
 
 
 def test_bundle_without_a_table_is_to_be_compiled_again(plain_bundle: Path, tmp_path: Path) -> None:
-    copy(plain_bundle, tmp_path)
+    copy_bundle(plain_bundle, tmp_path)
     (tmp_path / KERNELS).unlink()
     with pytest.raises(BundleError, match="compile the model again"):
         read_table(tmp_path)

@@ -37,7 +37,7 @@ class Builder(Protocol):
 
 
 class PoolBuilder:
-    """Compiles in so many processes of this machine, which stay from one call to the next.
+    """Compiles in processes of this machine, which stay from one call to the next.
 
     What takes longer than `seconds` or crashes the compiler is a problem: no plain schedule replaces it.
     """
@@ -62,7 +62,7 @@ class ClusterBuilder:
     """
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
-        distributed = _distributed()
+        distributed = _import_distributed()
         self._address = address
         self._seconds = seconds
         try:
@@ -82,16 +82,13 @@ class ClusterBuilder:
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting = {}
         for request in requests:
-            future = self._submitted(request)
+            try:
+                future = self._client.submit(compile_on_worker, request, self._seconds, pure=False)
+            except _import_distributed().client.ClosedClientError:
+                raise TuningError(self._gone()) from None
             waiting[future] = request
             future.add_done_callback(done.put)
         return self._answers(waiting, done)
-
-    def _submitted(self, request: Request) -> Any:
-        try:
-            return self._client.submit(compile_on_worker, request, self._seconds, pure=False)
-        except _distributed().client.ClosedClientError:
-            raise TuningError(self._gone()) from None
 
     def _answers(self, waiting: dict[Any, Request], done: queue.SimpleQueue[Any]) -> Iterator[Answer]:
         try:
@@ -99,7 +96,7 @@ class ClusterBuilder:
                 future = self._next(done)
                 if future.status not in ("finished", "error"):  # the scheduler went away
                     raise TuningError(self._gone())
-                yield _received(future, waiting.pop(future))
+                yield _receive(future, waiting.pop(future))
         finally:
             self._client.cancel(list(waiting))
 
@@ -108,21 +105,17 @@ class ClusterBuilder:
         self._client.close()
 
     def _check_workers(self) -> None:
-        here = versions()
-        for worker, there in self._versions().items():
-            for name in _HAVE_TO_AGREE:
-                if there[name] != here[name]:
-                    raise TuningError(f"{worker}: has {name} {there[name]}, not {here[name]}; install the same there")
-
-    def _versions(self) -> dict[str, dict[str, str]]:
-        """The versions of each worker by its address."""
         if not self._has_workers():
             raise TuningError(self._no_workers())
         try:
-            found: dict[str, dict[str, str]] = self._client.run(versions)
+            versions_of_workers: dict[str, dict[str, str]] = self._client.run(versions)
         except (ImportError, AttributeError) as error:
             raise TuningError(f"{self._address}: a worker cannot import eqfuse ({error}); install it there") from None
-        return found
+        here = versions()
+        for worker, there in versions_of_workers.items():
+            for name in _HAVE_TO_AGREE:
+                if there[name] != here[name]:
+                    raise TuningError(f"{worker}: has {name} {there[name]}, not {here[name]}; install the same there")
 
     def _next(self, done: queue.SimpleQueue[Any]) -> Any:
         gone = 0.0
@@ -154,11 +147,11 @@ def compile_on_worker(request: Request, seconds: float) -> tuple[Answer, bytes]:
 @cache
 def _pool_of_worker(seconds: float) -> KernelPool:
     """TVM may crash, and a worker should outlive it; a process for each of its threads, kept as long as it lives."""
-    worker = _distributed().get_worker()
+    worker = _import_distributed().get_worker()
     return KernelPool(worker.state.nthreads, seconds, again_plainly=False)
 
 
-def _received(future: Any, request: Request) -> Answer:
+def _receive(future: Any, request: Request) -> Answer:
     if future.status != "finished":
         return Answer(request.name, 0.0, problem=f"not compiled: {' '.join(str(future.exception()).split())[-300:]}")
     answer: Answer
@@ -170,7 +163,7 @@ def _received(future: Any, request: Request) -> Answer:
     return answer
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError:

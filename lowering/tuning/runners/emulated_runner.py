@@ -17,6 +17,7 @@ from ...target import Target
 from .measuring import KernelObject, Timing, example_tensors
 
 _AT_ONCE = 2
+"""How many emulators run at once."""
 
 
 class EmulatedRunner:
@@ -35,32 +36,28 @@ class EmulatedRunner:
         self._device = target.device
         self._folder = folder
         self._pool = ThreadPoolExecutor(_AT_ONCE, "emulate")
-        self._known: dict[str, float] = {}
+        self._seconds_of_code: dict[str, float] = {}
 
     @property
     def name(self) -> str:
-        """What tells its times from others'."""
         return "emulate"
 
     def measure(self, kernels: Sequence[KernelObject]) -> list[Timing]:
-        """A timing of each, in their order. A kernel that fails costs itself alone."""
         return list(self._pool.map(self._timing, kernels))
 
     def compare(self, incumbent: KernelObject, challengers: Sequence[KernelObject]) -> list[list[tuple[float, float]]]:
-        """For each challenger one pair of seconds (incumbent, challenger); none where one fails."""
         first, *others = self.measure([incumbent, *challengers])
         return [list(zip(first.seconds, other.seconds, strict=False)) for other in others]
 
     def close(self) -> None:
-        """Begin no more."""
         self._pool.shutdown(cancel_futures=True)
 
     def _timing(self, kernel: KernelObject) -> Timing:
         try:
             code = kernel.digest
-            if code not in self._known:
-                self._known[code] = self._seconds(kernel)
-            return Timing((self._known[code],))
+            if code not in self._seconds_of_code:
+                self._seconds_of_code[code] = self._seconds(kernel)
+            return Timing((self._seconds_of_code[code],))
         except (EqfuseError, OSError, ValueError) as error:
             return Timing(problem=str(error))
 

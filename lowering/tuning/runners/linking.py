@@ -41,7 +41,7 @@ class Linker:
         if architecture == platform.machine():
             check_linker()
             named = os.environ.get("CXX") or os.environ.get("CC")
-            return Linker(named or next(found for found in map(shutil.which, _COMPILERS) if found))
+            return Linker(named or next(filter(None, map(shutil.which, _COMPILERS))))
         if architecture == "aarch64":
             return Linker(str(find(Tool.CROSS_COMPILER)))
         raise LoweringError(f"no linker for {architecture}; kernels are measured on {platform.machine()} and aarch64")

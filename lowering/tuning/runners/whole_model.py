@@ -1,4 +1,4 @@
-"""Whole models beside each other on the devices of a tracker: what is kept in the end is faster there, end to end."""
+"""Compares whole models on the devices of a tracker, end to end: the faster one is kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .measuring import KernelObject
 from .rpc_runner import RpcRunner
 
 _SECONDS = 75.0
-"""For one model, a quarter of what both may take together: they have to get to the device, too."""
+"""For one model, a quarter of the time that both may take together: they have to get to the device, too."""
 
 
 def speed_up(tracker: str, device_key: str, target: Target, before: Path, after: Path) -> float:
