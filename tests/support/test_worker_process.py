@@ -180,9 +180,11 @@ def test_a_pool_has_a_process_for_each_thread_and_ends_all(module: Path) -> None
     with pool.borrow() as first, pool.borrow() as second:
         assert first.ask(1, 10.0) == second.ask(1, 10.0) == 2
     assert pool.ask(21, 10.0) == 42
-    threading.Timer(0.5, pool.close).start()
+    closing_thread = threading.Timer(0.5, pool.close)
+    closing_thread.start()
     with pytest.raises(WorkerDiedError, match="was stopped"):
         pool.ask("hang", 10.0)
+    closing_thread.join()
     assert not first.is_running
     assert not second.is_running
     with pytest.raises(WorkerDiedError, match="was stopped"):
