@@ -12,9 +12,9 @@ from .arm.plan import View as BufferView
 from .arm.project import write_project
 from .errors import LoweringError
 from .interface import Port, inputs_of, static_type
+from .kernels.compilation import CompiledKernels
 from .kernels.fallback import is_constant
 from .kernels.prim_funcs import Array, KernelCall
-from .kernels.compilation import CompiledKernels
 from .kernels.steps import View
 
 
