@@ -12,19 +12,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ..network.boxes import Box, hull, intersection, piece, shape_of, size
-from ..schedule.instances import InstanceGraph
+from ..schedule.instances import InstanceGraph, Part
 from ..tiles.core_parts import CorePart, LayerParts, Sharing
 
 _WIDER = 1.5
 """A core's fragment may grow to this many times the size of what it makes, to hold what other instances read around
 it: they then read it in place."""
-
-
-class Part(NamedTuple):
-    """What an instance makes of a value."""
-
-    instance: int
-    value: int
 
 
 class ReadKey(NamedTuple):

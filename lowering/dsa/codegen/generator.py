@@ -33,6 +33,7 @@ from ..program.instructions import (
     global_buffer,
     local_buffer,
 )
+from ..schedule.instances import Part
 from ..schedule.scheduler import Schedule
 from ..schedule.variants import Variant
 from ..tiles.core_parts import CorePart, LayerParts, Sharing
@@ -40,7 +41,7 @@ from ..tiles.kernels import TileKernels
 from ..tiles.local_graph import Tile
 from ..tiles.tiling import Tiling
 from .emission import Contents, Emission, View, core_channel
-from .flow import Flow, Part, cut_between_sources
+from .flow import Flow, cut_between_sources
 from .generated import Generated, KernelUse
 from .layout import enclosing
 from .memory_map import MemoryMap, PartSlot, SlotKind, StepsFullError, TileSlot, memory_map

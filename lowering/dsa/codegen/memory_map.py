@@ -17,7 +17,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ..alignment import round_up
 from ..network.boxes import Box
 from ..program.instructions import Level
-from .flow import Part
+from ..schedule.instances import Part
 from .residence import Residence, activation_room_of_global_buffer
 
 Key = TypeVar("Key")

@@ -17,9 +17,10 @@ from ..errors import DsaError
 from ..network.boxes import Box, Boxes, contains, hull
 from ..network.storage import stored_box
 from ..program.instructions import Level
+from ..schedule.instances import Part
 from ..schedule.variants import Variant
 from ..tiles.tiling import Passing, TiledStep, Tiling
-from .flow import Flow, Part, Read
+from .flow import Flow, Read
 from .layout import is_region
 from .spilling import Resident, least_traffic, longest_liveness
 

@@ -15,14 +15,15 @@ from itertools import accumulate, chain
 
 from .forest_order import is_forest, least_peak_of_forest, least_total_of_forest
 from .instances import InstanceGraph
-from .order_moves import improved_by_moves
+from .order_moves import improve_by_moves
 from .order_problem import Effort, OrderProblem, problem_of, series
 from .order_search import OrderSearch
 from .orders import MemoryUse, Order, bfs_order, dfs_order, memory_use
 
 _EFFORT = 1_500_000
+"""Steps of about a microsecond for searches that cannot be proven to end soon."""
 _LARGEST_SEARCH = 400
-"""Instances in a piece that is searched: sets of more are too many by far."""
+"""Pieces of more instances are not searched: they have far too many sets of instances."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,6 @@ def demand_order(graph: InstanceGraph, *, last_first: bool = False) -> Order:
     return _demand_order(problem_of(graph), last_first)
 
 
-def best_of_all_order(graph: InstanceGraph) -> Order:
-    """The order of `best_order`."""
-    return best_order(graph).order
-
-
 def best_order(graph: InstanceGraph, deadline_seconds: float = float("inf"), *, effort: int = _EFFORT) -> BestOrder:
     """The order with the smallest peak, and of those the smallest sum (MemoryUse), that is found.
 
@@ -74,14 +70,12 @@ def best_order_of_jobs(problem: OrderProblem, known: Sequence[Order], effort: Ef
     orders = [*known, _footprint_order(problem), _demand_order(problem, False), _demand_order(problem, True)]
     problems = series(problem)
     starts = [0, *accumulate(map(len, problems))]
-    pieces = [_Piece(p, [_part(o, s, len(p)) for o in orders]) for p, s in zip(problems, starts, strict=False)]
+    pieces = [  # every order runs piece after piece
+        _Piece(piece, [tuple(job - start for job in order[start : start + len(piece)]) for order in orders])
+        for piece, start in zip(problems, starts, strict=False)
+    ]
     proven = _solve(pieces, effort)
     return tuple(job + s for piece, s in zip(pieces, starts, strict=False) for job in piece.best), proven
-
-
-def _part(order: Sequence[int], start: int, count: int) -> tuple[int, ...]:
-    """A piece's part of an order: every order runs piece after piece."""
-    return tuple(job - start for job in order[start : start + count])
 
 
 def _solve(pieces: Sequence[_Piece], effort: Effort) -> bool:
@@ -130,10 +124,10 @@ class _Piece:
     def lower_peak(self, floor: int, effort: Effort) -> bool:
         """Look for a smaller peak, which need not be below `floor`; whether there is none left to be found."""
         if len(self.problem) <= _LARGEST_SEARCH:
-            found, proven = OrderSearch(self.problem).least_peak(self.peak, floor, effort.part(effort.left * 2 // 3))
-            if found is not None:
-                self._add(found)
-            if proven:
+            result = OrderSearch(self.problem).least_peak(self.peak, floor, effort.part(effort.left * 2 // 3))
+            if result.order is not None:
+                self._add(result.order)
+            if result.is_proven:
                 return True
         self._improve(floor, effort)
         return self.peak <= floor
@@ -141,33 +135,31 @@ class _Piece:
     def lower_total(self, cap: int, effort: Effort) -> bool:
         """Choose the order with the smallest sum and a peak of at most `cap`; whether there is none better."""
         self._choose(cap)
-        if self.orders[self.best].total == self._bound():
+        bound = self.least_total if self.forest else sum(self.problem.own)
+        if self.orders[self.best].total == bound:
             return True
         if len(self.problem) <= _LARGEST_SEARCH:
-            # Cheap moves first: the search leaves out what is no better than the order known.
+            # Cheap moves first: the search leaves out orders that are no better than the best so far.
             self._improve(cap, effort.part(effort.left // 4))
             self._choose(cap)
             search, below = OrderSearch(self.problem), self.orders[self.best].total
-            found, proven = search.least_total(cap, below, effort.part(effort.left * 2 // 3))
-            if found is not None:
-                self._add(found)
+            result = search.least_total(cap, below, effort.part(effort.left * 2 // 3))
+            if result.order is not None:
+                self._add(result.order)
                 self._choose(cap)
-            if proven:
+            if result.is_proven:
                 return True
         self._improve(cap, effort)
         self._choose(cap)
         return False
-
-    def _bound(self) -> int:
-        return self.least_total if self.forest else sum(self.problem.own)
 
     def _choose(self, cap: int) -> None:
         fitting = [order for order, use in self.orders.items() if use.peak <= cap] or list(self.orders)
         self.best = min(fitting, key=lambda order: (max(cap, self.orders[order].peak), self.orders[order].total))
 
     def _improve(self, cap: int, effort: Effort) -> None:
-        known = sorted(self.orders, key=lambda order: (max(cap, self.orders[order].peak), self.orders[order].total))
-        self._add(improved_by_moves(self.problem, known[0], cap, effort))
+        best = min(self.orders, key=lambda order: (max(cap, self.orders[order].peak), self.orders[order].total))
+        self._add(improve_by_moves(self.problem, best, cap, effort))
 
 
 def _footprint_order(problem: OrderProblem) -> Order:
@@ -225,21 +217,18 @@ class _Ready:
 def _demand_order(problem: OrderProblem, last_first: bool) -> Order:
     seen: set[int] = set()
     results = [job for job, users in enumerate(problem.users) if not users]
-    return tuple(chain.from_iterable(_demanded(problem, job, seen, last_first) for job in _turned(results, last_first)))
+    step = -1 if last_first else 1
+    return tuple(chain.from_iterable(_run_on_demand(problem, job, seen, step) for job in results[::step]))
 
 
-def _demanded(problem: OrderProblem, result: int, seen: set[int], last_first: bool) -> Iterator[int]:
+def _run_on_demand(problem: OrderProblem, result: int, seen: set[int], step: int) -> Iterator[int]:
     """A result after all that it needs and is not in `seen` yet, to which they are added."""
     seen.add(result)
-    stack = [(result, iter(_turned(problem.sources[result], last_first)))]
+    stack = [(result, iter(problem.sources[result][::step]))]
     while stack:
         source = next((source for source in stack[-1][1] if source not in seen), None)
         if source is None:
             yield stack.pop()[0]
         else:
             seen.add(source)
-            stack.append((source, iter(_turned(problem.sources[source], last_first))))
-
-
-def _turned(jobs: Sequence[int], last_first: bool) -> Sequence[int]:
-    return jobs[::-1] if last_first else jobs
+            stack.append((source, iter(problem.sources[source][::step])))

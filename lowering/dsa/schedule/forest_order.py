@@ -39,19 +39,19 @@ def is_forest(problem: OrderProblem) -> bool:
 
 def least_total_of_forest(problem: OrderProblem) -> tuple[int, ...]:
     """An order with the least sum of bytes over its steps."""
-    return _merged(problem, lambda block: (0, Fraction(block.growth, len(block.jobs))))
+    return _merge_blocks(problem, lambda block: (0, Fraction(block.growth, len(block.jobs))))
 
 
 def least_peak_of_forest(problem: OrderProblem) -> tuple[int, ...]:
     """An order with the fewest bytes at once: first what shrinks, low hills first; then what falls most from a hill."""
-    return _merged(problem, _by_hill)
+
+    def by_hill(block: _Block) -> tuple[int, Fraction]:
+        return (0, Fraction(block.hill)) if block.growth <= 0 else (1, Fraction(block.growth - block.hill))
+
+    return _merge_blocks(problem, by_hill)
 
 
-def _by_hill(block: _Block) -> tuple[int, Fraction]:
-    return (0, Fraction(block.hill)) if block.growth <= 0 else (1, Fraction(block.growth - block.hill))
-
-
-def _merged(problem: OrderProblem, priority: _Priority) -> tuple[int, ...]:
+def _merge_blocks(problem: OrderProblem, priority: _Priority) -> tuple[int, ...]:
     blocks: dict[int, list[_Block]] = {}
     for job, sources in enumerate(problem.sources):
         lists = [blocks.pop(source) for source in sources]

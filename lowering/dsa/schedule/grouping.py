@@ -14,7 +14,8 @@ How the text is read where it leaves a choice:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 from ....costmodels.dsa_device import DsaDevice
 from ....extract.partition.groups import partition_of
@@ -22,17 +23,17 @@ from ..errors import DsaError
 from ..network.graph import Network
 from ..network.subgraphs import Layer, SubGraph, moved_axis, sub_graph
 from ..program.instructions import Level
-from .patterns import Quotient, branches, diamonds, straights
+from .patterns import Pattern, Quotient, branches, diamonds, straights
 from .pieces import probes
 from .split_info import Split, splits_of
 
 Rank = tuple[Level, int]
-"""A level and a splitting factor for it."""
+"""A level and a splitting factor for it: what rules (i) and (ii) compare."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A sub-graph, and how it is split into instances. `options` are all ways that Algorithm 1 found."""
+    """A sub-graph, and how it is split into instances. `options` are all ways of Algorithm 1."""
 
     subgraph: SubGraph
     split: Split
@@ -67,6 +68,27 @@ def rule_two(parts: Iterable[Rank], merged: Rank) -> bool:
     return merged[0] is Level.LB and merged <= max(parts)
 
 
+def ungrouped(network: Network, layers: Sequence[Layer]) -> tuple[Group, ...]:
+    """Each layer by itself and in one piece, in an order in which they can run: the start of Algorithm 2, unsplit.
+
+    Raises DsaError as `group` does.
+    """
+    groups = []
+    for layer in _topological_order(network, layers):
+        subgraph = sub_graph(network, [layer])
+        ones = (1,) * len(network.shapes[subgraph.primary])
+        split = Split(Level.LB, (), ones, sum(map(network.bytes, subgraph.stored)))
+        groups.append(Group(subgraph, split, (split,)))
+    return tuple(groups)
+
+
+def _topological_order(network: Network, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    label = {index: number for number, layer in enumerate(layers) for index in layer}
+    if sorted(label) != list(range(len(network.graph))) or sum(map(len, layers)) != len(label):
+        raise DsaError(f"the layers hold {sum(map(len, layers))} operators, not each of {len(network.graph)} once")
+    return partition_of(network.graph, [label[index] for index in range(len(label))], "layers").members
+
+
 def group(
     network: Network, layers: Sequence[Layer], device: DsaDevice, *, up_sampling: bool = False
 ) -> tuple[Group, ...]:
@@ -74,99 +96,52 @@ def group(
 
     `layers` hold every operator once, and no two of them wait for each other.
     """
-    grouping = _Grouping(network, _ordered(network, layers), device, up_sampling)
-    grouping.run()
-    return grouping.result()
+    grouping = _Grouping(network, _topological_order(network, layers), device)
 
+    def rule_one_holds(parts: Sequence[Rank], merged: Rank) -> bool:
+        first, second = parts
+        return rule_one(first, second, merged, up_sampling)
 
-def ungrouped(network: Network, layers: Sequence[Layer]) -> tuple[Group, ...]:
-    """Each layer by itself and in one piece, in an order in which they can run: what Algorithm 2 starts from, unsplit.
-
-    Raises DsaError as `group` does.
-    """
-    return tuple(_whole(network, layer) for layer in _ordered(network, layers))
-
-
-def _whole(network: Network, layer: Layer) -> Group:
-    subgraph = sub_graph(network, [layer])
-    ones = (1,) * len(network.shapes[subgraph.primary])
-    split = Split(Level.LB, (), ones, sum(map(network.bytes, subgraph.stored)))
-    return Group(subgraph, split, (split,))
-
-
-def _ordered(network: Network, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers in a topological order."""
-    label = {index: number for number, layer in enumerate(layers) for index in layer}
-    if sorted(label) != list(range(len(network.graph))) or sum(map(len, layers)) != len(label):
-        raise DsaError(f"the layers hold {sum(map(len, layers))} operators, not each of {len(network.graph)} once")
-    return partition_of(network.graph, [label[index] for index in range(len(label))], "layers").members
+    rules = ((straights, rule_one_holds), (diamonds, rule_two), (branches, rule_one_holds))
+    changed = True
+    while changed:  # lines 5 to 15: until no pattern can be merged
+        changed = False
+        for patterns, rule in rules:
+            while grouping.merge_first(patterns(grouping.graph), rule):
+                changed = True
+    return tuple(grouping.groups[node] for node in grouping.graph.order())
 
 
 Rule = Callable[[Sequence[Rank], Rank], bool]
 """Whether sub-graphs of these factors may become one of that factor."""
 
 
-@dataclass
 class _Grouping:
-    network: Network
-    layers: tuple[Layer, ...]
-    device: DsaDevice
-    up_sampling: bool
-    parts: dict[int, tuple[int, ...]] = field(init=False)
-    graph: Quotient = field(init=False)
-    groups: dict[int, Group] = field(init=False)
-    known: dict[tuple[int, ...], Group] = field(default_factory=dict)
-    tried: dict[tuple[tuple[int, ...], tuple[Group, ...]], Group | None] = field(default_factory=dict)
+    """Groups by the nodes of a graph of them; each is made of some of the layers."""
 
-    def __post_init__(self) -> None:
-        self.parts = {number: (number,) for number in range(len(self.layers))}
-        self.groups = {number: self._made(parts) for number, parts in self.parts.items()}
-        label = {index: number for number, layer in enumerate(self.layers) for index in layer}
-        operators = self.network.graph
-        self.graph = Quotient(
-            {
-                number: {label[user] for index in layer for user in operators.successors[index]} - {number}
-                for number, layer in enumerate(self.layers)
-            }
+    def __init__(self, network: Network, layers: tuple[Layer, ...], device: DsaDevice) -> None:
+        self.network, self.layers, self.device = network, layers, device
+        self.group_of_parts = cache(self._group_of_parts)
+        self.merged: dict[tuple[Pattern, tuple[Group, ...]], Group | None] = {}
+        """By pattern and its groups, the results of earlier attempts."""
+        label = {index: number for number, layer in enumerate(layers) for index in layer}
+        users = (
+            {label[user] for index in layer for user in network.graph.successors[index]} - {number}
+            for number, layer in enumerate(layers)
         )
+        self.graph = Quotient(dict(enumerate(users)))
+        self.parts: dict[int, tuple[int, ...]] = {number: (number,) for number in range(len(layers))}
+        self.groups = {number: self.group_of_parts(parts) for number, parts in self.parts.items()}
 
-    def run(self) -> None:
-        """Lines 5 to 15: until no pattern can be merged."""
-        changed = True
-        while changed:
-            changed = self._exhaust(self._straight)
-            changed |= self._exhaust(self._diamond)
-            changed |= self._exhaust(self._branch)
-
-    def result(self) -> tuple[Group, ...]:
-        """The groups in a topological order."""
-        return tuple(self.groups[node] for node in self.graph.order())
-
-    def _exhaust(self, step: Callable[[], bool]) -> bool:
-        changed = False
-        while step():
-            changed = True
-        return changed
-
-    def _straight(self) -> bool:
-        return self._first(((p.first, p.second) for p in straights(self.graph)), self._rule_one)
-
-    def _diamond(self) -> bool:
-        return self._first(((*p.inside, p.exit) for p in diamonds(self.graph)), rule_two)
-
-    def _branch(self) -> bool:
-        return self._first(((p.second, p.exit) for p in branches(self.graph)), self._rule_one)
-
-    def _rule_one(self, parts: Sequence[Rank], merged: Rank) -> bool:
-        first, second = parts
-        return rule_one(first, second, merged, self.up_sampling)
-
-    def _first(self, candidates: Iterator[tuple[int, ...]], rule: Rule) -> bool:
-        """Merge the first candidate that a rule allows."""
-        for nodes in candidates:
-            merged = self._merged(nodes, rule)
+    def merge_first(self, patterns: Iterator[Pattern], rule: Rule) -> bool:
+        """Merge the first pattern that a rule allows, and say whether there is one."""
+        for nodes in patterns:
+            parts = tuple(sorted(part for node in nodes for part in self.parts[node]))
+            groups = tuple(self.groups[node] for node in nodes)
+            if (nodes, groups) not in self.merged:
+                self.merged[nodes, groups] = self._merge_groups(groups, parts, rule)
+            merged = self.merged[nodes, groups]
             if merged is not None:
-                parts = self._parts(nodes)
                 result = self.graph.merge(nodes)
                 for node in nodes:
                     del self.groups[node], self.parts[node]
@@ -174,38 +149,28 @@ class _Grouping:
                 return True
         return False
 
-    def _merged(self, nodes: tuple[int, ...], rule: Rule) -> Group | None:
-        """The result, split along the best of the dimensions for which the rule holds; None where there is none."""
-        groups = tuple(self.groups[node] for node in nodes)
-        if (nodes, groups) not in self.tried:
-            self.tried[nodes, groups] = self._allowed(groups, self._made(self._parts(nodes)), rule)
-        return self.tried[nodes, groups]
+    def _merge_groups(self, groups: tuple[Group, ...], parts: tuple[int, ...], rule: Rule) -> Group | None:
+        """The result, split along the best of the dimensions for which the rule holds; None where there is none.
 
-    def _allowed(self, groups: Sequence[Group], whole: Group, rule: Rule) -> Group | None:
-        most = whole.split.ops
-        for option in (o for o in whole.options if o.ops == most):
-            ranks = [part.rank(self._mapped(whole.subgraph, option.path, part)) for part in groups]
+        Only dimensions that split the most operators count.
+        """
+        whole = self.group_of_parts(parts)
+        for option in (option for option in whole.options if option.ops == whole.split.ops):
+            ranks = [part.rank(self._axes_of_part(whole.subgraph, option.path, part)) for part in groups]
             if rule(ranks, option.rank):
                 return replace(whole, split=option)
         return None
 
-    def _mapped(self, whole: SubGraph, path: tuple[int, ...], part: Group) -> tuple[int, ...] | None:
+    def _axes_of_part(self, whole: SubGraph, path: tuple[int, ...], part: Group) -> tuple[int, ...] | None:
         """The axes of a part's primary output that go with axes of the whole's; None where they do not."""
-        axes = [self._follow(whole, axis, part.subgraph.primary) for axis in path]
-        found = tuple(axis for axis in axes if axis is not None)
-        return found if len(found) == len(path) else None
+        value = part.subgraph.primary
+        axes = path
+        if value != whole.primary:
+            moved = (moved_axis(self.network, value, tuple(probes(self.network, whole, axis))) for axis in path)
+            axes = tuple(axis for axis in moved if axis is not None)
+        return axes if len(axes) == len(path) else None
 
-    def _follow(self, whole: SubGraph, axis: int, value: int) -> int | None:
-        if value == whole.primary:
-            return axis
-        return moved_axis(self.network, value, tuple(probes(self.network, whole, axis)))
-
-    def _parts(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sorted(part for node in nodes for part in self.parts[node]))
-
-    def _made(self, parts: tuple[int, ...]) -> Group:
-        if parts not in self.known:
-            subgraph = sub_graph(self.network, [self.layers[part] for part in parts])
-            options = splits_of(self.network, subgraph, self.device)
-            self.known[parts] = Group(subgraph, options[0], options)
-        return self.known[parts]
+    def _group_of_parts(self, parts: tuple[int, ...]) -> Group:
+        subgraph = sub_graph(self.network, [self.layers[part] for part in parts])
+        options = splits_of(self.network, subgraph, self.device)
+        return Group(subgraph, options[0], options)

@@ -12,11 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 from ..network.boxes import Box, intersection
 from ..network.graph import Network
 from .grouping import Group
 from .pieces import Pieces, Place
+
+
+class Part(NamedTuple):
+    """What an instance makes of a value."""
+
+    instance: int
+    value: int
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,11 @@ class Transfer:
     value: int
     producer: int
     box: Box
+
+    @property
+    def part(self) -> Part:
+        """All that the producer makes of the value."""
+        return Part(self.producer, self.value)
 
 
 @dataclass(frozen=True)
@@ -66,26 +79,26 @@ class InstanceGraph:
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Per instance, those that read what it makes, ascending."""
-        return _reversed(self.producers)
+        return _invert(self.producers)
 
     @cached_property
-    def readers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
-        """Per instance and value that it makes, the instances that read some of it, ascending."""
-        found: dict[tuple[int, int], list[int]] = {}
+    def readers(self) -> Mapping[Part, tuple[int, ...]]:
+        """Per part, the instances that read some of it, ascending."""
+        readers: dict[Part, list[int]] = {}
         for index, transfers in enumerate(self.transfers):
             for transfer in transfers:
-                found.setdefault((transfer.producer, transfer.value), []).append(index)
-        return {key: tuple(users) for key, users in found.items()}
+                readers.setdefault(transfer.part, []).append(index)
+        return {key: tuple(users) for key, users in readers.items()}
 
     @cached_property
     def earlier(self) -> tuple[tuple[int, ...], ...]:
         """`producers` without those that others of them wait for already (transitively)."""
-        return tuple(_reduced(self.producers))
+        return tuple(_reduce_transitively(self.producers))
 
     @cached_property
     def later(self) -> tuple[tuple[int, ...], ...]:
         """`earlier` the other way round."""
-        return _reversed(self.earlier)
+        return _invert(self.earlier)
 
     @cached_property
     def inherited(self) -> int:
@@ -102,37 +115,32 @@ def instance_graph(network: Network, groups: Sequence[Group]) -> InstanceGraph:
     """The instances of sub-graphs, which come in an order in which they can run."""
     instances: list[Instance] = []
     transfers: list[tuple[Transfer, ...]] = []
-    makers: dict[int, _Parts] = {}
+    grids: dict[int, _Grid] = {}
     for number, group in enumerate(groups):
         cut = Pieces(network, group.subgraph, group.split.factors)
-        made: dict[int, dict[int, Box]] = {}
+        parts: dict[int, dict[int, Box]] = {}
         for place in cut.places:
             instance = Instance(number, place, cut.makes(place), cut.needs(place))
             for value, box in instance.written.items():
-                made.setdefault(value, {})[len(instances)] = box
+                parts.setdefault(value, {})[len(instances)] = box
             instances.append(instance)
-            transfers.append(tuple(_transfers(group, instance, makers)))
-        makers |= {value: _Parts(boxes) for value, boxes in made.items()}
+            read = [value for value in group.subgraph.inputs if value in grids and value in instance.needed]
+            transfers_in = (Transfer(v, *part) for v in read for part in grids[v].parts_in(instance.needed[v]))
+            transfers.append(tuple(transfers_in))
+        grids |= {value: _Grid(boxes) for value, boxes in parts.items()}
     return InstanceGraph(network, tuple(groups), tuple(instances), tuple(transfers))
 
 
-def _transfers(group: Group, instance: Instance, makers: Mapping[int, _Parts]) -> Iterator[Transfer]:
-    for value in group.subgraph.inputs:
-        if value in makers and value in instance.needed:
-            for producer, box in makers[value].sharing(instance.needed[value]):
-                yield Transfer(value, producer, box)
-
-
-class _Parts:
-    """The parts of one value, which are the cells of a grid: those that share some of a box are found at once."""
+class _Grid:
+    """The parts of one value, by instance. They are the cells of a grid, so those in a box are found at once."""
 
     def __init__(self, boxes: Mapping[int, Box]) -> None:
         self.boxes = boxes
         self.at = {tuple(start for start, _ in box): index for index, box in boxes.items()}
         self.starts = [sorted(set(column)) for column in zip(*self.at, strict=True)]
 
-    def sharing(self, wanted: Box) -> Iterator[tuple[int, Box]]:
-        """The instances that make some of `wanted`, ascending, and what of it."""
+    def parts_in(self, wanted: Box) -> Iterator[tuple[int, Box]]:
+        """The instances that make some of a box, ascending, and the part of the box that each makes."""
         ranges = (
             starts[bisect_right(starts, first) - 1 : bisect_left(starts, last)]
             for starts, (first, last) in zip(self.starts, wanted, strict=True)
@@ -143,17 +151,18 @@ class _Parts:
                 yield self.at[corner], shared
 
 
-def _reversed(edges: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = [[] for _ in edges]
+def _invert(edges: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Per node, those whose edges name it, ascending."""
+    users: list[list[int]] = [[] for _ in edges]
     for index, sources in enumerate(edges):
         for source in sources:
-            found[source].append(index)
-    return tuple(map(tuple, found))
+            users[source].append(index)
+    return tuple(map(tuple, users))
 
 
-def _reduced(producers: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    """Without edges that a longer path implies. Bit sets of all that each instance waits for."""
-    above: list[int] = []
+def _reduce_transitively(producers: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Leave out edges that a longer path implies."""
+    above: list[int] = []  # bit sets of all that each instance waits for
     for sources in producers:
         seen = 0
         kept: list[int] = []

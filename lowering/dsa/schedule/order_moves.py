@@ -10,7 +10,7 @@ _LONGEST = 400
 """Positions that a move passes at most: those that pay are short."""
 
 
-def improved_by_moves(problem: OrderProblem, order: Sequence[int], cap: int, effort: Effort) -> tuple[int, ...]:
+def improve_by_moves(problem: OrderProblem, order: Sequence[int], cap: int, effort: Effort) -> tuple[int, ...]:
     """An order with a smaller sum of bytes over its steps, or fewer at once while that is more than `cap`."""
     line = _Line(problem, order)
     reads = sum(map(len, problem.reads)) // max(1, len(problem))
@@ -70,13 +70,13 @@ class _Line:
         else:
             start, jobs = first, self.order[last + 1 : target + 1] + run
         old = self.use[start : start + len(jobs)]
-        new = [use for use, _ in self._simulated(start, jobs)]
+        new = [use for use, _ in self._simulate(start, jobs)]
         if (max(cap, max(new)), sum(new)) >= (max(cap, max(old)), sum(old)):
             return False
         self._keep(start, jobs)
         return True
 
-    def _simulated(self, start: int, jobs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def _simulate(self, start: int, jobs: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Bytes while, and after, each job runs when these jobs stand from `start` on."""
         problem = self.problem
         left: dict[int, int] = {}
@@ -94,7 +94,7 @@ class _Line:
             yield use, now
 
     def _keep(self, start: int, jobs: Sequence[int]) -> None:
-        for position, (use, after) in enumerate(tuple(self._simulated(start, jobs)), start):
+        for position, (use, after) in enumerate(tuple(self._simulate(start, jobs)), start):
             self.use[position], self.before[position + 1] = use, after
         for position, job in enumerate(jobs, start):
             self.order[position] = job

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from .instances import InstanceGraph
+from .instances import InstanceGraph, Part
 from .orders import MemoryUse
 
 
@@ -70,7 +70,7 @@ class OrderProblem:
 
     @cached_property
     def own(self) -> tuple[int, ...]:
-        """Per job, the bytes that are there while it runs in every order of what it reads and makes: a lower bound."""
+        """Per job, the bytes of all that it reads and makes: a lower bound of the bytes while it runs, in any order."""
         return tuple(
             self.passing + made + sum(self.claims[c].size for c in reads)
             for made, reads in zip(self.made, self.reads, strict=True)
@@ -108,21 +108,21 @@ class OrderProblem:
 
 @dataclass
 class Effort:
-    """How many more steps may be spent (one is about a microsecond), so that results do not depend on the machine.
+    """Steps that may still be spent, one of about a microsecond: a limit that does not depend on the machine.
 
-    `deadline` (time.monotonic) is for the impatient: what it cuts short does.
+    At the `deadline` (time.monotonic) searches end too, and then results do depend on it.
     """
 
     left: int
     deadline: float = field(default=float("inf"))
 
     def spend(self, steps: int) -> bool:
-        """Whether there is enough left for so many steps, which are then taken off."""
+        """Take off some steps, and say whether there were that many left, and time."""
         self.left -= steps
         return self.left >= 0 and time.monotonic() < self.deadline
 
     def part(self, steps: int) -> Effort:
-        """At most so many of what is left, taken off."""
+        """Take off some of the steps, as far as there are that many left, for a search of its own."""
         steps = max(0, min(steps, self.left))
         self.left -= steps
         return Effort(steps, self.deadline)
@@ -136,7 +136,7 @@ def problem_of(graph: InstanceGraph) -> OrderProblem:
         for value, box in instance.written.items():
             size = graph.network.bytes(value, box)
             made[job] += size
-            readers = graph.readers.get((job, value), ())
+            readers = graph.readers.get(Part(job, value), ())
             shared[readers] = shared.get(readers, 0) + size
         claims += [Claim(size, job, readers) for readers, size in shared.items() if readers]
     return OrderProblem(tuple(made), graph.earlier, tuple(claims))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from .order_problem import Claim, Effort, OrderProblem
+from .order_problem import Effort, OrderProblem
 
-Found = tuple[tuple[int, ...] | None, bool]
-"""An order that is better than asked for, if there is one; and whether the search came to its end, so that it is the
-best, or that there is none."""
+
+class SearchResult(NamedTuple):
+    """An order that is better than asked for, if there is one.
+
+    `is_proven`: the search came to its end, so the order is the best, or there is none.
+    """
+
+    order: tuple[int, ...] | None
+    is_proven: bool
 
 
 class OrderSearch:
@@ -23,10 +30,10 @@ class OrderSearch:
             self.before[second] |= 1 << first
         self.readers = [sum(1 << reader for reader in claim.readers) for claim in problem.claims]
         self.maker = [-1 if claim.maker is None else claim.maker for claim in problem.claims]
-        self._surely()
+        self._bound_what_is_kept()
 
-    def _surely(self) -> None:
-        """What is kept while a job runs, whatever the order.
+    def _bound_what_is_kept(self) -> None:
+        """Compute which claims are kept while a job runs, whatever the order.
 
         `base`, per job: of claims made before it, or by it, and read after it, or by it. `extra`, per claim: further
         jobs that run while it is kept once it has been made: they have to be before one of its readers.
@@ -48,7 +55,7 @@ class OrderSearch:
                 self.covers[job].append(number)
         self.base = [base + unread for base, unread in zip(self.base, problem.unread, strict=True)]
 
-    def least_peak(self, below: int, floor: int, effort: Effort) -> Found:
+    def least_peak(self, below: int, floor: int, effort: Effort) -> SearchResult:
         """The order with the fewest bytes at once, if fewer than `below`; less than `floor` is as good as `floor`."""
         heap = [(floor, 0, 0, self.problem.start)]
         best = {0: floor}
@@ -56,11 +63,11 @@ class OrderSearch:
         while heap:
             peak, count, done, kept = heappop(heap)
             if done == self.all:
-                return self._path(parents, done), True
+                return SearchResult(self._path(parents, done), True)
             if peak > best[done]:
                 continue
             if not effort.spend(len(self.problem)):
-                return None, False
+                return SearchResult(None, False)
             steps = [(job, *self._step(done, kept, job)) for job in self._ready(done)]
             # What shrinks and raises no peak may as well come first.
             safe = [step for step in steps if step[1] <= peak and step[2] <= kept][:1]
@@ -69,9 +76,9 @@ class OrderSearch:
                 if worst < min(below, best.get(following, below)):
                     best[following], parents[following] = worst, job
                     heappush(heap, (worst, count - 1, following, after))
-        return None, True
+        return SearchResult(None, True)
 
-    def least_total(self, cap: int, below: int, effort: Effort) -> Found:
+    def least_total(self, cap: int, below: int, effort: Effort) -> SearchResult:
         """Of orders with no more than `cap` bytes at once, the one with the least sum, if less than `below` (A*)."""
         heap = [(sum(self.base), 0, 0, 0, self.problem.start)]
         best = {0: 0}
@@ -79,11 +86,11 @@ class OrderSearch:
         while heap:
             guess, count, done, total, kept = heappop(heap)
             if done == self.all:
-                return self._path(parents, done), True
+                return SearchResult(self._path(parents, done), True)
             if total > best[done]:
                 continue
             if not effort.spend(2 * len(self.problem)):
-                return None, False
+                return SearchResult(None, False)
             for job in self._ready(done):
                 use, after = self._step(done, kept, job)
                 following = done | 1 << job
@@ -94,7 +101,7 @@ class OrderSearch:
                 if estimate < below:
                     best[following], parents[following] = sofar, job
                     heappush(heap, (estimate, count - 1, following, sofar, after))
-        return None, True
+        return SearchResult(None, True)
 
     def _ready(self, done: int) -> Iterator[int]:
         for job, before in enumerate(self.before):
@@ -113,7 +120,7 @@ class OrderSearch:
         return use, after
 
     def _bound_change(self, job: int, done: int, following: int) -> int:
-        """By how much the lower bound of what is yet to come changes when a job runs."""
+        """The change of the lower bound of all later steps when a job runs."""
         claims = self.problem.claims
         change = -self.base[job]
         for number in self.covers[job]:
@@ -132,9 +139,11 @@ class OrderSearch:
 
 
 def _twins(problem: OrderProblem) -> Iterator[tuple[int, int]]:
+    """Pairs of jobs that wait for, read, make and serve the same, each with the next one like it."""
     last: dict[object, int] = {}
     for job in range(len(problem)):
-        own = sorted((c.readers, c.size, c.stays) for c in _claims(problem, job))
+        claims = (problem.claims[number] for number in problem.makes[job])
+        own = sorted((claim.readers, claim.size, claim.stays) for claim in claims)
         # A claim's readers are told apart only by which of them runs last: twins that read it are alike.
         kind = (problem.sources[job], problem.users[job], problem.reads[job], problem.made[job], tuple(own))
         if kind in last:
@@ -142,19 +151,17 @@ def _twins(problem: OrderProblem) -> Iterator[tuple[int, int]]:
         last[kind] = job
 
 
-def _claims(problem: OrderProblem, job: int) -> Iterator[Claim]:
-    return (problem.claims[number] for number in problem.makes[job])
-
-
 def _below(problem: OrderProblem) -> list[int]:
-    found = [0] * len(problem)
+    """Per job, the bit set of all that run after it in every order."""
+    below = [0] * len(problem)
     for job in range(len(problem) - 1, -1, -1):
         for source in problem.sources[job]:
-            found[source] |= found[job] | 1 << job
-    return found
+            below[source] |= below[job] | 1 << job
+    return below
 
 
 def _bits(bits: int) -> Iterator[int]:
+    """The numbers in a bit set."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .instances import InstanceGraph
+from .instances import InstanceGraph, Part
 
 Order = tuple[int, ...]
 """All instances, each after those that it waits for."""
@@ -69,10 +69,11 @@ def memory_use(graph: InstanceGraph, order: Sequence[int]) -> MemoryUse:
     """
     step = {index: number for number, index in enumerate(order)}
     changes = [0] * (len(order) + 1)
-    for index, value, amount in _outputs(graph):
-        last = max((step[user] for user in graph.readers.get((index, value), ())), default=step[index])
-        changes[step[index]] += amount
-        changes[last + 1] -= amount
+    for index, instance in enumerate(graph.instances):
+        for value, box in instance.written.items():
+            last = max((step[user] for user in graph.readers.get(Part(index, value), ())), default=step[index])
+            changes[step[index]] += graph.network.bytes(value, box)
+            changes[last + 1] -= graph.network.bytes(value, box)
     peak = total = now = 0
     for change in changes:
         now += change
@@ -83,9 +84,3 @@ def memory_use(graph: InstanceGraph, order: Sequence[int]) -> MemoryUse:
 def better_order(graph: InstanceGraph) -> Order:
     """The one of BFS and DFS that uses less memory; DFS where they are equal."""
     return min((dfs_order(graph), bfs_order(graph)), key=lambda order: memory_use(graph, order))
-
-
-def _outputs(graph: InstanceGraph) -> Iterator[tuple[int, int, int]]:
-    for index, instance in enumerate(graph.instances):
-        for value, box in instance.written.items():
-            yield index, value, graph.network.bytes(value, box)

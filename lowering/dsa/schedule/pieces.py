@@ -42,20 +42,16 @@ class Pieces:
     def samples(self) -> tuple[Place, ...]:
         """Some instances that differ as much as any: along each axis at both ends, beside the first, in the middle."""
         middle = tuple(factor // 2 for factor in self.factors)
-        found = {middle: None}
+        samples = {middle: None}
         for axis, factor in enumerate(self.factors):
             for index in {0, min(1, factor - 1), factor - 1}:
-                found[(*middle[:axis], index, *middle[axis + 1 :])] = None
-        return tuple(found)
+                samples[(*middle[:axis], index, *middle[axis + 1 :])] = None
+        return tuple(samples)
 
     def makes(self, place: Place) -> dict[int, Box]:
         """Per output, the part that an instance makes; outputs of which it makes nothing are left out."""
-        found: dict[int, Box] = {}
-        for value in self.subgraph.outputs:
-            box = self._part(value, place)
-            if box is not None:
-                found[value] = box
-        return found
+        boxes = {value: self._part(value, place) for value in self.subgraph.outputs}
+        return {value: box for value, box in boxes.items() if box is not None}
 
     def needs(self, place: Place) -> dict[int, Box]:
         """Per value, the part that an instance reads or makes."""
@@ -66,7 +62,7 @@ class Pieces:
             return piece(self.shape, self.factors, place)
         shape = self.network.shapes[value]
         factors, own = [1] * len(shape), [0] * len(shape)
-        for axis, target in self._followers[value].items():
+        for axis, target in self._cut_axes[value].items():
             if target is None and place[axis]:
                 return None
             if target is not None:
@@ -74,20 +70,16 @@ class Pieces:
         return piece(shape, factors, own)
 
     @cached_property
-    def _followers(self) -> Mapping[int, Mapping[int, int | None]]:
-        return {value: dict(self._follow(value)) for value in self.subgraph.outputs[:-1]}
-
-    def _follow(self, value: int) -> Iterator[tuple[int, int | None]]:
-        """Per axis that is cut, the axis of another output that is cut with it."""
-        taken: set[int] = set()
-        shape = self.network.shapes[value]
+    def _cut_axes(self) -> Mapping[int, Mapping[int, int | None]]:
+        """For each other output, the axis of it that is cut with each cut axis of the primary one; None for no axis."""
+        cut: dict[int, dict[int, int | None]] = {value: {} for value in self.subgraph.outputs[:-1]}
         for axis, factor in enumerate(self.factors):
-            if factor > 1:
-                moved = moved_axis(self.network, value, tuple(probes(self.network, self.subgraph, axis)))
-                options = [a for a in (moved, axis) if a is not None and a < len(shape) and a not in taken]
-                target = next((a for a in options if shape[a] % factor == 0), None)
-                taken |= {target} if target is not None else set()
-                yield axis, target
+            boxes = tuple(probes(self.network, self.subgraph, axis)) if factor > 1 and cut else ()
+            for value, targets in cut.items() if factor > 1 else ():
+                shape, moved = self.network.shapes[value], moved_axis(self.network, value, boxes)
+                options = (a for a in (moved, axis) if a is not None and a < len(shape) and a not in targets.values())
+                targets[axis] = next((a for a in options if shape[a] % factor == 0), None)
+        return cut
 
 
 def probes(network: Network, subgraph: SubGraph, axis: int) -> Iterator[Mapping[int, Box]]:

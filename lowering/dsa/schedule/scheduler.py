@@ -13,10 +13,10 @@ from ..network.batches import with_batch
 from ..network.core_factors import Binding, core_count
 from ..network.graph import Network
 from ..network.subgraphs import Layer
-from .best_order import best_of_all_order, footprint_order
+from .best_order import best_order, footprint_order
 from .binding import Bindings, infer_bindings
 from .grouping import Group, group, ungrouped
-from .instances import InstanceGraph, instance_graph
+from .instances import InstanceGraph, Part, instance_graph
 from .orders import Order, better_order, bfs_order, dfs_order
 
 OrderName = Literal["better", "bfs", "dfs", "footprint", "best"]
@@ -25,7 +25,7 @@ _ORDERS: Mapping[OrderName, Callable[[InstanceGraph], Order]] = {
     "bfs": bfs_order,
     "dfs": dfs_order,
     "footprint": footprint_order,
-    "best": best_of_all_order,
+    "best": lambda graph: best_order(graph).order,
 }
 
 
@@ -53,12 +53,11 @@ class Schedule:
 
     def binding(self, instance: int) -> Binding:
         """Over how many cores an instance's primary output is divided, along each axis."""
-        return self.bindings.binding[instance, self.group(instance).subgraph.primary]
+        return self.bindings.binding[Part(instance, self.group(instance).subgraph.primary)]
 
     def cores(self, instance: int) -> int:
         """How many cores an instance runs on."""
         return core_count(self.binding(instance))
-
 
 
 def schedule(
@@ -79,21 +78,16 @@ def schedule(
     that fit nowhere.
     """
     network = Network(graph if batch is None else with_batch(graph, batch), element_size)
-    _check_capacity(network, device)
-    if instances:
-        made = instance_graph(network, group(network, layers, device, up_sampling=up_sampling))
-        found = _ORDERS[order](made)
-    else:
-        made = instance_graph(network, ungrouped(network, layers))
-        found = tuple(range(len(made)))
-    bindings = infer_bindings(made, found, device.cores)
-    return Schedule(device, made, found, bindings)
-
-
-def _check_capacity(network: Network, device: DsaDevice) -> None:
-    """Every tensor fits one cluster's share of DDR."""
     share = device.ddr_capacity // device.clusters
     for index, value in enumerate(network.graph.values):
         size = network.bytes(index)
         if size > share:
             raise DsaError(f"tensor {value.name!r}: its {size} bytes do not fit the {share} bytes of DDR of a cluster")
+    if instances:
+        graph_of_instances = instance_graph(network, group(network, layers, device, up_sampling=up_sampling))
+        instance_order = _ORDERS[order](graph_of_instances)
+    else:
+        graph_of_instances = instance_graph(network, ungrouped(network, layers))
+        instance_order = tuple(range(len(graph_of_instances)))
+    bindings = infer_bindings(graph_of_instances, instance_order, device.cores)
+    return Schedule(device, graph_of_instances, instance_order, bindings)

@@ -21,14 +21,13 @@ from functools import cached_property
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
-from ..network.boxes import Box, Shape
+from ..network.boxes import Box, Shape, size
 from ..network.core_factors import core_count, plain_binding
 from ..network.graph import Network
 from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Lifetimes, SubGraph, lifetimes, moved_axis, peak_bytes
 from ..program.instructions import Level
 from .pieces import Pieces, probes
-from .recomputation import recomputation
 
 
 @dataclass(frozen=True, order=True)
@@ -98,15 +97,17 @@ def splits_of(network: Network, subgraph: SubGraph, device: DsaDevice) -> tuple[
     """
     splitter = _Splitter(network, subgraph, device)
     for level in (Level.LB, Level.GB):
-        found = tuple(splitter.gradually(level))
-        if found:
-            return found
+        splits = tuple(splitter.split_gradually(level))
+        if splits:
+            return splits
     ones = (1,) * len(splitter.shape)
     return (Split(Level.DDR, (), ones, splitter.footprint(ones)),)
 
 
 @dataclass(frozen=True)
 class _Splitter:
+    """Algorithm 1 for one sub-graph."""
+
     network: Network
     subgraph: SubGraph
     device: DsaDevice
@@ -116,7 +117,7 @@ class _Splitter:
         return self.network.shapes[self.subgraph.primary]
 
     @cached_property
-    def kept(self) -> Lifetimes:
+    def lifetimes(self) -> Lifetimes:
         return lifetimes(self.network, self.subgraph)
 
     @cached_property
@@ -129,7 +130,7 @@ class _Splitter:
     def probes(self) -> tuple[tuple[Mapping[int, Box], ...], ...]:
         return tuple(tuple(probes(self.network, self.subgraph, axis)) for axis in range(len(self.shape)))
 
-    def gradually(self, level: Level) -> Iterator[Split]:
+    def split_gradually(self, level: Level) -> Iterator[Split]:
         """Split dimension after dimension, each but the last completely."""
         path: tuple[int, ...] = ()
         factors = (1,) * len(self.shape)
@@ -140,7 +141,7 @@ class _Splitter:
             for info in infos:
                 cut = _with(factors, info.dimension, info.factor)
                 yield Split(level, (*path, info.dimension), cut, self.footprint(cut), info)
-            widest = best_split(self.complete(factors))
+            widest = best_split(self.complete_splits(factors))
             if infos or widest is None:
                 return
             factors, path = _with(factors, widest.dimension, widest.factor), (*path, widest.dimension)
@@ -154,7 +155,7 @@ class _Splitter:
                         yield SplitInfo(1, self.ops(dimension, factor), factor, dimension)
                         break
 
-    def complete(self, factors: tuple[int, ...]) -> Iterator[SplitInfo]:
+    def complete_splits(self, factors: tuple[int, ...]) -> Iterator[SplitInfo]:
         """Dimensions that can be split completely, though instances do not fit then."""
         for dimension, extent in enumerate(self.shape):
             wider = _with(factors, dimension, extent)
@@ -174,7 +175,7 @@ class _Splitter:
     def footprint(self, factors: tuple[int, ...]) -> int:
         """The most bytes an instance takes at once."""
         cut = Pieces(self.network, self.subgraph, factors)
-        return max(peak_bytes(self.network, self.kept, cut.needs(place)) for place in cut.samples)
+        return max(peak_bytes(self.network, self.lifetimes, cut.needs(place)) for place in cut.samples)
 
     def is_excessive(self, factors: tuple[int, ...]) -> bool:
         """Whether instances compute so much twice that fusing does not pay."""
@@ -185,13 +186,13 @@ class _Splitter:
     def ops(self, dimension: int, factor: int) -> int:
         """Lines 6 to 11: the operators that a dimension splits, the one of the output included."""
         graph = self.network.graph
-        found = 1
+        ops = 1
         for value in self.subgraph.intermediates:
             extent = self._split_extent(value, dimension)
             if extent and extent % factor == 0:
                 producer = graph.values[value].producer
-                found += next(len(layer) for layer in self.subgraph.layers if producer in layer)
-        return found
+                ops += next(len(layer) for layer in self.subgraph.layers if producer in layer)
+        return ops
 
     def _split_extent(self, value: int, dimension: int) -> int:
         """The extent of the axis of an intermediate tensor that is split with a dimension; 0 where parts overlap."""
@@ -201,6 +202,45 @@ class _Splitter:
         extent = self.network.shapes[value][axis]
         lengths = {box[value][axis][1] - box[value][axis][0] for box in self.probes[dimension]}
         return extent if {length * self.shape[dimension] for length in lengths} == {extent} else 0
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """The cost model that keeps instances from computing too much twice (section 3.1).
+
+    `spent` are seconds of one cluster for computing elements again: where the windows of convolutions overlap, or an
+    intermediate tensor is not split with the output. `saved` are seconds that fusing saves: what layers inside a
+    sub-graph hand on does not leave the local buffers.
+    """
+
+    spent: float
+    saved: float
+
+    @property
+    def is_excessive(self) -> bool:
+        """Whether it offsets the benefit of fusion."""
+        return self.spent > self.saved
+
+
+def recomputation(
+    network: Network, subgraph: SubGraph, device: DsaDevice, instance: Mapping[int, Box], count: int
+) -> Recomputation:
+    """Weigh what `count` instances, each of which needs the parts `instance`, compute more than once.
+
+    They save one write and one read of each intermediate tensor in the global buffer, or in DDR where it does not fit.
+    """
+    again = 0.0
+    for index in subgraph.members:
+        for result in network.graph.operators[index].outputs[:1]:
+            share = size(instance.get(result)) / max(1, prod(network.shapes[result]))
+            again += network.flops[index] * max(0.0, share * count - 1.0)
+    saved = 0.0
+    for value in subgraph.intermediates:
+        amount = network.bytes(value)
+        fits = amount <= device.global_buffer
+        bandwidth = device.global_bandwidth if fits else device.ddr_bandwidth / device.clusters
+        saved += 2 * amount / bandwidth
+    return Recomputation(again / (2.0 * device.peak_macs), saved)
 
 
 def _with(factors: tuple[int, ...], dimension: int, factor: int) -> tuple[int, ...]:

@@ -1,41 +1,56 @@
-"""The process that compiles tiles."""
+"""The process that compiles tiles, and what it is asked. Light to import."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from .compile_messages import TileJob, TileResult
+from ....costmodels.device import Device
+
+
+@dataclass(frozen=True)
+class TileJob:
+    """Functions by name, as TVM's JSON, for one object file; `plain`: by the plainest schedule."""
+
+    functions: Mapping[str, str]
+    device: Device
+    target: Mapping[str, Any]
+    object_file: str
+    plain: bool = False
+
+
+@dataclass(frozen=True)
+class TileResult:
+    """The functions that are in the object file, and the last problem with others."""
+
+    names: tuple[str, ...]
+    problem: str = ""
 
 
 def compile_tiles(job: TileJob) -> TileResult:
-    """All functions of a job as one module, which takes a fraction of the time that many take."""
+    """Compile all functions of a job as one module, which takes a fraction of the time that many take."""
     import tvm
+
+    from ...schedules.draft import Draft
+    from ...schedules.fallback import fallback, plain
 
     module, problem = {}, ""
     for name, text in job.functions.items():
         try:
-            module[name] = _scheduled(tvm.ir.load_json(text), job).with_attr("global_symbol", name)
+            draft = Draft.of(tvm.ir.load_json(text), job.device)
+            (function,) = (plain(draft) if job.plain else fallback(draft)).schedule.mod.functions.values()
+            module[name] = function.with_attr("global_symbol", name)
         except Exception as error:  # TVM raises many kinds; each of them is about this function alone
-            problem = _line(error)
-    if not module:
-        return TileResult((), problem)
-    try:
-        executable = tvm.compile(tvm.IRModule(module), target=tvm.target.Target(dict(job.target)))
-        executable.mod.write_to_file(job.object_file, "o")
-    except Exception as error:
-        return TileResult((), _line(error))
+            problem = _one_line(error)
+    if module:
+        try:
+            executable = tvm.compile(tvm.IRModule(module), target=tvm.target.Target(dict(job.target)))
+            executable.mod.write_to_file(job.object_file, "o")
+        except Exception as error:
+            return TileResult((), _one_line(error))
     return TileResult(tuple(module), problem)
 
 
-def _scheduled(function: Any, job: TileJob) -> Any:
-    from ...schedules.draft import Draft
-    from ...schedules.fallback import fallback, plain
-
-    draft = Draft.of(function, job.device)
-    scheduled = plain(draft) if job.plain else fallback(draft)
-    (found,) = scheduled.schedule.mod.functions.values()
-    return found
-
-
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[-300:]

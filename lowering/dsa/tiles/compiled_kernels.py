@@ -22,21 +22,22 @@ from ....support.scratch import scratch_folder
 from ....support.worker_process import WorkerDiedError, WorkerProcess
 from ..errors import DsaError
 from ..program.instructions import Kernel
-from .compile_messages import TileJob, TileResult
+from .compile_worker import TileJob, TileResult
 from .runtime_kernel import RuntimeTile
 
 Array = np.ndarray[Any, Any]
 Observer = Callable[[str], None]
 _SECONDS = 20.0
-"""How long a kernel may take, at most, beside those that are compiled with it."""
+"""Seconds that a process has for each of the kernels that it compiles, beside those to start."""
+_START_SECONDS = 60.0
 _NARROW = frozenset({"float16", "bfloat16"})
 
 
 @dataclass(frozen=True)
 class TileLibrary:
-    """What a library of tile kernels holds: per function the values that are its inputs and outputs.
+    """A library of tile kernels: per function the values that are its inputs and outputs.
 
-    `left` are the kernels that it does not hold, for ONNX Runtime, and why. What only copies is in neither.
+    `left` are the kernels that it does not hold, for ONNX Runtime, and why. Kernels that only copy are in neither.
     """
 
     functions: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -66,7 +67,7 @@ def build_kernels(
     processes: int | None = None,
 ) -> TileLibrary:
     """Compile what TVM can into the file `library`, which is not written where there is nothing to compile."""
-    wide = {name: _widened(graph) for name, graph in graphs.items() if not _only_copies(graph)}
+    wide = {name: _widen(graph) for name, graph in graphs.items() if not _operators(graph).keys() <= VIEWS}
     functions, reasons = _functions(wide)
     with scratch_folder("tiles") as folder:
         objects, problems = _objects(functions, Path(folder), processes or available_cores())
@@ -74,7 +75,7 @@ def build_kernels(
             _link(objects, library)
     observer(f"{len(functions) - len(problems)} tile kernels compiled, {len(graphs) - len(wide)} only copy")
     for name, reason in (reasons | problems).items():
-        observer(f"tile kernel {name} ({_operators(wide[name])}) is left to ONNX Runtime: {reason}")
+        observer(f"tile kernel {name} ({', '.join(_operators(wide[name]))}) is left to ONNX Runtime: {reason}")
     held = {name: (tuple(f.inputs), tuple(f.outputs)) for name, f in functions.items() if name not in problems}
     return TileLibrary(held, reasons | problems)
 
@@ -83,44 +84,43 @@ def loaded_kernels(
     graphs: Mapping[str, OperatorGraph], built: TileLibrary, library: Path, opset: int | None = None
 ) -> dict[str, Kernel]:
     """The kernels of a library that `build_kernels` made of these graphs. Raises DsaError as `compiled_kernels`."""
-    wide = {name: _widened(graph) for name, graph in graphs.items()}
-    module = _module(library) if built.functions else {}
-
-    def kernel(name: str) -> Kernel:
-        graph = wide[name]
+    wide = {name: _widen(graph) for name, graph in graphs.items()}
+    module = _load(library) if built.functions else {}
+    kernels: dict[str, Kernel] = {}
+    for name, graph in wide.items():
         if name in built.functions:
-            return _Compiled(module[name], *built.functions[name], graph)
-        return _InRuntime(graph, RuntimeTile(graph, opset)) if name in built.left else _View(graph)
-
-    return {name: kernel(name) for name in graphs}
-
-
-def _only_copies(graph: OperatorGraph) -> bool:
-    return {operator.op for operator in graph.operators} <= VIEWS
+            kernels[name] = _compiled_kernel(module[name], *built.functions[name], graph)
+        else:
+            kernels[name] = _runtime_kernel(graph, opset) if name in built.left else _copying_kernel(graph)
+    return kernels
 
 
-def _operators(graph: OperatorGraph) -> str:
-    return ", ".join(dict.fromkeys(operator.op for operator in graph.operators))
+def _operators(graph: OperatorGraph) -> dict[str, None]:
+    """The distinct operators, in order."""
+    return dict.fromkeys(operator.op for operator in graph.operators)
 
 
-def _widened(graph: OperatorGraph) -> OperatorGraph:
-    """The graph with float32 for narrower floats."""
-
-    def value(given: Value) -> Value:
-        narrow = given.type is not None and given.type.dtype in _NARROW
-        return replace(given, type=TensorType("float32", given.type.shape)) if narrow and given.type else given
-
+def _widen(graph: OperatorGraph) -> OperatorGraph:
+    """Take float32 for narrower floats."""
     operators = (
         replace(o, attributes={**o.attributes, "to": "float32"}) if o.attributes.get("to") in _NARROW else o
         for o in graph.operators
     )
-    return OperatorGraph(tuple(operators), tuple(map(value, graph.values)))
+    values = (
+        replace(v, type=TensorType("float32", v.type.shape)) if v.type is not None and v.type.dtype in _NARROW else v
+        for v in graph.values
+    )
+    return OperatorGraph(tuple(operators), tuple(values))
 
 
-def _array(given: Array, value: Value) -> Array:
-    """What is given, row by row in the type that is computed with."""
+def _dtype(value: Value) -> str:
     assert value.type is not None
-    return np.ascontiguousarray(given, dtype=np.dtype(value.type.dtype)).reshape(value.extent.dimensions)
+    return value.type.dtype
+
+
+def _contiguous(array: Array, value: Value) -> Array:
+    """An operand row by row, in the type that is computed with."""
+    return np.ascontiguousarray(array, dtype=np.dtype(_dtype(value))).reshape(value.extent.dimensions)
 
 
 # --- by TVM
@@ -160,7 +160,7 @@ def _objects(functions: Mapping[str, Any], folder: Path, processes: int) -> tupl
     jobs = [TileJob(share, target.device, target.description, str(folder / f"{n}.o")) for n, share in enumerate(shares)]
     with ThreadPoolExecutor(max(1, len(jobs))) as pool:
         results = list(pool.map(_run, jobs))
-        again = [n for job, result in zip(jobs, results, strict=True) for n in result.missing(job)]
+        again = [n for job, r in zip(jobs, results, strict=True) for n in job.functions if n not in r.names]
         alone = [
             replace(jobs[0], functions={n: texts[n]}, object_file=str(folder / f"{n}.o"), plain=True) for n in again
         ]
@@ -180,7 +180,7 @@ def _run(job: TileJob) -> TileResult:
     """A job in a process of its own: TVM may crash and take its process with it."""
     worker = WorkerProcess(f"{__package__}.compile_worker:compile_tiles")
     try:
-        result: TileResult = worker.ask(job, 60.0 + _SECONDS * len(job.functions))
+        result: TileResult = worker.ask(job, _START_SECONDS + _SECONDS * len(job.functions))
     except WorkerDiedError as error:
         return TileResult((), f"the compiler {error}")
     finally:
@@ -197,66 +197,56 @@ def _link(objects: Sequence[Path], library: Path) -> None:
         raise DsaError(f"linking tile kernels failed: {' '.join(str(error).split())[-200:]}") from None
 
 
-def _module(library: Path) -> Any:
-    """The functions, by name."""
+def _load(library: Path) -> Any:
+    """The functions of a library, by name."""
     from ...tvm_runtime import load_library, runtime
 
     runtime(1)
     return load_library(library)
 
 
-@dataclass(frozen=True)
-class _Compiled:
+def _compiled_kernel(
+    function: Any, inputs: Sequence[int], outputs: Sequence[int], graph: OperatorGraph
+) -> Kernel:
     """A function of TVM's on buffers of its own, which are aligned as it wants them."""
+    import tvm
 
-    function: Any
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    graph: OperatorGraph
+    def run(operands: Sequence[Array], results: Sequence[Array]) -> None:
+        values, first = graph.values, len(operands)
+        arguments = [tvm.runtime.tensor(_contiguous(operands[v], values[v])) for v in inputs]
+        tensors = [tvm.runtime.empty(values[v].extent.dimensions, _dtype(values[v])) for v in outputs]
+        function(*arguments, *tensors)
+        for value, tensor in zip(outputs, tensors, strict=True):
+            results[value - first][...] = tensor.numpy()
 
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        import tvm
-
-        values, first = self.graph.values, len(inputs)
-        given = [tvm.runtime.tensor(_array(inputs[v], values[v])) for v in self.inputs]
-        made = [tvm.runtime.empty(values[v].extent.dimensions, _dtype(values[v])) for v in self.outputs]
-        self.function(*given, *made)
-        for value, result in zip(self.outputs, made, strict=True):
-            outputs[value - first][...] = result.numpy()
-
-
-def _dtype(value: Value) -> str:
-    assert value.type is not None
-    return value.type.dtype
+    return run
 
 
 # --- by numpy and ONNX Runtime
 
 
-@dataclass(frozen=True)
-class _View:
-    """A tile that moves nothing: a copy, in other shapes."""
+def _copying_kernel(graph: OperatorGraph) -> Kernel:
+    """A tile that computes nothing: a copy, in other shapes."""
 
-    graph: OperatorGraph
-
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        known: dict[int, Array] = dict(enumerate(inputs))
-        for operator in self.graph.operators:
+    def run(operands: Sequence[Array], results: Sequence[Array]) -> None:
+        arrays: dict[int, Array] = dict(enumerate(operands))
+        for operator in graph.operators:
             source, result = operator.inputs[0], operator.outputs[0]
             assert source is not None
-            known[result] = known[source].reshape(self.graph.values[result].extent.dimensions)
-        for number, output in enumerate(outputs, len(inputs)):
-            output[...] = known[number]
+            arrays[result] = arrays[source].reshape(graph.values[result].extent.dimensions)
+        for number, result_array in enumerate(results, len(operands)):
+            result_array[...] = arrays[number]
+
+    return run
 
 
-@dataclass(frozen=True)
-class _InRuntime:
+def _runtime_kernel(graph: OperatorGraph, opset: int | None) -> Kernel:
     """A tile that ONNX Runtime computes."""
+    tile, inputs = RuntimeTile(graph, opset), [value for value in graph.values if value.producer is None]
 
-    graph: OperatorGraph
-    tile: RuntimeTile
+    def run(operands: Sequence[Array], results: Sequence[Array]) -> None:
+        computed = tile([_contiguous(*pair) for pair in zip(operands, inputs, strict=True)])
+        for array, result in zip(results, computed, strict=True):
+            array[...] = result
 
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        pairs = zip(inputs, (value for value in self.graph.values if value.producer is None), strict=True)
-        for output, result in zip(outputs, self.tile([_array(*pair) for pair in pairs]), strict=True):
-            output[...] = result
+    return run

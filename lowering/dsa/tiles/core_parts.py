@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
+from ..alignment import round_up
 from ..network.boxes import Box, Boxes, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
 from ..network.graph import Network
@@ -22,21 +23,21 @@ from ..network.operand_boxes import whole_axes
 from ..network.subgraphs import Layer
 from ..program.cost import Cost
 from ..program.instructions import Compute
-from ..schedule.instances import InstanceGraph
+from ..schedule.instances import InstanceGraph, Part
 from .kernels import TileKernels
 from .local_graph import Tile
 
 _UNEVEN = 1.25
-"""The largest of the cores' parts may exceed the mean so much."""
+"""The largest of the cores' parts may exceed the mean by this factor."""
 _EXCHANGE = 6.0
-"""Bytes that cores exchange count so many times: senders' ports are shared, receivers wait, both sides need room."""
-_MOST = 8
-"""All but one part in so many."""
+"""Bytes that cores exchange count this many times: senders' ports are shared, receivers wait, both sides need room."""
+_NEARLY_ALL = 8
+"""An axis of which all but one element in this many is needed is fetched whole."""
 
 
 @dataclass(frozen=True)
 class CorePart:
-    """What one core does of a layer of an instance: per value, what it makes, and what it needs to have for that."""
+    """The share of one core in a layer of an instance: the boxes that it makes, and those that it needs for that."""
 
     made: Boxes
     inputs: Boxes
@@ -57,13 +58,13 @@ def layer_outputs(network: Network, layer: Layer, wanted: Mapping[int, Box]) -> 
     """The values that a layer hands on, the one with most elements last."""
     graph = network.graph
     inside = set(layer)
-    found = []
+    outputs = []
     for index in layer:
         for value in graph.operators[index].outputs:
             readers = graph.consumers[value]
             if value in wanted and (graph.values[value].is_output or not readers or not inside >= set(readers)):
-                found.append(value)
-    return tuple(sorted(found, key=lambda value: (size(wanted[value]), value)))
+                outputs.append(value)
+    return tuple(sorted(outputs, key=lambda value: (size(wanted[value]), value)))
 
 
 @dataclass
@@ -73,10 +74,10 @@ class Sharing:
     graph: InstanceGraph
     device: DsaDevice
     kernels: TileKernels
-    preferred: Mapping[tuple[int, int], Binding]
-    """What Algorithm 4 found, by instance and value."""
+    preferred: Mapping[Part, Binding]
+    """The bindings of Algorithm 4."""
     _chosen: dict[tuple[Layer, tuple[int, ...]], Binding] = field(default_factory=dict)
-    _made: dict[tuple[int, int], tuple[Box | None, ...]] = field(default_factory=dict)
+    _made: dict[Part, tuple[Box | None, ...]] = field(default_factory=dict)
 
     def layer(self, instance: int, layer: Layer) -> LayerParts:
         """How a layer is shared; layers of an instance come in the order in which they run."""
@@ -89,28 +90,26 @@ class Sharing:
             self._chosen[key] = min(options, key=lambda b: self._price(instance, layer, outputs, b))
         cores = tuple(self._cores(instance, layer, outputs, self._chosen[key]))
         for value in outputs:
-            self._made[instance, value] = tuple(None if each is None else each.made.get(value) for each in cores)
+            self._made[Part(instance, value)] = tuple(None if each is None else each.made.get(value) for each in cores)
         return LayerParts(instance, layer, primary, cores)
 
-    def made(self, instance: int, value: int) -> tuple[Box | None, ...]:
-        """Per core, the part of a value that it makes."""
-        return self._made[instance, value]
-
     def _options(self, instance: int, layer: Layer, primary: int, box: Box) -> Iterator[Binding]:
-        """Algorithm 4's binding first, then the others that use as many cores as can be used, the outermost axes first:
-        what is cut there lies together in memory."""
+        """Algorithm 4's binding first, then the others that use as many cores as can be used, the outermost axes first.
+
+        Parts that are cut along outer axes lie together in memory.
+        """
         extents = shape_of(box)
-        preferred = self.preferred.get((instance, primary), ())
+        preferred = self.preferred.get(Part(instance, primary), ())
         divides = all(extent % factor == 0 for extent, factor in zip(extents, preferred, strict=False))
         if preferred and divides and self._is_regular(primary, preferred):
             yield preferred
-        kept = self.kept(layer, primary)
+        kept = self.whole_axes(layer, primary)
         steps = [[1] if axis in kept else self._factors(extent) for axis, extent in enumerate(extents)]
-        found = [b for b in product(*steps) if prod(b) <= self.device.cores and self._is_regular(primary, b)]
-        most = max(map(core_count, found))
+        bindings = [b for b in product(*steps) if prod(b) <= self.device.cores and self._is_regular(primary, b)]
+        most = max(map(core_count, bindings))
         axes = self.graph.network.axes[primary]
-        used = (b for b in found if 2 * core_count(b) > most)
-        yield from sorted(used, key=lambda b: tuple(b[axis] for axis in axes), reverse=True)
+        wide = (b for b in bindings if 2 * core_count(b) > most)
+        yield from sorted(wide, key=lambda b: tuple(b[axis] for axis in axes), reverse=True)
 
     def _is_regular(self, value: int, binding: Binding) -> bool:
         """Whether parts are few rows in memory: of the axes after the first two there, one is cut at most."""
@@ -119,11 +118,12 @@ class Sharing:
     def _factors(self, extent: int) -> list[int]:
         """Over how many cores an axis may be divided: as the text does it, evenly over 8, 4, 2 or 1, or nearly so."""
         cores = self.device.cores
-        found = [f for f in range(1, cores + 1) if cores % f == 0 and f <= extent]
-        nearly = [f for f in found if -(-extent // f) * f <= _UNEVEN * extent]
+        even = (f for f in range(1, cores + 1) if cores % f == 0 and f <= extent)
+        nearly = [f for f in even if round_up(extent, f) <= _UNEVEN * extent]
         return [*nearly, extent] if extent < cores and extent not in nearly else nearly
 
-    def kept(self, layer: Layer, primary: int) -> frozenset[int]:
+    def whole_axes(self, layer: Layer, primary: int) -> frozenset[int]:
+        """Axes of the primary output of a layer that are not cut."""
         graph, rank = self.graph.network.graph, len(self.graph.network.shapes[primary])
         axes = [whole_axes(graph.operators[i], rank) for i in layer if primary in graph.operators[i].outputs]
         table = indexed_table(self.graph.network, layer)
@@ -135,21 +135,13 @@ class Sharing:
     ) -> Iterator[CorePart | None]:
         wanted = self.graph.instances[instance].needed
         primary = outputs[-1]
-        parts = {value: self._like(wanted[value], wanted[primary], binding) for value in outputs}
+        parts = {value: _cut_like_primary(wanted[value], wanted[primary], binding) for value in outputs}
         for core in range(self.device.cores):
             made = {value: boxes[core] for value, boxes in parts.items() if core < len(boxes)}
             yield self.part(instance, layer, {v: box for v, box in made.items() if box is not None})
 
-    def _like(self, box: Box, primary: Box, binding: Binding) -> Sequence[Box | None]:
-        """Other outputs of a layer are cut like the primary one where they have its axes, else made by one core."""
-        extents = shape_of(box)
-        matching = (extent >= factor for extent, factor in zip(extents, binding, strict=False))
-        if box == primary or (len(box) == len(primary) and all(matching)):
-            return tuple(spread(box, binding))
-        return (box,)
-
     def part(self, instance: int, layer: Layer, made: Boxes) -> CorePart | None:
-        """What a core that makes these parts needs; a little more where its rows are longer, and whole, then."""
+        """The share of a core that makes these parts; it reads a little more where that makes rows whole."""
         if not made:
             return None
         network = self.graph.network
@@ -157,48 +149,35 @@ class Sharing:
         inside = {value for index in layer for value in network.graph.operators[index].outputs}
         outside = {value: box for value, box in needed.items() if value not in inside}
         limits, values = self.graph.instances[instance].needed, network.graph.values
-        return CorePart(
-            made,
-            {value: _rounded(box, limits[value]) for value, box in outside.items() if not values[value].is_constant},
-            {value: box for value, box in outside.items() if values[value].is_constant},
-        )
+        constants = {value: box for value, box in outside.items() if values[value].is_constant}
+        inputs = {v: _widen_to_rows(box, limits[v]) for v, box in outside.items() if v not in constants}
+        return CorePart(made, inputs, constants)
 
     def _price(self, instance: int, layer: Layer, outputs: Sequence[int], binding: Binding) -> float:
         """Cycles: of computing beside fetching weights, after fetching what other cores have."""
         cores = [(core, p) for core, p in enumerate(self._cores(instance, layer, outputs, binding)) if p is not None]
         network, port = self.graph.network, self.device.global_bandwidth / self.device.cores / self.device.clock
+        table, _ = indexed_table(network, layer) or (None, ())
         most = 0.0
         largest = max(cores, key=lambda each: size(each[1].made[outputs[-1]]))
         for core, part in (largest, cores[-1]):
             fetched = sum(self._absent(instance, core, value, box) for value, box in part.inputs.items())
-            weights = sum(
-                network.bytes(value, box) for value, box in part.constants.items() if not self._is_table(layer, value)
-            )
+            weights = sum(network.bytes(value, box) for value, box in part.constants.items() if value != table)
             most = max(most, max(self.cycles(layer, part), weights / port) + _EXCHANGE * fetched / port)
         return most
 
     def cycles(self, layer: Layer, part: CorePart) -> float:
         """Cycles of one core for its part of a layer, all at once."""
-        tile = tile_of(layer, part)
-        kernel = self.kernels.kernel(tile)
+        kernel = self.kernels.kernel(tile_of(layer, part))
         return Cost(self.device).compute_cycles(Compute(0, 0, kernel.name, (), (), kernel.work))
 
     def _absent(self, instance: int, core: int, value: int, box: Box) -> int:
         """Bytes of a part that the core did not make itself, as they travel."""
         network, beat = self.graph.network, self.device.alignment
-        producers = [instance] if (instance, value) in self._made else []
-        producers += [t.producer for t in self.graph.transfers[instance] if t.value == value]
-        own = 0
-        for producer in producers:
-            made = self._made[producer, value][core]
-            shared = intersection(made, box)
-            own += size(shared)
-        part = size(box)
-        return network.wire_bytes(value, box, beat) * max(0, part - own) // max(1, part)
-
-    def _is_table(self, layer: Layer, value: int) -> bool:
-        table = indexed_table(self.graph.network, layer)
-        return table is not None and table[0] == value
+        parts = [part for part in (Part(instance, value),) if part in self._made]
+        parts += [transfer.part for transfer in self.graph.transfers[instance] if transfer.value == value]
+        own, wanted = sum(size(intersection(self._made[part][core], box)) for part in parts), size(box)
+        return network.wire_bytes(value, box, beat) * max(0, wanted - own) // max(1, wanted)
 
 
 def tile_of(layer: Layer, part: CorePart) -> Tile:
@@ -207,17 +186,28 @@ def tile_of(layer: Layer, part: CorePart) -> Tile:
     return Tile(layer, operands, tuple(sorted(part.made.items())))
 
 
-def _rounded(box: Box, limits: Box) -> Box:
-    """All of the inner axes of which most is needed: a strided convolution leaves out a last column, and what is left
-    would be many short rows in memory."""
+def _cut_like_primary(box: Box, primary: Box, binding: Binding) -> Sequence[Box]:
+    """The cores' parts of an output: cut like the primary one where it has its axes, else all of it on one core."""
+    matching = (extent >= factor for extent, factor in zip(shape_of(box), binding, strict=False))
+    if box == primary or (len(box) == len(primary) and all(matching)):
+        return tuple(spread(box, binding))
+    return (box,)
+
+
+def _widen_to_rows(box: Box, limits: Box) -> Box:
+    """Take all of the inner axes of which most is needed.
+
+    A strided convolution leaves out a last column, and the rest would be many short rows in memory.
+    """
     return tuple(
-        limit if axis >= 1 and _MOST * (stop - start) >= (_MOST - 1) * (limit[1] - limit[0]) else (start, stop)
+        limit if axis and _NEARLY_ALL * (stop - start) >= (_NEARLY_ALL - 1) * (last - first) else (start, stop)
         for axis, ((start, stop), limit) in enumerate(zip(box, limits, strict=True))
+        for first, last in (limit,)
     )
 
 
 def spread(box: Box, binding: Binding) -> Iterator[Box]:
-    """What each core has, core after core, row by row along the axes that are divided; as equal as they can be."""
+    """The box of each core, row by row along the axes that are divided; they are as equal as they can be."""
     if not binding:
         yield box
         return

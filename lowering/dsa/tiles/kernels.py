@@ -1,4 +1,4 @@
-"""What a tile is as a kernel: its name, its work on the units of a core, and its graph (GraphTurbo, section 4)."""
+"""Tiles as kernels: their names, their work on the units of a core, and their graphs (GraphTurbo, section 4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .tile_shifts import Parts, Shifts
 from .work import work_of
 
 _NAMED_OPERATORS = 3
+"""The name of a kernel names this many of its operators, the first ones."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,13 @@ class TileKernels:
     """The kernels of a network's tiles. `graphs` has the local graph of every kernel asked for so far, by name."""
 
     def __init__(self, network: Network, device: DsaDevice) -> None:
-        self.graphs: Mapping[str, OperatorGraph]
-        self._network = network
-        self._device = device
+        self._network, self._device = network, device
         self._graphs: dict[str, OperatorGraph] = {}
+        self.graphs: Mapping[str, OperatorGraph] = MappingProxyType(self._graphs)
         self._shifts: dict[tuple[int, ...], Shifts] = {}
         self._by_tile: dict[tuple[tuple[int, ...], Parts, Parts], TileKernel] = {}
         self._by_structure: dict[object, TileKernel] = {}
         self._numbers: dict[str, int] = {}
-        self.graphs = MappingProxyType(self._graphs)
 
     def kernel(self, tile: Tile) -> TileKernel:
         """The kernel of a tile. Raises DsaError where the tile's inputs are less than it needs."""
@@ -48,12 +47,12 @@ class TileKernels:
         if shifts is None:
             shifts = self._shifts[tile.members] = Shifts(self._network, tile.members)
         key = (tile.members, *shifts.normal(tile.inputs, tile.outputs))
-        found = self._by_tile.get(key)
-        if found is None:
-            found = self._by_tile[key] = self._made(Tile(*key))
-        return found
+        kernel = self._by_tile.get(key)
+        if kernel is None:
+            kernel = self._by_tile[key] = self._kernel_of_structure(Tile(*key))
+        return kernel
 
-    def _made(self, tile: Tile) -> TileKernel:
+    def _kernel_of_structure(self, tile: Tile) -> TileKernel:
         graph = local_graph(self._network, tile)
         key = structure(graph)
         if key not in self._by_structure:

@@ -1,4 +1,4 @@
-"""A tile's graph in ONNX Runtime, for what has no other way to run."""
+"""A tile's graph in ONNX Runtime, for operators that have no other way to run."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class RuntimeTile:
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The results of a tile, in order; operands in order, in their own types."""
-        known = {v.name: a for v, a in zip((v for v in self._graph.values if v.producer is None), arrays, strict=True)}
+        values = self._graph.values
+        inputs = [number for number, value in enumerate(values) if value.producer is None]
+        computed = dict(zip(inputs, arrays, strict=True))
         for operator, session in zip(self._graph.operators, self._sessions, strict=True):
-            names = {self._graph.values[v].name for v in operator.inputs if v is not None}
-            made = session.run(None, {name: known[name] for name in names})
-            outputs = (self._graph.values[v].name for v in operator.outputs)
-            known |= dict(zip(outputs, map(np.asarray, made), strict=True))
-        return [known[value.name] for value in self._graph.values if value.is_output]
+            results = session.run(None, {values[v].name: computed[v] for v in operator.inputs if v is not None})
+            computed |= dict(zip(operator.outputs, map(np.asarray, results), strict=True))
+        return [computed[number] for number, value in enumerate(values) if value.is_output]
 
 
 def _session(op: str, model: onnx.ModelProto) -> Any:

@@ -20,15 +20,16 @@ from ..network.lookups import indexed_table
 from .core_parts import CorePart, LayerParts, Sharing
 
 _FAIR_SHARE = 4
-"""What passes through gets one part in so many of LB, if it needs that much: tiny tiles cost more than spilling."""
+"""Values that pass through get this part of LB (one divided by it) if they need it: tiny tiles cost more than spilling.
+"""
 _GRAINS = 64
-"""Room is counted in so many parts of LB, so that equal steps are cut alike."""
+"""Room is counted in this many parts of LB, so that equal steps are cut alike."""
 _TILE_CYCLES = 50.0
-"""What each tile costs beyond its work: many tiny ones are no gain."""
+"""Cycles of a tile beyond its work: many tiny ones are no gain."""
 _DEARER = 1.3
-"""How much more a layer may cost for being cut so."""
+"""The cycles of a layer may grow by this factor for being cut only to let units work at once."""
 _LEAST_CYCLES = 500
-"""Layers are not cut below this only to let units work at once."""
+"""Such a cut leaves tiles of at least this many cycles."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class Tiling:
             factors[0] = least
         yield tuple(factors)
         heavy = self.weight_axes(step, part) if self._weight_bytes(part) else frozenset()
-        kept = self.sharing.kept(step.layer, step.primary)
+        kept = self.sharing.whole_axes(step.layer, step.primary)
         axes = [axis for axis in self.network.axes[step.primary] if axis not in kept]
         for axis in (*(a for a in axes if a not in heavy), *(a for a in axes if a in heavy)):
             for factor in _factors(box[axis][1] - box[axis][0]):

@@ -14,7 +14,7 @@ from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.schedule.best_order import best_order, best_order_of_jobs, demand_order, footprint_order
 from eqfuse.lowering.dsa.schedule.forest_order import is_forest, least_peak_of_forest, least_total_of_forest
 from eqfuse.lowering.dsa.schedule.instances import InstanceGraph
-from eqfuse.lowering.dsa.schedule.order_moves import improved_by_moves
+from eqfuse.lowering.dsa.schedule.order_moves import improve_by_moves
 from eqfuse.lowering.dsa.schedule.order_problem import Claim, Effort, OrderProblem, problem_of, series
 from eqfuse.lowering.dsa.schedule.orders import MemoryUse, bfs_order, dfs_order, memory_use
 from eqfuse.lowering.dsa.schedule.scheduler import schedule
@@ -124,7 +124,7 @@ def test_forests_have_orders_with_the_least_peak_and_the_least_sum(jobs: OrderPr
 def test_moves_make_orders_that_use_less(jobs: OrderProblem) -> None:
     order = tuple(range(len(jobs)))
     cap = jobs.use(order).peak
-    found = improved_by_moves(jobs, order, cap, Effort(10**5))
+    found = improve_by_moves(jobs, order, cap, Effort(10**5))
     assert is_order(jobs, found)
     assert jobs.use(found).total <= jobs.use(order).total
     assert jobs.use(found).peak <= cap
