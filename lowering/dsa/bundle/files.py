@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from ....ir.graph import OperatorGraph
+from ....support.json_types import JsonFieldError, convert_json
 from ...errors import BundleError
 from ..codegen.generated import KernelUse, program_kernels
 from ..compiler import AcceleratorNetwork, DsaProgram
@@ -137,8 +138,8 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 def _read(path: Path, kind: type[Content]) -> Content:
     """A file's content. (Python's own reader, for attributes may be infinite.) Raises BundleError."""
     try:
-        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), kind)
-    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors that name the field
+        return convert_json(json.loads(path.read_text(encoding="utf-8")), kind)
+    except (OSError, ValueError, JsonFieldError) as error:
         raise _damaged(path, error) from None
 
 

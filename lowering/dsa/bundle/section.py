@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 
 from ....costmodels.dsa_device import DsaDevice
+from ....support.json_types import JsonFieldError, convert_json
 from ...errors import BundleError
 from ..schedule.clusters import Allocation
+
+_BATCH = "batch"
+"""Follows from the allocation, and stands in the manifest for its readers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Section:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the manifest."""
-        return {**msgspec.to_builtins(self), "batch": self.allocation.batch}
+        return {**msgspec.to_builtins(self), _BATCH: self.allocation.batch}
 
 
 def section_of(data: Mapping[str, Any] | None, label: str) -> Section:
@@ -56,6 +60,6 @@ def section_of(data: Mapping[str, Any] | None, label: str) -> Section:
     if data is None:
         raise BundleError(f"{label}: holds no program for an accelerator")
     try:
-        return msgspec.convert(data, Section)
-    except msgspec.ValidationError as error:
-        raise BundleError(f"{label}: field dsa: {error}; compile the model again") from None
+        return convert_json({name: value for name, value in data.items() if name != _BATCH}, Section)
+    except JsonFieldError as error:
+        raise BundleError(f"{label}: field dsa.{error.path}: {error.problem}; compile the model again") from None

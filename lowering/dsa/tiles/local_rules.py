@@ -150,8 +150,9 @@ def _depth_to_space(site: LocalSite) -> Part:
 
 
 def _space_to_depth(site: LocalSite) -> Part:
+    block, box = site.integer("blocksize", 1), site.needs(0)
     channels = (0, site.network.shapes[site.result][1])
-    return site.emit([site.data()], (site.box[0], channels, *site.box[2:]))
+    return site.emit([site.data()], (box[0], channels, *((a // block, b // block) for a, b in box[2:])))
 
 
 def _matmul(site: LocalSite) -> Part:

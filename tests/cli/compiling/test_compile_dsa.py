@@ -137,7 +137,7 @@ def test_a_program_that_is_wrong_is_not_published(
         return {name: array * 1.1 for name, array in right(*given).items()}
 
     monkeypatch.setattr(IsolatedSimulation, "run_programs", wrong)
-    monkeypatch.setattr(check, "isolated", lambda _, function, *arguments: function(*arguments))
+    monkeypatch.setattr(check, "call_isolated", lambda _, function, *arguments: function(*arguments))
     outcome = eqfuse.run("compile", "in.onnx", "--target", TARGET, "-o", "build", "--floats", floats, "--seed", 11)
     assert outcome.code == 3
     assert "the program differs from the original" in outcome.error
