@@ -44,9 +44,10 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.extract.joint import JointPrices
 from eqfuse.extract.partition.certificate.format import certificate_of
 from eqfuse.extract.partition.certificate.proof import certify
-from eqfuse.extract.partition.intermediate import intermediate_bytes, unfused_intermediate_bytes
+from eqfuse.extract.partition.groups import unfused
 from eqfuse.extract.partition.kernels import KernelModel
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.extract.partition.savings import intermediate_bytes
 from eqfuse.extract.partition.search.methods import partition_by
 from eqfuse.ir.graph import OperatorGraph
 
@@ -150,7 +151,7 @@ def compare(name: str, source: Source, arguments: argparse.Namespace) -> Record:
     original = operator_graph(known.model, known.knowledge)
     saturation = time.perf_counter() - started
     progress(f"saturated in {saturation:.1f} s ({known.egraph.saturation.stop_reason})")
-    record = Record(name, len(original), 0, unfused_intermediate_bytes(original))
+    record = Record(name, len(original), 0, intermediate_bytes(unfused(original)))
     begun = time.perf_counter()
     # First, for the time limit runs since the saturation.
     _, found = partition_model(known, "joint", options, Clock(None))

@@ -19,10 +19,10 @@ from ..errors import UsageError, VerificationError
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.certificate.format import Certificate, CertificateError, certificate_of, check
 from ..extract.partition.groups import Partition, PartitionError, unfused
-from ..extract.partition.intermediate import intermediate_bytes, removed
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.operator_graph import operator_graph
+from ..extract.partition.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph
 from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
@@ -173,7 +173,7 @@ def _partition_figures(partition: Partition, prices: KernelModel) -> PartitionFi
     return PartitionFigures(
         groups=partition.count,
         kernels=sum(len(prices.kernels(members)) for members in partition.members),
-        intermediate_values=intermediate - len(removed(partition)),
+        intermediate_values=intermediate - len(removed_values(partition)),
         intermediate_bytes=intermediate_bytes(partition),
         predicted_seconds=prices.partition(partition),
     )

@@ -26,13 +26,12 @@ from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.certificate.format import certificate_of
 from ..extract.partition.certificate.proof import Proof, certify
-from ..extract.partition.groups import Partition, PartitionError, partition_of
-from ..extract.partition.index_map_fusion import index_mapped, saved_bytes
-from ..extract.partition.intermediate import intermediate_bytes, removed, unfused_intermediate_bytes
+from ..extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from ..extract.partition.kernels import KernelModel, Members
 from ..extract.partition.layouts.assignment import LayoutPlan, assign_layouts
 from ..extract.partition.local_functions import inlined
 from ..extract.partition.operator_graph import operator_graph
+from ..extract.partition.savings import index_mapped_operators, intermediate_bytes, removed_values, saved_bytes
 from ..extract.partition.search.methods import partition_by
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
@@ -83,7 +82,7 @@ class Partitioned:
     @cached_property
     def index_maps(self) -> frozenset[int]:
         """Operators that only move data, and are indices inside a kernel."""
-        return index_mapped(self.partition, self.pricing)
+        return index_mapped_operators(self.partition, self.pricing)
 
     def figures(self) -> Mapping[str, float]:
         """Counts, bytes and seconds for tables and JSON. Intermediate bytes are those that leave a kernel."""
@@ -91,9 +90,9 @@ class Partitioned:
             "subgraphs": self.partition.count,
             "kernels": len(self.kernels),
             "operators": len(self.partition.graph),
-            "removed_values": len(removed(self.by_kernel)),
-            "intermediate_bytes_original": unfused_intermediate_bytes(self.before),
-            "intermediate_bytes_unfused": unfused_intermediate_bytes(self.partition.graph),
+            "removed_values": len(removed_values(self.by_kernel)),
+            "intermediate_bytes_original": intermediate_bytes(unfused(self.before)),
+            "intermediate_bytes_unfused": intermediate_bytes(unfused(self.partition.graph)),
             "intermediate_bytes": intermediate_bytes(self.by_kernel),
             "index_maps": len(self.index_maps),
             "index_map_bytes": saved_bytes(self.partition.graph, self.index_maps),

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b, sha256
+from typing import NamedTuple
 
 from ...ir.graph import Operator, OperatorGraph
-from ...ir.operation import Attributes, dimension_size
+from ...ir.operation import dimension_size
 from ...ir.types import Dimension, TensorType
 from ...support.directed_graphs import topological_order
 
@@ -44,7 +45,7 @@ def subgraph_text(graph: OperatorGraph, members: Iterable[int]) -> str:
     the size that it counts as (``s0~128``). An opaque operator is marked as such.
     """
     subgraph = _Subgraph(graph, tuple(sorted(set(members))))
-    return _text(subgraph, _distinct(subgraph))
+    return _write(subgraph, _distinct_colours(subgraph))
 
 
 def operator_names(text: str) -> tuple[str, ...]:
@@ -52,11 +53,26 @@ def operator_names(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"^  (?:.*? = )?(?:opaque )?(\w+)\(", text, re.MULTILINE))
 
 
-_Colours = dict[int, str]
+Colours = dict[int, str]
 """Per vertex: an operator by its index, a value from outside by -1 minus its index."""
 
-_Symbols = dict[str, int]
+Symbols = dict[str, int]
 """Numbers of symbolic dimensions, by their names."""
+
+
+class Source(NamedTuple):
+    """Where an operand comes from: a vertex, and the number of its output."""
+
+    vertex: int
+    output: int
+
+
+class Use(NamedTuple):
+    """Where a vertex is read: the operator, the number of the operand, and that of the vertex's output."""
+
+    operator: int
+    operand: int
+    output: int
 
 
 @dataclass(frozen=True)
@@ -69,47 +85,47 @@ class _Subgraph:
         return frozenset(self.members)
 
     @cached_property
-    def sources(self) -> dict[int, tuple[tuple[int, int] | None, ...]]:
-        """Per operator, the vertex and the number of its output that each operand comes from."""
-        return {m: tuple(self._source(v) for v in _given(self.graph.operators[m])) for m in self.members}
+    def sources(self) -> dict[int, tuple[Source | None, ...]]:
+        """Per operator, the sources of its operands."""
+        return {m: tuple(map(self._source, operands(self.graph.operators[m]))) for m in self.members}
 
     @cached_property
-    def users(self) -> dict[int, list[tuple[int, int, int]]]:
-        """Per vertex, the operator, operand and output number of each use."""
-        found: dict[int, list[tuple[int, int, int]]] = {member: [] for member in self.members}
+    def uses(self) -> dict[int, list[Use]]:
+        """Per vertex, its uses."""
+        uses: dict[int, list[Use]] = {member: [] for member in self.members}
         for member, sources in self.sources.items():
             for position, source in enumerate(sources):
                 if source is not None:
-                    found.setdefault(source[0], []).append((member, position, source[1]))
-        return found
+                    uses.setdefault(source.vertex, []).append(Use(member, position, source.output))
+        return uses
 
-    def _source(self, value: int | None) -> tuple[int, int] | None:
+    def _source(self, value: int | None) -> Source | None:
         if value is None:
             return None
         producer = self.graph.values[value].producer
         if producer is None or producer not in self.inside:
-            return -1 - value, 0
-        return producer, self.graph.operators[producer].outputs.index(value)
+            return Source(-1 - value, 0)
+        return Source(producer, self.graph.operators[producer].outputs.index(value))
 
     def is_read_outside(self, value: int) -> bool:
-        consumers = self.graph.consumers[value]
-        return self.graph.values[value].is_output or any(user not in self.inside for user in consumers)
+        """Whether another operator or the caller reads a value."""
+        return self.graph.values[value].is_output or not self.inside.issuperset(self.graph.consumers[value])
 
     def label(self, vertex: int) -> str:
-        """What is known of a vertex without its neighbours."""
+        """The description of a vertex without its neighbours."""
         if vertex < 0:
-            return self.kind(-1 - vertex)
+            return self.describe_value(-1 - vertex)
         operator = self.graph.operators[vertex]
-        outputs = ", ".join(f"{self.kind(v)} {self.is_read_outside(v)}" for v in operator.outputs)
+        outputs = ", ".join(f"{self.describe_value(v)} {self.is_read_outside(v)}" for v in operator.outputs)
         return f"{_call(operator)} {outputs}"
 
-    def kind(self, value: int, symbols: _Symbols | None = None) -> str:
+    def describe_value(self, value: int, symbols: Symbols | None = None) -> str:
         """Type of a value, and whether it is constant; `symbols` are those numbered so far, None numbers none."""
-        known = self.graph.values[value]
-        return f"constant {_type(known.type, symbols)}" if known.is_constant else _type(known.type, symbols)
+        described = self.graph.values[value]
+        return f"{'constant ' if described.is_constant else ''}{_type(described.type, symbols)}"
 
 
-def _given(operator: Operator) -> tuple[int | None, ...]:
+def operands(operator: Operator) -> tuple[int | None, ...]:
     """Operands without those left out at the end: leaving out and not naming are the same."""
     count = len(operator.inputs)
     while count and operator.inputs[count - 1] is None:
@@ -124,101 +140,73 @@ def _digest(content: object) -> str:
     return blake2b(repr(content).encode(), digest_size=12).hexdigest()
 
 
-def _distinct(subgraph: _Subgraph) -> _Colours:
+def _distinct_colours(subgraph: _Subgraph) -> Colours:
     """A colour per vertex, all different, chosen alike in isomorphic sub-graphs."""
-    colours = _refined(subgraph, {vertex: _digest(subgraph.label(vertex)) for vertex in subgraph.users})
+    colours = _refine(subgraph, {vertex: _digest(subgraph.label(vertex)) for vertex in subgraph.uses})
     trials = 0
-    while cell := _smallest_cell(colours):
+    while shared := [(count, colour) for colour, count in Counter(colours.values()).items() if count > 1]:
+        _, rarest = min(shared)
+        cell = [vertex for vertex, colour in colours.items() if colour == rarest]
         trials += len(cell)
-        choices = [[vertex] for vertex in cell] if trials <= _TRIALS else [cell]
-        refined = [_refined(subgraph, _singled_out(colours, choice)) for choice in choices]
-        colours = min(refined, key=lambda made: sorted(made.values()))
+        trial_cells = [[vertex] for vertex in cell] if trials <= _TRIALS else [cell]
+        refined = []
+        for chosen in trial_cells:
+            told_apart = {vertex: _digest((position, rarest)) for position, vertex in enumerate(chosen)}
+            refined.append(_refine(subgraph, {**colours, **told_apart}))
+        colours = min(refined, key=lambda trial: sorted(trial.values()))
     return colours
 
 
-def _singled_out(colours: _Colours, chosen: list[int]) -> _Colours:
-    return {**colours, **{vertex: _digest((position, colours[vertex])) for position, vertex in enumerate(chosen)}}
-
-
-def _smallest_cell(colours: _Colours) -> list[int]:
-    """The vertices of the rarest colour that more than one has; [] where all differ."""
-    shared = [(count, colour) for colour, count in Counter(colours.values()).items() if count > 1]
-    if not shared:
-        return []
-    _, chosen = min(shared)
-    return [vertex for vertex, colour in colours.items() if colour == chosen]
-
-
-def _refined(subgraph: _Subgraph, colours: _Colours) -> _Colours:
+def _refine(subgraph: _Subgraph, colours: Colours) -> Colours:
     """Let each vertex see its neighbours, down and up the graph, until that tells no more of them apart."""
-    count = len(set(colours.values()))
-    while True:
-        colours = _seen_from_below(subgraph, _seen_from_above(subgraph, colours))
-        told_apart = len(set(colours.values()))
-        if told_apart == count:
-            return colours
-        count = told_apart
-
-
-def _seen_from_above(subgraph: _Subgraph, colours: _Colours) -> _Colours:
-    made = dict(colours)
-    for member in subgraph.members:
-        sources = [source and (made[source[0]], source[1]) for source in subgraph.sources[member]]
-        made[member] = _digest((made[member], sources))
-    return made
-
-
-def _seen_from_below(subgraph: _Subgraph, colours: _Colours) -> _Colours:
-    made = dict(colours)
-    outside = [vertex for vertex in colours if vertex < 0]
-    for vertex in (*reversed(subgraph.members), *outside):
-        users = sorted((made[user], position, output) for user, position, output in subgraph.users[vertex])
-        made[vertex] = _digest((made[vertex], users))
-    return made
+    colours = dict(colours)
+    count, before = len(set(colours.values())), 0
+    upwards = [*reversed(subgraph.members), *(vertex for vertex in colours if vertex < 0)]
+    while count != before:
+        for member in subgraph.members:
+            sources = [source and (colours[source.vertex], source.output) for source in subgraph.sources[member]]
+            colours[member] = _digest((colours[member], sources))
+        for vertex in upwards:
+            users = sorted((colours[use.operator], use.operand, use.output) for use in subgraph.uses[vertex])
+            colours[vertex] = _digest((colours[vertex], users))
+        before, count = count, len(set(colours.values()))
+    return colours
 
 
 # --- text
 
 
-def _text(subgraph: _Subgraph, colours: _Colours) -> str:
-    order = _order(subgraph, colours)
+def _write(subgraph: _Subgraph, colours: Colours) -> str:
+    readers = {member: [use.operator for use in subgraph.uses[member]] for member in subgraph.members}
+    order = topological_order(readers, key=colours.__getitem__)
     operators = [subgraph.graph.operators[member] for member in order]
-    read = dict.fromkeys(v for o in operators for v in _given(o) if v is not None)
-    made = [value for operator in operators for value in operator.outputs]
-    outside = [value for value in read if value not in set(made)]
-    number = {value: f"%{position}" for position, value in enumerate((*outside, *made))}
-    symbols: _Symbols = {}
-    lines = [f"{number[value]}: {subgraph.kind(value, symbols)}" for value in outside]
+    read = dict.fromkeys(v for operator in operators for v in operands(operator) if v is not None)
+    results = [value for operator in operators for value in operator.outputs]
+    outside = [value for value in read if value not in set(results)]
+    number = {value: f"%{position}" for position, value in enumerate((*outside, *results))}
+    symbols: Symbols = {}
+    lines = [f"{number[value]}: {subgraph.describe_value(value, symbols)}" for value in outside]
     lines += [_line(subgraph, operator, number, symbols) for operator in operators]
-    results = ", ".join(number[value] for value in made if subgraph.is_read_outside(value))
-    return "\n".join((*lines, f"return {results}".rstrip()))
+    given = ", ".join(number[value] for value in results if subgraph.is_read_outside(value))
+    return "\n".join((*lines, f"return {given}".rstrip()))
 
 
-def _line(subgraph: _Subgraph, operator: Operator, number: dict[int, str], symbols: _Symbols) -> str:
+def _line(subgraph: _Subgraph, operator: Operator, number: dict[int, str], symbols: Symbols) -> str:
     """One operator: ``  %2: float32[1,8] = Gemm(%0, _, %1) {alpha=1.0}``."""
-    outputs = ", ".join(f"{number[value]}: {subgraph.kind(value, symbols)}" for value in operator.outputs)
-    operands = ", ".join("_" if value is None else number[value] for value in _given(operator))
+    outputs = ", ".join(f"{number[value]}: {subgraph.describe_value(value, symbols)}" for value in operator.outputs)
+    read = ", ".join("_" if value is None else number[value] for value in operands(operator))
     name, _, attributes = _call(operator).partition(" {")
-    return f"  {outputs}{' = ' if outputs else ''}{name}({operands}){' {' if attributes else ''}{attributes}"
-
-
-def _order(subgraph: _Subgraph, colours: _Colours) -> list[int]:
-    """The topological order that takes the least colour first."""
-    users = {member: [user for user, _, _ in subgraph.users[member]] for member in subgraph.members}
-    return topological_order(users, key=colours.__getitem__)
+    return f"  {outputs}{' = ' if outputs else ''}{name}({read}){' {' if attributes else ''}{attributes}"
 
 
 def _call(operator: Operator) -> str:
     """Operator and attributes: ``Softmax {axis=-1}``."""
     name = f"opaque {operator.op}" if operator.is_opaque else operator.op
-    return f"{name} {{{_attributes(operator.attributes)}}}" if operator.attributes else name
+    attributes = ", ".join(f"{name}={operator.attributes[name]!r}" for name in sorted(operator.attributes))
+    return f"{name} {{{attributes}}}" if attributes else name
 
 
-def _attributes(attributes: Attributes) -> str:
-    return ", ".join(f"{name}={attributes[name]!r}" for name in sorted(attributes))
-
-
-def _type(tensor: TensorType | None, symbols: _Symbols | None) -> str:
+def _type(tensor: TensorType | None, symbols: Symbols | None) -> str:
     if tensor is None:
         return "?"
     if tensor.shape is None:
@@ -226,7 +214,7 @@ def _type(tensor: TensorType | None, symbols: _Symbols | None) -> str:
     return f"{tensor.dtype}[{','.join(_dimension(d, symbols) for d in tensor.shape)}]"
 
 
-def _dimension(dimension: Dimension, symbols: _Symbols | None) -> str:
+def _dimension(dimension: Dimension, symbols: Symbols | None) -> str:
     if isinstance(dimension, int):
         return str(dimension)
     number = "" if symbols is None else symbols.setdefault(dimension, len(symbols))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 
 from ....ir.graph import OperatorGraph
+from ....support.deadlines import is_over
 from ..groups import Partition, partition_of
 from .convex import Region, bits, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover
@@ -26,7 +27,7 @@ Allowed = Callable[[tuple[int, ...]], bool]
 """Whether a set of operators (ascending) may be a group, besides being connected and convex."""
 
 Structure = Callable[[tuple[int, ...]], Hashable]
-"""Of a window's operators, in the order given, all that prices and permissions depend on."""
+"""Everything about a window's operators, in the order given, on which prices and permissions depend."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Window:
-    """What came of one window. `operators` by index in the graph.
+    """A window that was solved. `operators` by index in the graph.
 
     `before` and `after` are its prices; `candidates` the sets that were priced; `complete` says that they are all
     connected, convex and allowed sets up to the limit of size; `proven` that no acyclic cover by them is cheaper.
@@ -88,24 +89,23 @@ def improve(
     equal in their prices are solved once; with `structure`, windows of equal structure are not even priced again.
     """
     started = time.monotonic()
-    search = _Search(partition.graph, price, allowed, limits, structure, started + time_limit)
+    sweeps = _Sweeps(partition.graph, price, allowed, limits, structure, started + time_limit)
     windows: list[Window] = []
-    improved = True
-    while improved and not search.late:
-        count = partition.count, partition.group
-        partition, found = search.sweep(partition)
-        windows += found
-        improved = (partition.count, partition.group) != count
-    return Improvement(partition, tuple(windows), not improved and search.settled, time.monotonic() - started)
+    is_final = False
+    while not is_final and not is_over(sweeps.deadline):
+        before = partition.group
+        partition = sweeps.sweep(partition, windows)
+        is_final = partition.group == before
+    return Improvement(partition, tuple(windows), is_final and sweeps.is_proven, time.monotonic() - started)
 
 
 @dataclass(frozen=True)
-class _View:
-    """A window and its region: `operators[i]` is node i; `known` are the masks of its groups."""
+class _Region:
+    """A window as a region: `operators[i]` is node i; `present` are the masks of its groups."""
 
     operators: tuple[int, ...]
     region: Region
-    known: tuple[int, ...]
+    present: tuple[int, ...]
 
     def members(self, mask: int) -> tuple[int, ...]:
         """The operators of a set, ascending."""
@@ -113,7 +113,7 @@ class _View:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _CheapestCover:
     """The cheapest cover of a window, as masks."""
 
     masks: tuple[int, ...]
@@ -123,105 +123,104 @@ class _Answer:
 
 
 @dataclass
-class _Search:
+class _Sweeps:
+    """Sweeps over partitions of one graph; `is_proven` says whether all covers of the last one are."""
+
     graph: OperatorGraph
     price: Price
     allowed: Allowed
     limits: Limits
     structure: Structure | None
     deadline: float
-    settled: bool = True
+    is_proven: bool = True
     prices: dict[tuple[int, ...], float] = field(default_factory=dict)
     permitted: dict[tuple[int, ...], bool] = field(default_factory=dict)
-    by_view: dict[Hashable, _Answer] = field(default_factory=dict)
+    by_region: dict[Hashable, _CheapestCover] = field(default_factory=dict)
     by_problem: dict[tuple[CoverProblem, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
-    final: set[_View] = field(default_factory=set)
+    final: set[_Region] = field(default_factory=set)
 
-    @property
-    def late(self) -> bool:
-        """Whether the time is over."""
-        return time.monotonic() >= self.deadline
-
-    def sweep(self, partition: Partition) -> tuple[Partition, list[Window]]:
-        """Windows around every operator once, in order; an operator is done when it and its neighbours were in one."""
-        self.settled = True
-        windows: list[Window] = []
+    def sweep(self, partition: Partition, windows: list[Window]) -> Partition:
+        """Solve windows around every operator once, in order; an operator is done when it and its neighbours were in
+        one."""
+        self.is_proven = True
         done = [False] * len(self.graph)
         for seed in range(len(self.graph)):
             if done[seed]:
                 continue
-            if self.late:
-                self.settled = False
+            if is_over(self.deadline):
+                self.is_proven = False
                 break
-            groups = _grow(partition, partition.group[seed], done, self.limits)
-            view = _view(partition, groups)
-            if len(groups) > 1 or len(view.operators) > 1:
-                partition = self._solve(partition, view, windows)
-            _mark_done(self.graph, view.operators, done)
+            groups = _grow_window(partition, partition.group[seed], done, self.limits)
+            window = _make_region(partition, groups)
+            if len(window.operators) > 1 and window not in self.final:
+                partition = self._solve(partition, window, windows)
+            inside = set(window.operators)
+            for operator in window.operators:
+                near = (*self.graph.predecessors[operator], *self.graph.successors[operator])
+                done[operator] = done[operator] or inside.issuperset(near)
             done[seed] = True
-        return partition, windows
-
-    def _solve(self, partition: Partition, view: _View, windows: list[Window]) -> Partition:
-        if view in self.final:
-            return partition
-        answer = self._answer(view)
-        self.settled = self.settled and answer.proven
-        before, after = self._total(view, view.known), self._total(view, answer.masks)
-        outcome = min(before, after), answer.complete, answer.proven
-        windows.append(Window(tuple(sorted(view.operators)), len(view.known), answer.candidates, before, *outcome))
-        if after < before:
-            return _replaced(partition, [view.members(mask) for mask in answer.masks])
-        if answer.proven:
-            self.final.add(view)
         return partition
 
-    def _total(self, view: _View, masks: Sequence[int]) -> float:
-        return fsum(self._priced(view.members(mask)) for mask in masks)
+    def _solve(self, partition: Partition, window: _Region, windows: list[Window]) -> Partition:
+        cover = self._find_cover(window)
+        self.is_proven = self.is_proven and cover.proven
+        before, after = (
+            fsum(self._price(window.members(mask)) for mask in masks) for masks in (window.present, cover.masks)
+        )
+        operators, groups = tuple(sorted(window.operators)), len(window.present)
+        outcome = cover.candidates, before, min(before, after), cover.complete, cover.proven
+        windows.append(Window(operators, groups, *outcome))
+        if after < before:
+            return _regroup(partition, [window.members(mask) for mask in cover.masks])
+        if cover.proven:
+            self.final.add(window)
+        return partition
 
-    def _priced(self, members: tuple[int, ...]) -> float:
+    def _price(self, members: tuple[int, ...]) -> float:
         if members not in self.prices:
             self.prices[members] = self.price(members)
         return self.prices[members]
 
-    def _may(self, members: tuple[int, ...]) -> bool:
+    def _is_allowed(self, members: tuple[int, ...]) -> bool:
         if members not in self.permitted:
             self.permitted[members] = self.allowed(members)
         return self.permitted[members]
 
-    def _answer(self, view: _View) -> _Answer:
-        own = view.operators if self.structure is None else self.structure(view.operators)
-        key = (own, view.region, view.known)
-        answer = self.by_view.get(key) or self._cheapest(view)
-        if answer.proven:
-            self.by_view[key] = answer
-        return answer
+    def _find_cover(self, window: _Region) -> _CheapestCover:
+        content = window.operators if self.structure is None else self.structure(window.operators)
+        key = (content, window.region, window.present)
+        cover = self.by_region.get(key) or self._compute_cover(window)
+        if cover.proven:
+            self.by_region[key] = cover
+        return cover
 
-    def _cheapest(self, view: _View) -> _Answer:
-        found = convex_sets(view.region, self.limits.largest, self.limits.sets)
-        prices = {mask: self._priced(view.members(mask)) for mask in view.known}
-        for mask in found.masks:
-            if self.late:
-                return _Answer(view.known, len(prices), False, False)
-            members = view.members(mask)
-            if mask not in prices and self._may(members) and (cost := self._priced(members)) < inf:
+    def _compute_cover(self, window: _Region) -> _CheapestCover:
+        convex = convex_sets(window.region, self.limits.largest, self.limits.sets)
+        prices = {mask: self._price(window.members(mask)) for mask in window.present}
+        for mask in convex.masks:
+            if is_over(self.deadline):
+                return _CheapestCover(window.present, len(prices), False, False)
+            members = window.members(mask)
+            if mask not in prices and self._is_allowed(members) and (cost := self._price(members)) < inf:
                 prices[mask] = cost
         # A group that is there but cannot be made is dearer than all sets that can.
         dear = 1.0 + sum(abs(cost) for cost in prices.values() if cost < inf)
-        problem = CoverProblem(view.region, tuple(prices), tuple(min(cost, dear) for cost in prices.values()))
-        known = tuple(range(len(view.known)))
-        chosen = self.by_problem.get((problem, known))
+        problem = CoverProblem(window.region, tuple(prices), tuple(min(cost, dear) for cost in prices.values()))
+        present = tuple(range(len(window.present)))
+        chosen = self.by_problem.get((problem, present))
         proven = chosen is not None
         if chosen is None:
-            cover = cheapest_cover(problem, known, self.deadline)
+            cover = cheapest_cover(problem, present, self.deadline)
             chosen, proven = cover.chosen, cover.proven
         if proven:
-            self.by_problem[problem, known] = chosen
-        return _Answer(tuple(problem.sets[p] for p in chosen), len(prices), found.complete, proven)
+            self.by_problem[problem, present] = chosen
+        return _CheapestCover(tuple(problem.sets[p] for p in chosen), len(prices), convex.complete, proven)
 
 
-def _grow(partition: Partition, seed: int, done: Sequence[bool], limits: Limits) -> tuple[int, ...]:
+def _grow_window(partition: Partition, seed: int, done: Sequence[bool], limits: Limits) -> tuple[int, ...]:
     """Groups of a window, ascending: the seed, its neighbours, then theirs, those not done and near in number first."""
-    chosen: dict[int, None] = {}
+    graph = partition.graph
+    chosen: set[int] = set()
     size = 0
     queue = [(False, False, 0, seed)]
     queued = {seed}
@@ -230,77 +229,48 @@ def _grow(partition: Partition, seed: int, done: Sequence[bool], limits: Limits)
         members = partition.members[group]
         if size + len(members) > limits.operators and chosen:
             continue
-        chosen[group] = None
+        chosen.add(group)
         size += len(members)
-        for other in _neighbours(partition, group) - queued:
+        near = {partition.group[o] for m in members for o in (*graph.predecessors[m], *graph.successors[m])}
+        for other in near - queued:
             queued.add(other)
-            known = all(done[member] for member in partition.members[other])
-            heapq.heappush(queue, (group != seed, known, abs(other - seed), other))
+            is_done = all(done[member] for member in partition.members[other])
+            heapq.heappush(queue, (group != seed, is_done, abs(other - seed), other))
     return tuple(sorted(chosen))
 
 
-def _neighbours(partition: Partition, group: int) -> set[int]:
-    graph = partition.graph
-    near = {
-        partition.group[other]
-        for member in partition.members[group]
-        for others in (graph.predecessors[member], graph.successors[member])
-        for other in others
-    }
-    return near - {group}
-
-
-def _mark_done(graph: OperatorGraph, operators: Sequence[int], done: list[bool]) -> None:
-    inside = set(operators)
-    for operator in operators:
-        if inside.issuperset(graph.predecessors[operator]) and inside.issuperset(graph.successors[operator]):
-            done[operator] = True
-
-
-def _view(partition: Partition, groups: Sequence[int]) -> _View:
+def _make_region(partition: Partition, groups: Sequence[int]) -> _Region:
     operators = tuple(member for group in groups for member in partition.members[group])
     node = {operator: position for position, operator in enumerate(operators)}
     edges = [(node[p], node[o]) for o in operators for p in partition.graph.predecessors[o] if p in node]
-    detours = [(node[tail], node[head]) for tail, head in _detours(partition, groups)]
-    known = tuple(mask_of(node[member] for member in partition.members[group]) for group in groups)
-    return _View(operators, Region(len(operators), tuple(sorted(edges)), tuple(sorted(detours))), known)
+    detours = [(node[tail], node[head]) for tail, head in _find_detours(partition, groups)]
+    present = tuple(mask_of(node[member] for member in partition.members[group]) for group in groups)
+    return _Region(operators, Region(len(operators), tuple(sorted(edges)), tuple(sorted(detours))), present)
 
 
-def _detours(partition: Partition, groups: Sequence[int]) -> set[tuple[int, int]]:
+def _find_detours(partition: Partition, groups: Sequence[int]) -> set[tuple[int, int]]:
     """Pairs of operators of a window such that the second depends on the first through groups outside it."""
-    window = set(groups)
-    reached: dict[int, frozenset[int]] = {}
-    found: set[tuple[int, int]] = set()
-    for group in groups:
-        for member in partition.members[group]:
-            for reader in partition.graph.successors[member]:
-                if partition.group[reader] not in window:
-                    heads = _reached(partition, partition.group[reader], window, groups[-1], reached)
-                    found.update((member, head) for head in heads)
-    return found
+    group, successors = partition.group, partition.graph.successors
+    window, last = set(groups), groups[-1]
+    heads: dict[int, set[int]] = {}
+    detours: set[tuple[int, int]] = set()
+    for tail in (member for number in groups for member in partition.members[number]):
+        for start in {group[reader] for reader in successors[tail]} - window:
+            if start not in heads:
+                heads[start] = set()
+                queue, seen = [start], {start}
+                while queue:  # no group after the last of the window leads back into it
+                    for reader in (r for m in partition.members[queue.pop()] for r in successors[m]):
+                        if group[reader] in window:
+                            heads[start].add(reader)
+                        elif group[reader] < last and group[reader] not in seen:
+                            seen.add(group[reader])
+                            queue.append(group[reader])
+            detours.update((tail, head) for head in heads[start])
+    return detours
 
 
-def _reached(
-    partition: Partition, start: int, window: set[int], last: int, reached: dict[int, frozenset[int]]
-) -> frozenset[int]:
-    """The operators of the window that an outside group leads to, through outside groups before group `last` only."""
-    if start not in reached:
-        heads: set[int] = set()
-        queue, seen = [start], {start}
-        while queue:
-            group = queue.pop()
-            for reader in (r for m in partition.members[group] for r in partition.graph.successors[m]):
-                owner = partition.group[reader]
-                if owner in window:
-                    heads.add(reader)
-                elif owner < last and owner not in seen:
-                    seen.add(owner)
-                    queue.append(owner)
-        reached[start] = frozenset(heads)
-    return reached[start]
-
-
-def _replaced(partition: Partition, groups: Sequence[tuple[int, ...]]) -> Partition:
+def _regroup(partition: Partition, groups: Sequence[tuple[int, ...]]) -> Partition:
     """The partition with some operators grouped anew."""
     labels = list(partition.group)
     for position, members in enumerate(groups):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.extract.partition.groups import partition_of, unfused
-from eqfuse.extract.partition.index_map_fusion import index_mapped, saved_bytes
 from eqfuse.extract.partition.kernels import KernelModel
+from eqfuse.extract.partition.savings import index_mapped_operators, saved_bytes
 from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, chain, operator_graphs
@@ -18,7 +18,7 @@ HOST = load_device(DEFAULT)
 
 def mapped(graph: OperatorGraph, *labels: int) -> frozenset[int]:
     partition = partition_of(graph, labels or [0] * len(graph), "test")
-    return index_mapped(partition, KernelModel(graph, HOST))
+    return index_mapped_operators(partition, KernelModel(graph, HOST))
 
 
 def transposed() -> tuple[Builder, int]:
@@ -83,7 +83,7 @@ def test_what_is_saved_is_what_it_would_read_and_write() -> None:
 
 @given(operator_graphs())
 def test_without_fusion_there_are_none(graph: OperatorGraph) -> None:
-    assert index_mapped(unfused(graph), KernelModel(graph, HOST)) == frozenset()
+    assert index_mapped_operators(unfused(graph), KernelModel(graph, HOST)) == frozenset()
 
 
 @given(operator_graphs(), st.data())
@@ -92,6 +92,6 @@ def test_an_index_map_shares_a_kernel_with_a_neighbour(graph: OperatorGraph, dat
     partition = partition_of(graph, [sum(steps[: i + 1]) for i in range(len(graph))], "test")
     model = KernelModel(graph, HOST)
     kernel = {m: k for members in partition.members for k in model.kernels(members) for m in k}
-    for member in index_mapped(partition, model):
+    for member in index_mapped_operators(partition, model):
         near = {*graph.predecessors[member], *graph.successors[member]}
         assert near & (set(kernel[member]) - {member})

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.extract.partition.groups import partition_of, unfused
-from eqfuse.extract.partition.intermediate import intermediate_bytes, removed, storage, unfused_intermediate_bytes
+from eqfuse.extract.partition.savings import intermediate_bytes, removed_values, storage
 from eqfuse.ir.graph import OperatorGraph
 
 from .graphs import Builder, chain, operator_graphs
@@ -16,7 +16,7 @@ BYTES = 4 * 4 * 4
 
 
 def test_a_value_between_two_fused_operators_is_removed() -> None:
-    assert removed(partition_of(chain("Relu", "Exp", "Neg"), (0, 0, 1), "test")) == {1}
+    assert removed_values(partition_of(chain("Relu", "Exp", "Neg"), (0, 0, 1), "test")) == {1}
 
 
 def test_a_value_that_another_group_reads_too_stays() -> None:
@@ -24,28 +24,28 @@ def test_a_value_that_another_group_reads_too_stays() -> None:
     shared = builder.op("Relu", builder.input(4))
     builder.op("Exp", shared)
     builder.op("Neg", shared)
-    assert removed(partition_of(builder.graph(), (0, 0, 1), "test")) == frozenset()
+    assert removed_values(partition_of(builder.graph(), (0, 0, 1), "test")) == frozenset()
 
 
 def test_an_output_of_the_graph_stays() -> None:
     builder = Builder()
     y = builder.op("Relu", builder.input(4))
     z = builder.op("Exp", y)
-    assert removed(partition_of(builder.graph(y, z), (0, 0), "test")) == frozenset()
+    assert removed_values(partition_of(builder.graph(y, z), (0, 0), "test")) == frozenset()
 
 
 def test_a_result_that_nobody_reads_is_removed() -> None:
     builder = Builder()
     first, second = builder.node("Split", [builder.input(4)], [(2,), (2,)])
-    assert removed(unfused(builder.graph(first))) == {second}
+    assert removed_values(unfused(builder.graph(first))) == {second}
 
 
 def test_without_fusion_every_value_is_held() -> None:
-    assert unfused_intermediate_bytes(chain("Relu", "Exp", "Neg")) == 2 * BYTES
+    assert intermediate_bytes(unfused(chain("Relu", "Exp", "Neg"))) == 2 * BYTES
 
 
 def test_what_only_the_caller_reads_is_no_intermediate_result() -> None:
-    assert unfused_intermediate_bytes(chain("Relu")) == 0
+    assert intermediate_bytes(unfused(chain("Relu"))) == 0
 
 
 def test_fused_values_are_not_held() -> None:
@@ -53,11 +53,11 @@ def test_fused_values_are_not_held() -> None:
 
 
 def test_a_value_and_its_view_are_held_once() -> None:
-    assert unfused_intermediate_bytes(chain("Relu", "Reshape", "Exp")) == BYTES
+    assert intermediate_bytes(unfused(chain("Relu", "Reshape", "Exp"))) == BYTES
 
 
 def test_a_view_of_an_input_of_the_graph_holds_nothing() -> None:
-    assert unfused_intermediate_bytes(chain("Reshape", "Squeeze", "Exp", "Neg")) == BYTES
+    assert intermediate_bytes(unfused(chain("Reshape", "Squeeze", "Exp", "Neg"))) == BYTES
 
 
 def test_a_view_that_leaves_holds_what_it_shows() -> None:
@@ -74,4 +74,4 @@ def test_the_mask_of_a_dropout_is_no_view() -> None:
 def test_fusing_any_cut_of_the_order_never_holds_more(graph: OperatorGraph, data: st.DataObject) -> None:
     steps = data.draw(st.lists(st.booleans(), min_size=len(graph), max_size=len(graph)))
     partition = partition_of(graph, [sum(steps[: i + 1]) for i in range(len(graph))], "test")
-    assert intermediate_bytes(partition) <= unfused_intermediate_bytes(graph)
+    assert intermediate_bytes(partition) <= intermediate_bytes(unfused(graph))
