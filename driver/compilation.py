@@ -12,7 +12,7 @@ from ..engine.onnx.model import Model
 from ..engine.onnx.overrides import override_shapes
 from ..engine.summary import knowledge_of_result
 from ..extract.partition.kernels import KernelModel
-from ..extract.partition.local_functions import inlined
+from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
@@ -83,7 +83,7 @@ class Compilation:
     @staticmethod
     def of(original: Model, options: Options, clock: Clock) -> Compilation:
         """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them."""
-        model = override_shapes(inlined(original), options.input_shapes)
+        model = override_shapes(inline_functions(original), options.input_shapes)
         ports = inputs_of(model)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 

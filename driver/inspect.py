@@ -20,7 +20,7 @@ from ..extract.partition.annotate import read_partition
 from ..extract.partition.certificate.format import Certificate, CertificateError, certificate_of, check
 from ..extract.partition.groups import Partition, PartitionError, unfused
 from ..extract.partition.kernels import KernelModel
-from ..extract.partition.local_functions import inlined
+from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.savings import intermediate_bytes, removed_values
 from ..ir.graph import OperatorGraph
@@ -95,7 +95,7 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
     Groups that are local functions are shown as the nodes they hold. Raises UsageError where a partition is to be
     certified and there is none, PartitionError where one is wrong.
     """
-    model = override_shapes(inlined(read(source)), options.input_shapes)
+    model = override_shapes(inline_functions(read(source)), options.input_shapes)
     knowledge = infer(model)
     constant = frozenset(model.graph.initializers) - model.overridable_initializers
     return Inspection(

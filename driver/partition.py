@@ -29,7 +29,7 @@ from ..extract.partition.certificate.proof import Proof, certify
 from ..extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from ..extract.partition.kernels import KernelModel, Members
 from ..extract.partition.layouts.assignment import LayoutPlan, assign_layouts
-from ..extract.partition.local_functions import inlined
+from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.savings import index_mapped_operators, intermediate_bytes, removed_values, saved_bytes
 from ..extract.partition.search.methods import partition_by
@@ -208,7 +208,7 @@ class _Models:
 
 def certificate_text(model: Model) -> str:
     """The certificate of the partition that a model records, as `eqfuse inspect --certificate` reads it."""
-    whole = inlined(model)
+    whole = inline_functions(model)
     graph = operator_graph(whole, infer(whole))
     partition = read_partition(whole, graph)
     if partition is None:

@@ -120,9 +120,9 @@ def _without_own_functions(model: Model) -> Model:
     """The model with sub-graphs that were written as functions put back in their places."""
     if not model.ir.functions:
         return model
-    from ..extract.partition.local_functions import inlined  # most models have none
+    from ..extract.partition.local_functions import inline_functions  # most models have none
 
-    return inlined(model)
+    return inline_functions(model)
 
 
 def _read(source: Any, output: Path | None, options: Options) -> Model:

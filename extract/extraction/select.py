@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...costmodels.model import CostModel
@@ -24,7 +23,7 @@ from .solve import solve
 _FREE = frozenset({"Var", "Absent", "Out"})
 _STORED = frozenset({"Weight", "Full"})
 _FILL_BYTES = 128
-"""What a constant of one value throughout takes in a file, whatever its size."""
+"""Bytes of a constant of one value throughout in a file, whatever its size."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +57,12 @@ class Pricing:
         return Pricing(self.model, 100 * self.per_byte, free_below=0)
 
 
-@dataclass(frozen=True)
-class _Priced:
-    """The problem, and for each of its candidates the e-node that it stands for."""
-
-    problem: Problem
-    nodes: tuple[tuple[ENode, ...], ...]
-
-
 class _Pricer:
+    """Prices of the e-nodes of an e-graph, for a model of one opset."""
+
     def __init__(self, egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing) -> None:
         self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
         self.symbols = {number: name for name, number in encoding.symbols.items()}
-        self.absent = egraph.absent
         self.prices: dict[tuple[object, ...], float | None] = {}
         self.concats = {
             (owner, node.attributes[0])
@@ -81,72 +73,58 @@ class _Pricer:
         }
 
     def candidates(self, owner: int) -> list[tuple[ENode, float]]:
+        """The e-nodes of a class that can be written, with their prices; of a constant, computing it now comes first,
+        and of the others only those of the original model remain."""
         class_ = self.egraph.classes[owner]
-        found: list[tuple[ENode, float]] = []
-        foldable = is_foldable_class(self.egraph, owner)
-        if foldable:
-            found.append((FOLD, self.pricing.storage(class_)))
+        is_foldable = is_foldable_class(self.egraph, owner)
+        candidates = [(FOLD, self.pricing.storage(class_))] if is_foldable else []
         for node in class_.nodes:
-            if foldable and (node.op in _STORED or not self._is_original(owner, node)):
+            is_original = node.op in _FREE or self.origin.find(owner, node, node.children) is not None
+            if is_foldable and (node.op in _STORED or not is_original):
                 continue
             price = self.price(owner, node)
             if price is not None:
-                found.append((node, price))
-        return found
-
-    def _is_original(self, owner: int, node: ENode) -> bool:
-        return self.origin.find(owner, node, node.children) is not None or node.op in _FREE
+                candidates.append((node, price))
+        return candidates
 
     def price(self, owner: int, node: ENode) -> float | None:
         """The price of an e-node; None where it cannot be written at this opset."""
         if node.op in _FREE:
             return 0.0
-        operands = tuple(self.egraph.classes[c].type for c in node.children)
-        constant = tuple(self.egraph.classes[c].constant for c in node.children)
-        output = self.egraph.classes[owner].type
-        original = (owner, node) in self.origin.nodes
-        continued = self._continued(node)
-        absent = tuple(c == self.absent for c in node.children)
-        key = (node.op, node.attributes, operands, constant, output, original, continued, absent)
+        classes, absent = self.egraph.classes, self.egraph.absent
+        operands = tuple(classes[c].type for c in node.children)
+        constant = tuple(classes[c].constant for c in node.children)
+        output = classes[owner].type
+        is_original = (owner, node) in self.origin.nodes
+        continued: tuple[int, ...] = ()
+        if node.op == "Concat":  # an operand that is a Concat of the same axis: writing flattens it
+            continued = tuple(int((c, node.attributes[0]) in self.concats) for c in node.children)
+        absences = tuple(c == absent for c in node.children)
+        key = (node.op, node.attributes, operands, constant, output, is_original, continued, absences)
         if key not in self.prices:
-            self.prices[key] = self._price(node, operands, constant, output, original, continued)
+            is_writable = is_original or (
+                emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True) is not None
+            )
+            operation = _operation(node, operands, output, constant, continued)
+            self.prices[key] = self.pricing.model.price(operation) if is_writable else None
         return self.prices[key]
 
-    def _price(
-        self,
-        node: ENode,
-        operands: tuple[TensorType | None, ...],
-        constant: tuple[bool, ...],
-        output: TensorType | None,
-        original: bool,
-        continued: tuple[int, ...],
-    ) -> float | None:
-        if not original and not self._is_writable(node, operands, output):
-            return None
-        if node.op == "Op":
-            return self.pricing.model.price(Operation.of(opaque_type(node), {}, operands, output, constant))
-        names = (a.name for a in OPERATORS[node.op].attributes)
-        attributes: Mapping[str, int | float | str | tuple[int, ...]] = dict(zip(names, node.attributes, strict=True))
-        if continued:
-            attributes = {**attributes, "continued": continued}
-        return self.pricing.model.price(Operation.of(node.op, attributes, operands, output, constant))
 
-    def _is_writable(self, node: ENode, operands: tuple[TensorType | None, ...], output: TensorType | None) -> bool:
-        """Whether a new node of this opset can be this e-node, and run."""
-        return emit_node(node, operands, output, self.opset, self.symbols, self.absent, runs=True) is not None
-
-    def _continued(self, node: ENode) -> tuple[int, ...]:
-        """Which operands of a Concat are Concats of the same axis: writing flattens them."""
-        if node.op != "Concat":
-            return ()
-        return tuple(int((c, node.attributes[0]) in self.concats) for c in node.children)
-
-    def problem(self) -> _Priced:
-        rows = [self.candidates(owner) for owner in range(len(self.egraph.classes))]
-        problem = Problem(
-            tuple(tuple(Candidate(price, node.children) for node, price in row) for row in rows), self.egraph.roots
-        )
-        return _Priced(problem, tuple(tuple(node for node, _ in row) for row in rows))
+def _operation(
+    node: ENode,
+    operands: tuple[TensorType | None, ...],
+    output: TensorType | None,
+    constant: tuple[bool, ...],
+    continued: tuple[int, ...],
+) -> Operation:
+    """What a cost model prices: the operator, its attributes by name, and its operands."""
+    if node.op == "Op":
+        return Operation.of(opaque_type(node), {}, operands, output, constant)
+    names = (attribute.name for attribute in OPERATORS[node.op].attributes)
+    attributes: dict[str, int | float | str | tuple[int, ...]] = dict(zip(names, node.attributes, strict=True))
+    if continued:
+        attributes["continued"] = continued
+    return Operation.of(node.op, attributes, operands, output, constant)
 
 
 @pause_collection()
@@ -162,8 +140,10 @@ def select(
 ) -> Selection:
     """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap."""
     deadline = time.monotonic() + time_limit
-    priced = _Pricer(egraph, encoding, origin, opset, pricing).problem()
-    solution = solve(priced.problem, time_limit=seconds_left(deadline), method=method)
-    choice = {owner: priced.nodes[owner][index] for owner, index in solution.choice.items()}
+    pricer = _Pricer(egraph, encoding, origin, opset, pricing)
+    rows = [pricer.candidates(owner) for owner in range(len(egraph.classes))]
+    problem = Problem(tuple(tuple(Candidate(cost, node.children) for node, cost in row) for row in rows), egraph.roots)
+    solution = solve(problem, time_limit=seconds_left(deadline), method=method)
+    choice = {owner: rows[owner][index][0] for owner, index in solution.choice.items()}
     out_of_time = method == "exact" and solution.status != "optimal"
     return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import onnx_ir as ir
 
 from ...engine.onnx.model import Model
@@ -47,7 +45,7 @@ def read_partition(model: Model, graph: OperatorGraph) -> Partition | None:
     method = model.ir.metadata_props.get(METHOD_KEY)
     if method is None:
         return None
-    labels = _labels(model.label, layer_nodes(model))
+    labels = tuple(_read_label(model.label, node) for node in layer_nodes(model))
     partition = Partition(graph, labels, method)
     if set(labels) == set(range(len(set(labels)))) and all(
         labels[source] <= labels[index] for index, sources in enumerate(graph.predecessors) for source in sources
@@ -56,14 +54,13 @@ def read_partition(model: Model, graph: OperatorGraph) -> Partition | None:
     try:
         return partition_of(graph, labels, method)
     except PartitionError:
-        raise PartitionError(f"{model.label}: {GROUP_KEY}: {_cycle(graph, labels)}; partition it again") from None
+        place = {label: position for position, label in enumerate(sorted(set(labels)))}
+        dense = tuple(place[label] for label in labels)
+        problem = disproof(graph, certificate_of(Partition(graph, dense, "")), crossings_of(graph, dense))
+        raise PartitionError(f"{model.label}: {GROUP_KEY}: {problem}; partition it again") from None
 
 
-def _labels(model: str, nodes: Iterable[ir.Node]) -> tuple[int, ...]:
-    return tuple(_label(model, node) for node in nodes)
-
-
-def _label(model: str, node: ir.Node) -> int:
+def _read_label(model: str, node: ir.Node) -> int:
     name = node.name or f"{node.op_type} of {node.outputs[0].name}"
     text = node.metadata_props.get(GROUP_KEY)
     if text is None:
@@ -73,11 +70,3 @@ def _label(model: str, node: ir.Node) -> int:
     if len(text) > _MOST_DIGITS:
         raise PartitionError(f"{model}: {GROUP_KEY} of node {name!r} has {len(text)} digits; partition it again")
     return int(text)
-
-
-def _cycle(graph: OperatorGraph, labels: tuple[int, ...]) -> PartitionError:
-    """What is wrong with groups that form a cycle, by the names of their operators."""
-    place = {label: position for position, label in enumerate(sorted(set(labels)))}
-    dense = tuple(place[label] for label in labels)
-    certificate = certificate_of(Partition(graph, dense, ""))
-    return disproof(graph, certificate, crossings_of(graph, dense))

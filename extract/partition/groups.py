@@ -40,10 +40,10 @@ class Partition:
     @cached_property
     def members(self) -> tuple[tuple[int, ...], ...]:
         """Operators of each group, ascending, so in topological order."""
-        found: list[list[int]] = [[] for _ in range(self.count)]
+        members: list[list[int]] = [[] for _ in range(self.count)]
         for index, number in enumerate(self.group):
-            found[number].append(index)
-        return tuple(map(tuple, found))
+            members[number].append(index)
+        return tuple(map(tuple, members))
 
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:

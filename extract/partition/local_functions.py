@@ -2,15 +2,13 @@
 
 Each group of several nodes becomes a function, and one call of it. Its body is the nodes as they were, names and
 metadata included, so that inlining gives back the graph that was cut; hence equal groups have functions of their own,
-told by the same digest in their metadata. What a group reads from outside are the inputs of its function, constants
-among them.
+with the same digest in their metadata. The values that a group reads from outside are the inputs of its function,
+constants among them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
@@ -43,19 +41,21 @@ def as_functions(model: Model, partition: Partition) -> Model:
 
     Raises PartitionError where the partition is of another model, or a group of several holds a node with a body.
     """
-    made = Model(model.ir.clone(), model.path)
-    annotate(made, partition)
-    nodes = partitioned_nodes(made, partition)
-    _raise_ir_version(made)
-    for piece in _pieces(made.graph, nodes, partition):
+    result = Model(model.ir.clone(), model.path)
+    annotate(result, partition)
+    nodes = partitioned_nodes(result, partition)
+    if result.ir.ir_version < 4:  # initializers had to be inputs; from 4 on that would let a caller replace them
+        result.graph.inputs[:] = [i for i in result.graph.inputs if i.name not in result.graph.initializers]
+    result.ir.ir_version = max(result.ir.ir_version, _IR_VERSION)
+    for piece in _split_groups(result.graph, nodes, partition):
         if len(piece) > 1:
             number, digest = partition.group[piece[0]], subgraph_key(partition.graph, piece)
-            _replace(made, [nodes[index] for index in piece], number, digest)
-    made.graph.sort()
-    return made
+            _replace_by_call(result, [nodes[index] for index in piece], number, digest)
+    result.graph.sort()
+    return result
 
 
-def inlined(model: Model) -> Model:
+def inline_functions(model: Model) -> Model:
     """The model with the functions of `as_functions` put back where they are called; itself where it has none.
 
     The nodes of a function then follow each other, whatever their order was before. Raises ModelError where a function
@@ -72,65 +72,37 @@ def inlined(model: Model) -> Model:
     return Model(copy, model.path)
 
 
-def _raise_ir_version(model: Model) -> None:
-    if model.ir.ir_version < 4:  # initializers had to be inputs; from 4 on that would let a caller replace them
-        real = [i for i in model.graph.inputs if i.name not in model.graph.initializers]
-        model.graph.inputs[:] = real
-    model.ir.ir_version = max(model.ir.ir_version, _IR_VERSION)
-
-
 # --- groups that can run
 
 
-def _pieces(graph: ir.Graph, nodes: Sequence[ir.Node], partition: Partition) -> list[tuple[int, ...]]:
+def _split_groups(graph: ir.Graph, nodes: Sequence[ir.Node], partition: Partition) -> list[tuple[int, ...]]:
     """The groups, as nodes by their indices, those on cycles cut until there are none.
 
     Cycles need an edge that the operator graph does not have. Such edges within a strongly connected component of
-    groups raise the level of what comes after them, and a group on a cycle is cut into its levels. No cycle is left:
+    groups raise the level of the nodes after them, and a group on a cycle is cut into its levels. No cycle is left:
     levels never go down along an edge, so on one they would be equal, and all its edges be of the operator graph.
     """
-    sources = _sources(graph, nodes)
-    component = _components(sources, partition)
-    sizes = Counter(component)
-    levels = _levels(sources, component, partition)
+    group = partition.group
+    maker = {value: index for index, node in enumerate(nodes) for value in node.outputs}
+    sources = [{maker[value] for value in _values_read(node, graph) if value in maker} for node in nodes]
+    readers: dict[int, set[int]] = {number: set() for number in range(partition.count)}
+    for index, own in enumerate(sources):
+        for source in own:
+            readers[group[source]].add(group[index])
+    components = strongly_connected_components(readers)
+    component = {number: place for place, members in enumerate(components) for number in members}
+    levels: list[int] = []  # per node, how many edges that the operator graph does not have lie before it
     pieces: dict[tuple[int, int], list[int]] = {}
-    for index, number in enumerate(partition.group):
-        level = levels[index] if sizes[component[number]] > 1 else 0
-        pieces.setdefault((number, level), []).append(index)
+    for index, own in enumerate(sources):
+        here = component[group[index]]
+        hidden = own.difference(partition.graph.predecessors[index])
+        rising = {s for s in hidden if group[s] != group[index] and component[group[s]] == here}
+        levels.append(max((levels[source] + (source in rising) for source in own), default=0))
+        pieces.setdefault((group[index], levels[index] if len(components[here]) > 1 else 0), []).append(index)
     return [tuple(piece) for piece in pieces.values()]
 
 
-def _sources(graph: ir.Graph, nodes: Sequence[ir.Node]) -> list[set[int]]:
-    """Per node, those whose outputs it reads."""
-    maker = {value: index for index, node in enumerate(nodes) for value in node.outputs}
-    return [{maker[value] for value in _read(node, graph) if value in maker} for node in nodes]
-
-
-def _components(sources: Sequence[set[int]], partition: Partition) -> list[int]:
-    """Per group, the number of its strongly connected component."""
-    readers: dict[int, set[int]] = {number: set() for number in range(partition.count)}
-    for index, found in enumerate(sources):
-        for source in found:
-            readers[partition.group[source]].add(partition.group[index])
-    component = [0] * partition.count
-    for place, members in enumerate(strongly_connected_components(readers)):
-        for number in members:
-            component[number] = place
-    return component
-
-
-def _levels(sources: Sequence[set[int]], component: Sequence[int], partition: Partition) -> list[int]:
-    """Per node, how many edges that the operator graph does not have lie before it, within components."""
-    group = partition.group
-    levels: list[int] = []
-    for index, found in enumerate(sources):
-        hidden = found.difference(partition.graph.predecessors[index])
-        rising = {s for s in hidden if group[s] != group[index] and component[group[s]] == component[group[index]]}
-        levels.append(max((levels[source] + (source in rising) for source in found), default=0))
-    return levels
-
-
-def _read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
+def _values_read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
     outer = outer_values(node, graph) if has_body(node) else ()
     return [value for value in (*node.inputs, *outer) if value is not None]
 
@@ -138,30 +110,21 @@ def _read(node: ir.Node, graph: ir.Graph) -> list[ir.Value]:
 # --- one function
 
 
-@dataclass(frozen=True)
-class _Interface:
-    inputs: tuple[ir.Value, ...]
-    outputs: tuple[ir.Value, ...]
-
-
-def _interface(nodes: Sequence[ir.Node]) -> _Interface:
-    """What nodes read from outside, each value once, and what others read of theirs."""
+def _replace_by_call(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None) -> None:
+    """Put a call in place of nodes of the main graph."""
+    for node in nodes:
+        if has_body(node):
+            raise PartitionError(
+                f"group {number}: node {node.name or node.op_type!r} runs a body, so it must be a group of its own"
+            )
     inside = set(nodes)
     read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
-    made = [value for node in nodes for value in node.outputs]
-    return _Interface(
-        tuple(value for value in read if value.producer() not in inside),
-        tuple(v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())),
-    )
-
-
-def _replace(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | None) -> None:
-    """Put a call in place of nodes of the main graph."""
-    _require_no_body(nodes, number)
-    interface = _interface(nodes)
-    if not interface.outputs:
+    results = (value for node in nodes for value in node.outputs)
+    inputs = tuple(value for value in read if value.producer() not in inside)
+    outputs = tuple(v for v in results if v.is_graph_output() or any(use.node not in inside for use in v.uses()))
+    if not outputs:
         return
-    function = _function(model, nodes, interface, _name(model, nodes, number))
+    function = _make_function(model, nodes, inputs, outputs, _name(model, nodes, number))
     if digest is not None:
         function.metadata_props[DIGEST_KEY] = digest
     model.ir.functions[function.identifier()] = function
@@ -169,30 +132,22 @@ def _replace(model: Model, nodes: Sequence[ir.Node], number: int, digest: str | 
     call = ir.Node(
         DOMAIN,
         function.name,
-        interface.inputs,
-        outputs=[_copy(value) for value in interface.outputs],
+        inputs,
+        outputs=[_copy(value) for value in outputs],
         name=function.name,
         metadata_props={GROUP_KEY: str(number)},
     )
     model.graph.insert_after(nodes[-1], call)
-    ir.convenience.replace_all_uses_with(interface.outputs, call.outputs, replace_graph_outputs=True)
+    ir.convenience.replace_all_uses_with(outputs, call.outputs, replace_graph_outputs=True)
     model.graph.remove(nodes, safe=True)
 
 
-def _require_no_body(nodes: Sequence[ir.Node], number: int) -> None:
-    for node in nodes:
-        if has_body(node):
-            raise PartitionError(
-                f"group {number}: node {node.name or node.op_type!r} runs a body, so it must be a group of its own"
-            )
-
-
-def _function(model: Model, nodes: Sequence[ir.Node], interface: _Interface, name: str) -> ir.Function:
-    imports = model.ir.opset_imports
+def _make_function(
+    model: Model, nodes: Sequence[ir.Node], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], name: str
+) -> ir.Function:
     domains = {node.domain for node in nodes}
-    versions = {d: model.opset if d in ONNX_DOMAINS else imports[d] for d in sorted(domains)}
-    view = ir.GraphView(interface.inputs, interface.outputs, nodes=nodes, opset_imports=versions, name=name)
-    body = view.clone()
+    versions = {d: model.opset if d in ONNX_DOMAINS else model.ir.opset_imports[d] for d in sorted(domains)}
+    body = ir.GraphView(inputs, outputs, nodes=nodes, opset_imports=versions, name=name).clone()
     for value in body.inputs:
         value.const_value = None
     return ir.Function(DOMAIN, name, graph=body, attributes=())
@@ -208,6 +163,6 @@ def _name(model: Model, nodes: Sequence[ir.Node], number: int) -> str:
 
 
 def _copy(value: ir.Value) -> ir.Value:
-    made = ir.Value(name=value.name, shape=value.shape, type=value.type, doc_string=value.doc_string)
-    made.metadata_props.update(value.metadata_props)
-    return made
+    copy = ir.Value(name=value.name, shape=value.shape, type=value.type, doc_string=value.doc_string)
+    copy.metadata_props.update(value.metadata_props)
+    return copy

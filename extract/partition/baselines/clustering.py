@@ -12,9 +12,9 @@ What was decided where the paper leaves it open:
 - Of equally heavy candidates, and of equally light partners, the one of the lowest number goes first.
 - Opaque operators merge with nothing.
 
-Theorem 1 says that no cycle arises "if v and any nodes in AS_v cluster together". What its proof shows, and what is
-used here, is less: **one** pair of nodes whose stages, in the graph as it is, differ by one (or are equal; an edge
-between the two is not needed) has no path between them with a node inside. Read more widely it does not hold:
+Theorem 1 says that no cycle arises "if v and any nodes in AS_v cluster together". Its proof shows, and this file uses,
+less: between **one** pair of nodes whose present stages differ by one (or are equal; an edge between the two is not
+needed) there is no path with a node inside. Read more widely the theorem does not hold:
 
 - Several nodes of AS_v at once: in ``a -> v -> c, a -> p -> c`` both a and c are in AS_v, but {a, v, c} and {p} read
   from each other.
@@ -24,7 +24,7 @@ between the two is not needed) has no path between them with a node inside. Read
   u 1, q 1, v 2, w 2, x 3. When u and v have merged, at stage 2, that of w is 3 and that of x is 4; by the old ones x
   would be in the affix set of {u, v}, and {u, v, x} and {w} would read from each other.
 - Definition 1 forbids only pairs of sub-graphs that reach each other by paths of the original graph; a cycle through
-  three sub-graphs satisfies it: ``a -> b, c -> d, e -> f`` in {f, a}, {b, c}, {d, e}. What is needed, and what holds
+  three sub-graphs satisfies it: ``a -> b, c -> d, e -> f`` in {f, a}, {b, c}, {d, e}. Needed, and true
   here after every merge, is that the graph of hyper nodes has no cycle.
 """
 
@@ -125,9 +125,9 @@ def cluster(graph: OperatorGraph, *, threshold: float = THRESHOLD, weights: Sequ
 def split(graph: OperatorGraph, members: Sequence[int], threshold: float = THRESHOLD) -> tuple[tuple[int, ...], ...]:
     """SPLIT(S) of section V: mini-sub-graphs of one complex operator at most, in an order in which they can run.
 
-    `members` is a group of a partition, ascending: so it is convex, and what is acyclic inside of it is so outside.
-    The paper says of SPLIT that it invokes CLUSTER; here with the one further condition that two hyper nodes that
-    both hold a complex operator do not merge.
+    `members` is a group of a partition, ascending: so it is convex, and groups that are acyclic inside of it are
+    acyclic outside. The paper says of SPLIT that it invokes CLUSTER; here with the one further condition that two hyper
+    nodes that both hold a complex operator do not merge.
     """
     place = {member: position for position, member in enumerate(members)}
     inner = [[place[p] for p in graph.predecessors[member] if p in place] for member in members]
@@ -136,10 +136,10 @@ def split(graph: OperatorGraph, members: Sequence[int], threshold: float = THRES
     is_complex = [graph.operators[member].op in COMPLEX for member in members]
     state = Clustering(staged, weights, threshold, _opaque(graph, members), is_complex)
     state.run()
-    found: dict[int, list[int]] = {node: [] for level in staged.levels() for node in level}
+    parts: dict[int, list[int]] = {node: [] for level in staged.levels() for node in level}
     for member, position in place.items():
-        found[state.hyper_node(position)].append(member)
-    return tuple(map(tuple, found.values()))
+        parts[state.hyper_node(position)].append(member)
+    return tuple(map(tuple, parts.values()))
 
 
 def _opaque(graph: OperatorGraph, members: Sequence[int]) -> frozenset[int]:

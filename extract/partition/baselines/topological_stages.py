@@ -43,7 +43,7 @@ class StagedGraph:
         self._first: Level | None = None
         self._nowhere = Level()
         self._level: list[Level] = [self._nowhere] * len(self.predecessors)
-        self._fill()
+        self._assign_levels()
 
     def is_affix(self, first: int, second: int) -> bool:
         """Whether the stages of two hyper nodes differ by exactly one (Definition 3)."""
@@ -58,15 +58,15 @@ class StagedGraph:
 
     def levels(self) -> list[list[int]]:
         """The hyper nodes of stage 1, 2, ..., ascending."""
-        found: dict[Level, list[int]] = {}
+        stages: dict[Level, list[int]] = {}
         level = self._first
         while level is not None:
-            found[level] = []
+            stages[level] = []
             level = level.following
         for node, level in enumerate(self._level):
             if level is not self._nowhere:
-                found[level].append(node)
-        return list(found.values())
+                stages[level].append(node)
+        return list(stages.values())
 
     def merge(self, first: int, second: int) -> int:
         """Make one hyper node of two, and return its number, that of the one with more edges.
@@ -85,7 +85,7 @@ class StagedGraph:
         self._redirect(gone, keep)
         return keep
 
-    def _fill(self) -> None:
+    def _assign_levels(self) -> None:
         levels: list[Level] = []
         stages: list[int] = []
         for node, sources in enumerate(self.predecessors):
@@ -122,10 +122,10 @@ class StagedGraph:
                 return
             if above is None:
                 return
-            falling = self._freed(falling, level, above)
+            falling = self._nodes_to_lower(falling, level, above)
             level = above
 
-    def _freed(self, fallen: set[int], level: Level, above: Level) -> set[int]:
+    def _nodes_to_lower(self, fallen: set[int], level: Level, above: Level) -> set[int]:
         """Users of `fallen` nodes in the level above that no node of `level` holds up any more."""
         place = self._level.__getitem__
         users = {u for n in fallen for u in self.successors[n] if self._level[u] is above}

@@ -23,8 +23,8 @@ from .format import Certificate, Crossing, crossings_of, disproof, labels_of, op
 
 @dataclass(frozen=True)
 class Proof:
-    """What z3 has proven: so many groups, the edges between them all going up, and so many groups convex that could
-    fail to be (those of several operators)."""
+    """The numbers that z3 has proven: groups, edges between them that all go up the order, and convex groups of several
+    operators (a single operator is convex in any case)."""
 
     groups: int
     edges: int

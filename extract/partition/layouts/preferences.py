@@ -36,8 +36,8 @@ class Preference:
 
 def preferences(partition: Partition, model: KernelModel, maps: FeatureMaps | None = None) -> tuple[Preference, ...]:
     """The preference of every group of `partition`, in their order."""
-    found = FeatureMaps(partition.graph) if maps is None else maps
-    return tuple(_preference(members, model, found) for members in partition.members)
+    maps = maps or FeatureMaps(partition.graph)
+    return tuple(_preference(members, model, maps) for members in partition.members)
 
 
 def _preference(members: Members, model: KernelModel, maps: FeatureMaps) -> Preference:
@@ -68,7 +68,7 @@ def _longer(kernel: Members, layout: Layout, model: KernelModel, maps: FeatureMa
 
 
 def _compute(member: int, layout: Layout, model: KernelModel, maps: FeatureMaps) -> float:
-    """Arithmetic of an operator. The layout of what it writes decides: blocks are blocks of output channels."""
+    """Arithmetic of an operator. The layout of its output decides: blocks are blocks of output channels."""
     operation = model.graph.operations[member]
     seconds = compute_seconds(operation, model.device)
     if maps.roles[member] is not Role.WINDOW:

@@ -57,11 +57,11 @@ class LayoutProblem:
     @cached_property
     def flows_of(self) -> tuple[tuple[Flow, ...], ...]:
         """Per group, the flows that it makes or reads."""
-        found: list[list[Flow]] = [[] for _ in self.preferences]
+        flows_of: list[list[Flow]] = [[] for _ in self.preferences]
         for flow in self.flows:
             for group in flow.groups:
-                found[group].append(flow)
-        return tuple(map(tuple, found))
+                flows_of[group].append(flow)
+        return tuple(map(tuple, flows_of))
 
     @cached_property
     def _seconds(self) -> dict[tuple[int, Layout, Layout], float]:
@@ -99,9 +99,9 @@ class LayoutProblem:
         """Seconds of one conversion."""
         key = (value, source, target)
         if key not in self._seconds:
-            found = self.model.graph.values[value]
-            moved = source != target
-            self._seconds[key] = conversion_seconds(found, source, target, self.model.device) if moved else 0.0
+            feature_map = self.model.graph.values[value]
+            seconds = 0.0 if source == target else conversion_seconds(feature_map, source, target, self.model.device)
+            self._seconds[key] = seconds
         return self._seconds[key]
 
     def _flow(self, value: int) -> Flow:

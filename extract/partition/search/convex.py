@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
+
+from ....support.bitsets import bits
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grown:
+class _GrowingSet:
     """A convex set with the unions of its members' ancestors, descendants and neighbours."""
 
     mask: int
@@ -82,7 +85,8 @@ def convex_sets(region: Region, largest: int, most: int) -> ConvexSets:
     A connected convex set is grown from any of its nodes by adding a neighbour and what lies between: the closure
     stays within every convex set that holds both, so none is missed.
     """
-    queue = deque(_start(region, node) for node in range(region.size))
+    tables = zip(region.ancestors, region.descendants, region.neighbours, strict=True)
+    queue = deque(_GrowingSet(1 << node, *masks) for node, masks in enumerate(tables))
     seen = {grown.mask: None for grown in queue}
     while queue:
         grown = queue.popleft()
@@ -93,18 +97,10 @@ def convex_sets(region: Region, largest: int, most: int) -> ConvexSets:
             if len(seen) >= most:
                 return ConvexSets(tuple(seen), False)
             seen[mask] = None
-            queue.append(_grown(region, grown, node, mask))
+            above, below = grown.above | region.ancestors[node], grown.below | region.descendants[node]
+            near = reduce(or_, (region.neighbours[added] for added in bits(mask & ~grown.mask)), grown.near)
+            queue.append(_GrowingSet(mask, above, below, near))
     return ConvexSets(tuple(seen), True)
-
-
-def bits(mask: int) -> list[int]:
-    """The positions of the ones, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
 
 
 def mask_of(nodes: Iterable[int]) -> int:
@@ -112,18 +108,7 @@ def mask_of(nodes: Iterable[int]) -> int:
     return sum(1 << node for node in nodes)
 
 
-def _start(region: Region, node: int) -> _Grown:
-    return _Grown(1 << node, region.ancestors[node], region.descendants[node], region.neighbours[node])
-
-
-def _closure(region: Region, grown: _Grown, node: int) -> int:
+def _closure(region: Region, grown: _GrowingSet, node: int) -> int:
     """The convex set with one more node: what lies after one member and before another joins it."""
     between = (grown.above | region.ancestors[node]) & (grown.below | region.descendants[node])
     return grown.mask | 1 << node | between
-
-
-def _grown(region: Region, grown: _Grown, node: int, mask: int) -> _Grown:
-    near = grown.near
-    for added in bits(mask & ~grown.mask):
-        near |= region.neighbours[added]
-    return _Grown(mask, grown.above | region.ancestors[node], grown.below | region.descendants[node], near)

@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ....support.bitsets import bits
 from ....support.directed_graphs import short_cycles
 from ....support.solvers import as_integers, check_within, sparse_matrix, z3_context
-from .convex import Region, bits
+from .convex import Region
 
-# Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; where it had to leave ideals out,
-# the second is bounded by it, and so is z3 after that.
 _WIDTHS = (32, 1024)
-_LEAST_BUDGET = 0.01
+"""Ideals kept of each size. The first search finds a cheap cover, mostly the cheapest; where it had to leave ideals
+out, the second is bounded by it, and so is z3 after that."""
+_LEAST_SECONDS = 0.01
+"""With less time than this z3 is not asked."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class CoverProblem:
 
     @cached_property
     def needs(self) -> tuple[int, ...]:
-        """Per set, the mask of what must run before it: the nodes outside it that its own depend on directly."""
+        """Per set, the mask of the nodes that must run before it: those outside it that its own depend on directly."""
         return tuple(functools.reduce(int.__or__, (self.direct[n] for n in bits(mask))) & ~mask for mask in self.sets)
 
 
@@ -85,24 +87,24 @@ def cheapest_cover(
     Not proven where the deadline (time.monotonic) came before z3's answer: then the best that the paths have found.
     """
     weights, _ = as_integers(problem.prices)
-    shares = _feasible(problem, weights, _shares(problem, weights))
+    shares = _make_feasible(problem, weights, _dual_shares(problem, weights))
     excess = [weight - sum(shares[n] for n in bits(mask)) for mask, weight in zip(problem.sets, weights, strict=True)]
     best = list(known)
     for width in widths:
-        path = _by_ideals(_below(problem, excess, best), width, deadline)
+        path = _search_ideals(_reduce(problem, excess, best), width, deadline)
         best = path.chosen or best
         if path.complete:
             return Cover(tuple(sorted(best)), True)
-    return _by_z3(_below(problem, excess, best), best, deadline)
+    return _search_by_z3(_reduce(problem, excess, best), best, deadline)
 
 
-def _below(problem: CoverProblem, excess: Sequence[int], known: Sequence[int]) -> _Reduced:
+def _reduce(problem: CoverProblem, excess: Sequence[int], known: Sequence[int]) -> _Reduced:
     limit = sum(excess[position] for position in known)
     kept = tuple(position for position, value in enumerate(excess) if value < limit)
     return _Reduced(problem, kept, tuple(excess[position] for position in kept), limit)
 
 
-def _shares(problem: CoverProblem, weights: Sequence[int]) -> list[int]:
+def _dual_shares(problem: CoverProblem, weights: Sequence[int]) -> list[int]:
     """The dual solution of the linear relaxation, rounded: near to feasible, near to the best lower bound."""
     import numpy
     from scipy.optimize import linprog
@@ -118,7 +120,7 @@ def _shares(problem: CoverProblem, weights: Sequence[int]) -> list[int]:
     return [round(float(share) * scale) for share in result.eqlin.marginals]
 
 
-def _feasible(problem: CoverProblem, weights: Sequence[int], shares: list[int]) -> list[int]:
+def _make_feasible(problem: CoverProblem, weights: Sequence[int], shares: list[int]) -> list[int]:
     """The shares, lowered evenly until no set costs less than those of its nodes."""
     over = [
         -((weight - sum(shares[node] for node in bits(mask))) // mask.bit_count())
@@ -129,14 +131,14 @@ def _feasible(problem: CoverProblem, weights: Sequence[int], shares: list[int]) 
 
 
 @dataclass(frozen=True)
-class _Path:
+class _IdealPath:
     """A cover below the limit, [] if none was found, and whether every path was followed."""
 
     chosen: list[int]
     complete: bool
 
 
-def _by_ideals(reduced: _Reduced, width: int, deadline: float) -> _Path:
+def _search_ideals(reduced: _Reduced, width: int, deadline: float) -> _IdealPath:
     """The cheapest cover as a shortest path from no nodes to all, through the `width` cheapest ideals of each size.
 
     An arc adds a set whose needs have run. Paths that reach the limit are dropped.
@@ -147,7 +149,7 @@ def _by_ideals(reduced: _Reduced, width: int, deadline: float) -> _Path:
     complete = True
     for layer in layers:
         if time.monotonic() > deadline:
-            return _Path([], False)
+            return _IdealPath([], False)
         if len(layer) > width:
             complete = False
             layer = sorted(layer, key=lambda ideal: best[ideal][0])[:width]
@@ -160,7 +162,12 @@ def _by_ideals(reduced: _Reduced, width: int, deadline: float) -> _Path:
                 elif best[larger][0] <= cost + excess:
                     continue
                 best[larger] = (cost + excess, position, ideal)
-    return _Path(_back(best, (1 << reduced.problem.region.size) - 1), complete)
+    chosen = []
+    ideal = (1 << reduced.problem.region.size) - 1
+    while ideal in best and ideal:
+        _, position, ideal = best[ideal]
+        chosen.append(position)
+    return _IdealPath(chosen, complete)
 
 
 class _Arcs:
@@ -177,7 +184,7 @@ class _Arcs:
             self.by_first[first].append((mask, problem.needs[position], excess, position))
 
     def leaving(self, ideal: int, budget: int) -> Iterator[tuple[int, int, int]]:
-        """Mask, excess and position of the sets that can run next for less than the budget."""
+        """Mask, excess and position of the sets that can run minimise for less than the budget."""
         for node in bits(self.all & ~ideal):
             if self.direct[node] & ~ideal:
                 continue
@@ -188,19 +195,10 @@ class _Arcs:
                     yield mask, excess, position
 
 
-def _back(best: dict[int, tuple[int, int, int]], ideal: int) -> list[int]:
-    """The sets on the way to an ideal; [] where it was not reached."""
-    chosen = []
-    while ideal in best and ideal:
-        _, position, ideal = best[ideal]
-        chosen.append(position)
-    return chosen
-
-
-def _by_z3(reduced: _Reduced, known: Sequence[int], deadline: float) -> Cover:
-    search = _Search(reduced)
-    while deadline - time.monotonic() > _LEAST_BUDGET:
-        status, chosen = search.next(deadline)
+def _search_by_z3(reduced: _Reduced, known: Sequence[int], deadline: float) -> Cover:
+    search = _CoverProgram(reduced)
+    while deadline - time.monotonic() > _LEAST_SECONDS:
+        status, chosen = search.minimise(deadline)
         if status == "unsat" or (status == "sat" and reduced.cost(chosen) >= reduced.limit):
             return Cover(tuple(sorted(known)), True)
         if status == "unknown":
@@ -224,7 +222,7 @@ def _quotient(problem: CoverProblem, chosen: Sequence[int]) -> dict[int, list[in
     return edges
 
 
-class _Search:
+class _CoverProgram:
     """One z3 optimisation over the sets that are left."""
 
     def __init__(self, reduced: _Reduced) -> None:
@@ -246,7 +244,7 @@ class _Search:
         """The sets that hold all of some nodes."""
         return [position for position in self.chosen if self.problem.sets[position] & nodes == nodes]
 
-    def _same(self, one: int, other: int) -> Any:
+    def _together(self, one: int, other: int) -> Any:
         """A literal that is true where one chosen set holds both nodes."""
         pair = min(one, other), max(one, other)
         if pair not in self.together:
@@ -264,7 +262,7 @@ class _Search:
         masks = [self.problem.sets[position] for position in cycle]
         crossed = [self._crossing(tail, head) for tail, head in zip(masks, [*masks[1:], masks[0]], strict=True)]
         turns = zip([crossed[-1], *crossed[:-1]], crossed, strict=True)
-        apart = [self.z3.Not(self._same(into[1], out[0])) for into, out in turns if into[1] != out[0]]
+        apart = [self.z3.Not(self._together(into[1], out[0])) for into, out in turns if into[1] != out[0]]
         tail, head = crossed[0]
         joined = [self.chosen[position] for position in self._holding(1 << tail | 1 << head)]
         self.optimize.add(self.z3.Or(apart + joined))
@@ -273,7 +271,7 @@ class _Search:
         """The first edge from one set to another."""
         return next((i, j) for i, j in self.problem.region.precedences if tail >> i & 1 and head >> j & 1)
 
-    def next(self, deadline: float) -> tuple[str, list[int]]:
+    def minimise(self, deadline: float) -> tuple[str, list[int]]:
         """z3's word and the cheapest sets under the clauses so far, cyclic perhaps."""
         status = check_within(deadline, self.optimize)
         if status != self.z3.sat:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 
 from ....ir.graph import OperatorGraph
+from ....support.bitsets import bits
 from ....support.deadlines import is_over
 from ..groups import Partition, partition_of
-from .convex import Region, bits, convex_sets, mask_of
+from .convex import Region, convex_sets, mask_of
 from .cover import CoverProblem, cheapest_cover
 
 Price = Callable[[tuple[int, ...]], float]

@@ -28,7 +28,7 @@ from eqfuse.errors import ModelError
 from eqfuse.extract.partition.annotate import read_partition
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of
 from eqfuse.extract.partition.kernels import KernelModel
-from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inlined
+from eqfuse.extract.partition.local_functions import DIGEST_KEY, DOMAIN, as_functions, inline_functions
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.extract.partition.search.methods import partition_by
 
@@ -142,7 +142,7 @@ def check(model: Model, made: Model) -> None:
     for expected, found in zip(results(proto(model)), results(proto(made)), strict=True):
         np.testing.assert_array_equal(expected, found)
     assert structure(inliner.inline_local_functions(proto(made))) == structure(proto(model))
-    assert structure(proto(inlined(made))) == structure(proto(model))
+    assert structure(proto(inline_functions(made))) == structure(proto(model))
 
 
 @settings(deadline=None, max_examples=40)
@@ -272,7 +272,7 @@ def test_inlining_gives_back_names_and_partition(tmp_path: Path) -> None:
     model = parsed(MANY_KINDS)
     partition = cut(model, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6)
     write(as_functions(model, partition), tmp_path / "functions.onnx")
-    back = inlined(read(tmp_path / "functions.onnx"))
+    back = inline_functions(read(tmp_path / "functions.onnx"))
     found = read_partition(back, operator_graph(back, infer(back)))
     assert found is not None
     assert found.group == partition.group
@@ -282,7 +282,7 @@ def test_inlining_gives_back_names_and_partition(tmp_path: Path) -> None:
 
 def test_a_model_without_such_functions_is_inlined_as_itself() -> None:
     model = parsed(BRANCHES)
-    assert inlined(model) is model
+    assert inline_functions(model) is model
 
 
 def test_functions_of_others_are_kept() -> None:
@@ -294,7 +294,7 @@ def test_functions_of_others_are_kept() -> None:
     model = parsed(text)
     made = as_functions(model, cut(model, 0, 0, 1))
     onnx.checker.check_model(proto(made), full_check=True)
-    assert [name for _, name, _ in inlined(made).ir.functions] == ["twice"]
+    assert [name for _, name, _ in inline_functions(made).ir.functions] == ["twice"]
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:
@@ -303,4 +303,4 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     (function, *_) = made.ir.functions.values()
     function[0].domain, function[0].op_type = DOMAIN, function.name
     with pytest.raises(ModelError, match=r"^graph: functions of eqfuse.subgraph cannot be inlined: Cyclic"):
-        inlined(made)
+        inline_functions(made)
