@@ -261,7 +261,7 @@ def _bound_by_tables(node: Node, vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _bind_in_order(fact: Node, bound: set[str]) -> Iterator[Finding]:
-    """Conditions are computed in the order they are written, each from what is bound so far; adds what it binds.
+    """Conditions are computed in the order they are written, each from the variables bound so far, to which it adds.
 
     egglog accepts some of the rules that break this, and then aborts the process at the first match.
     """
@@ -286,8 +286,7 @@ def _unknown(node: Node, bound: set[str]) -> Iterator[Finding]:
 
 
 def _failing(form: Form) -> Iterator[Finding]:
-    """vec-set and vec-remove end the whole process where the index is out of range, and so does vec-get in what a match
-    adds; they need a look before."""
+    """vec-set and vec-remove abort the process on an index out of range, as does vec-get on the right: ask before."""
     additions = {id(node) for part in _additions(form) for node in walk(part)}
     seen = ""
     for node in walk(form):
@@ -304,8 +303,7 @@ def _failing(form: Form) -> Iterator[Finding]:
 
 
 def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
-    """Leaves where no program can have them: names that the left side does not have, operands left out that have to be
-    there, and outputs that an operator of another domain does not have."""
+    """Leaves that no program has: names unknown to the left side, missing operands, outputs of other domains' operators."""
     for node in nodes:
         if str(node) == "(Absent)":
             yield Finding(node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given")
@@ -353,9 +351,12 @@ def _row(action: Form, vocabulary: Vocabulary) -> Form | None:
 
 
 def _may_state(row: Form, form: Form, own: Collection[str] | None) -> bool:
-    """Whether a rule may add a row to a table. Beside its author's own tables that are those that only ask the analyses
-    something, facts about operators of other domains, which only their author knows, and the type of a term that a
-    checked rule makes: a wrong one contradicts the type of what the rule unites it with."""
+    """Whether a rule may add a row to a table.
+
+    It may for its author's own tables and for those that only ask the analyses something; it may state facts about
+    operators of other domains, which only their author knows, and the type of a term that a checked rule makes: a wrong
+    type contradicts that of the term it is united with.
+    """
     if own is None or row.head in own or row.head.endswith("-demand") or len(row.items) < 2:
         return True
     term = row.items[1]
@@ -390,7 +391,7 @@ def _keys(node: Node, definitions: dict[str, list[Node]]) -> Iterator[Finding]:
 
 
 def _beginning(key: Node) -> str | None:
-    """What is known of a key: all of it, or what a sum of strings begins with up to the attributes."""
+    """The known part of a key: all of a string, or the beginning of a sum of strings, without attributes."""
     if isinstance(key, Form) and key.head == "+" and len(key.items) > 1:
         first = _beginning(key.items[1])
         return first.partition("/")[0] if first and "/" in first else None

@@ -62,7 +62,7 @@ KEY = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+)+(/\w+=[^\s/\"]*)*")
 
 
 def key_problem(key: str) -> str:
-    """What is wrong with the key of an operator that a rule speaks of; "" where it is one of another domain."""
+    """The problem with the key of an operator in a rule; "" where it names an operator of another domain."""
     from ..ir.operators import OPERATORS  # it imports numpy, and `eqfuse --help` imports this module
 
     name = key.partition("/")[0]

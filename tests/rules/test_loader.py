@@ -20,8 +20,6 @@ CATALOGUE = """\
 ; x = x
 ; @property identity
 ; @sound {sound}
-; @requires none
-; @source derived
 ; @example (Relu (Relu x)) => (Relu x)
 (rewrite (Relu (Relu x)) (Relu x) :ruleset simplify :name "test-{sound}")
 """
@@ -81,15 +79,17 @@ def test_precision_admits_by_soundness(precision: Precision, expected: list[str]
     assert own(load_rules([folder], precision=precision), folder) == expected
 
 
-@pytest.mark.parametrize("tag", ["test-real", "real"])
-def test_only_and_skip_by_name_and_topic(tag: str, folder: Path) -> None:
-    assert own(load_rules([folder], only=[tag]), folder) == ["test-real"]
-    assert own(load_rules([folder], skip=[tag]), folder) == ["test-exact"]
-
-
-def test_only_and_skip_by_property(folder: Path) -> None:
-    assert own(load_rules([folder], only=["identity"]), folder) == ["test-exact", "test-real"]
-    assert own(load_rules([folder], skip=["identity"]), folder) == []
+@pytest.mark.parametrize(
+    ("tag", "only", "skip"),
+    [
+        ("test-real", ["test-real"], ["test-exact"]),
+        ("real", ["test-real"], ["test-exact"]),
+        ("identity", ["test-exact", "test-real"], []),
+    ],
+)
+def test_only_and_skip_by_name_topic_and_property(tag: str, only: list[str], skip: list[str], folder: Path) -> None:
+    assert own(load_rules([folder], only=[tag]), folder) == only
+    assert own(load_rules([folder], skip=[tag]), folder) == skip
 
 
 def test_rules_that_derive_facts_stay() -> None:

@@ -20,8 +20,6 @@ _UNSOUND = """\
 ; a + b = a - b
 ; @property strength
 ; @sound real
-; @requires none
-; @source derived
 ; @example (Add a b) => (Sub a b)
 (rewrite (Add a b) (Sub a b) :ruleset explore :name "unsound")
 """

@@ -51,12 +51,7 @@ def test_rule_is_accepted(file: RuleFile, rule: Rule) -> None:
 @pytest.mark.parametrize(
     ("file", "rule"),
     [
-        pytest.param(
-            f,
-            r,
-            id=r.name,
-            marks=[] if r.name in QUICK else [pytest.mark.conformance],
-        )
+        pytest.param(f, r, id=r.name, marks=[] if r.name in QUICK else [pytest.mark.conformance])
         for f, r in CATALOGUE
         if r.name in REPLACED
     ],

@@ -1,4 +1,4 @@
-"""Discovery: enumerate, derive away what is known, check the rest, and go on with what was found.
+"""Discovery: enumerate terms, drop equations that follow from rules, check the others, and go on with the new rules.
 
 After Ruler (Nandi et al., "Rewrite rule inference using equality saturation", OOPSLA 2021, section 3), with the best
 pair alone made a rule before the others are asked again, and with the rule checker in the place of its validation.

@@ -83,7 +83,7 @@ def _sorts(facts: list[Form], tables: Signatures) -> dict[str, str]:
 
 
 def _sort(node: Node, sorts: Mapping[str, str]) -> str:
-    """The sort of a variable or of what a primitive gives; "" where it cannot be told."""
+    """The sort of a variable or of a primitive's result; "" where it is unknown."""
     if isinstance(node, Atom):
         return sorts.get(node.text, "")
     if node.head in _ARITHMETIC:

@@ -88,7 +88,7 @@ def follow_forms(term: int, rewriting: Rewriting) -> TwoForms:
 def build_cone(forms: TwoForms, rewriting: Rewriting, depth: int | None, *, neighbours: bool = False) -> Cone:
     """The original form down to `depth` operators below the boundary (None: down to the inputs).
 
-    With `neighbours` the other users of what it holds belong to it as well: some rules look at siblings.
+    `neighbours` adds the other users of its terms, because some rules look at siblings.
     """
     builder = _Builder(forms, rewriting.encoding, rewriting.egraph, depth)
     builder.collect([forms.original], level=0)

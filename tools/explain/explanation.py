@@ -1,4 +1,4 @@
-"""The chain of rules between the original and the optimised form of a value, found, checked and written down."""
+"""Finds the chain of rules between the original and the optimised form of a value, checks it and writes it down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .replay import replay
 from .session import OutOfTime, Session
 
 _ATTEMPTS: tuple[tuple[int | None, bool], ...] = ((1, False), (3, True), (None, True))
-"""How far below the boundary to look, and whether at siblings: what is found with little is found fast."""
+"""How many operators below the boundary a search sees, and whether siblings: small searches come first, as they are
+fast."""
 
 _OTHERS = frozenset({"Var", "Weight", "Full", "Absent", "Out", "Op"})
 """Constructors that are no operators of the file."""

@@ -1,4 +1,4 @@
-"""Ground terms as text: values by their names, what is new spelled out, what is long under a number of its own."""
+"""Ground terms as text: values by name, new terms spelled out, long ones under a number of their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Writer:
 
     def value(self, term: int) -> str:
         """A term by its name or number, or spelled out where it is short."""
-        for part in self._parts_without_name(term):
+        for part in reachable(self._nameless([term]), lambda t: self._nameless(flatten(self.terms, t).children)):
             if self._is_long(part):
                 name, spelled = f"%{len(self.defined) + 1}", self.spell(part)
                 self.defined[part] = Line(name, spelled, self.types.get(part), self.is_constant(part))
@@ -59,13 +59,9 @@ class Writer:
             return self.defined[term].name
         return self.spell(term)
 
-    def _parts_without_name(self, term: int) -> list[int]:
-        """The term and its parts, without what has a name or number; operands first."""
-
-        def nameless(terms: Iterable[int]) -> list[int]:
-            return [t for t in terms if t not in self.names and t not in self.defined]
-
-        return reachable(nameless([term]), lambda part: nameless(flatten(self.terms, part).children))
+    def _nameless(self, terms: Iterable[int]) -> list[int]:
+        """Those of the terms that have neither a name nor a number."""
+        return [t for t in terms if t not in self.names and t not in self.defined]
 
     def spell(self, term: int) -> str:
         """A term with its outermost operator, even where it has a name."""
@@ -90,8 +86,7 @@ class Writer:
     def _is_long(self, term: int) -> bool:
         """Whether an operand is itself an operator over something, without a name."""
         node = flatten(self.terms, term)
-        inner = [c for c in node.children if c not in self.names and c not in self.defined]
-        return node.op != "Out" and any(self.terms.terms[c].op not in _LEAVES for c in inner)
+        return node.op != "Out" and any(self.terms.terms[c].op not in _LEAVES for c in self._nameless(node.children))
 
     def _call(self, node: ENode, operands: list[str]) -> str:
         if node.op == "Out":

@@ -18,8 +18,6 @@ RECORD = """
 ; made for a test
 ; @property strength
 ; @sound real
-; @requires none
-; @source derived
 ; @example (Exp x) => (Exp x)
 """
 
