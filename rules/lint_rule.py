@@ -303,7 +303,7 @@ def _failing(form: Form) -> Iterator[Finding]:
 
 
 def _leaves(nodes: list[Node], matched: str) -> Iterator[Finding]:
-    """Leaves that no program has: names unknown to the left side, missing operands, outputs of other domains' operators."""
+    """Leaves that no program has: names unknown to the left side, missing operands, further outputs of custom ones."""
     for node in nodes:
         if str(node) == "(Absent)":
             yield Finding(node.start, "(Absent) is no tensor: it only stands for an optional operand that is not given")
