@@ -121,8 +121,8 @@ _COLUMNS = (
 def _print_verification(title: str, verification: Verification) -> None:
     """A row for each output, how the second model was made, how the numbers changed, and the verdict."""
     render.table(title, _COLUMNS, [_output_row(report) for report in verification.outputs])
-    if verification.made:
-        write(verification.made)
+    if verification.provenance:
+        write(verification.provenance)
     for line in render.verification_lines(verification):
         write(line)
     if verification.unmeasured:

@@ -12,7 +12,7 @@ from ...errors import EqfuseError, ModelError
 from .model import ONNX_DOMAINS, first_line
 from .wellformed import node_title
 
-_RANDOM = frozenset(
+RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 _QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
@@ -49,7 +49,7 @@ def has_body(node: ir.Node) -> bool:
 
 def is_pure(node: ir.Node) -> bool:
     """Whether equal operands are known to give equal results, so that twins may be merged."""
-    if not is_standard(node) or node.op_type in _RANDOM or has_body(node):
+    if not is_standard(node) or node.op_type in RANDOM_OPERATORS or has_body(node):
         return False
     return not (node.op_type == "Dropout" and len(node.inputs) > 2)
 

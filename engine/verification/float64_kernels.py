@@ -1,8 +1,7 @@
-"""Operators for the float64 oracle.
+"""Operators for the float64 oracle, with the semantics of ONNX's Operators.md.
 
-They stand in for reference implementations that loop in Python (pooling, and Resize before onnx 1.22), need much memory
-(Conv), compute in single (Erf) or take old operator versions for the current ones (BatchNormalization, Softmax).
-Semantics: ONNX Operators.md.
+They replace reference implementations that loop in Python (pooling, and Resize before onnx 1.22), need much memory
+(Conv), compute in float32 (Erf) or treat old operator versions as the current ones (BatchNormalization, Softmax).
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class Windows:
             start %= self.dilation
         return slice(start, max(start, min(stop, self.size)), self.dilation)
 
-    def counted(self, with_padding: bool) -> Array:
-        """How many elements of each window count in an average."""
+    def count_elements(self, with_padding: bool) -> Array:
+        """The number of elements of each window that an average counts."""
         low, high = (-self.before, self.size + self.behind) if with_padding else (0, self.size)
         starts = np.arange(self.count) * self.stride - self.before
         places = starts[:, None] + np.arange(self.kernel) * self.dilation
@@ -107,7 +106,7 @@ class AveragePool(OpRun):
         windows = windows_of(x.shape[2:], attributes["kernel_shape"], attributes)
         total = _pool(x, windows, lambda part, axis: np.asarray(part.sum(axis=axis)))
         for axis, along in enumerate(windows, start=2):
-            counts = along.counted(bool(attributes.get("count_include_pad")))
+            counts = along.count_elements(bool(attributes.get("count_include_pad")))
             total = total / counts.reshape((-1,) + (1,) * (x.ndim - axis - 1))
         return (total.astype(x.dtype),)
 
@@ -184,7 +183,7 @@ class Erf(OpRun):
 
 
 class Resize(op_resize.Resize):
-    """Resize by what it means to rules, or as onnx has it where that says nothing (cubic, regions, antialiasing)."""
+    """Resize by its meaning for rules, or by onnx if rules do not cover it (cubic, regions, antialiasing)."""
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array]:
         from ...ir.operators import Unsupported, evaluate  # it takes a while, and most models have no Resize
@@ -193,10 +192,10 @@ class Resize(op_resize.Resize):
         named = zip(("scales", "sizes"), extents, strict=False)
         settings = attributes | {name: each.tolist() for name, each in named if each is not None and each.size}
         mode = settings.pop("mode") or "nearest"
-        known = {name: value for name, value in settings.items() if value is not None}
+        given = {name: value for name, value in settings.items() if value is not None}
         try:
             # Some attributes are floats of numpy.
-            return (np.asarray(evaluate("Resize", (x, mode, json.dumps(known, default=float)))),)
+            return (np.asarray(evaluate("Resize", (x, mode, json.dumps(given, default=float)))),)
         except Unsupported:
             resized: tuple[Array] = super()._run(*inputs, **attributes)
             return resized

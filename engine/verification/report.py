@@ -42,7 +42,7 @@ class Verification:
     differs, or the candidate does not run. ``not verifiable``: nothing differs, but no output could have shown a
     difference. ``unverified``: the original itself does not run here, so nothing was compared.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
-    ``made`` is the provenance in the candidate. ``unmeasured`` says why a float64 run failed, if one was tried.
+    ``provenance`` is that of the candidate, if eqfuse wrote it. ``unmeasured`` says why a float64 run failed, if one did.
     ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and saw only one of its sides.
     """
 
@@ -51,7 +51,7 @@ class Verification:
     first_divergent: str | None
     reason: str
     seconds: float
-    made: Provenance | None = None
+    provenance: Provenance | None = None
     unmeasured: str = ""
     one_sided: tuple[str, ...] = ()
 
@@ -111,8 +111,8 @@ class Verification:
             "first_divergent": self.first_divergent,
             "reason": self.reason,
             "seconds": round(self.seconds, 6),
-            "precision": self.made.precision if self.made else None,
-            "rules": self.made.rules if self.made else None,
+            "precision": self.provenance.precision if self.provenance else None,
+            "rules": self.provenance.rules if self.provenance else None,
             "unmeasured": self.unmeasured,
             "one_sided": list(self.one_sided),
             "numeric_effect": self.numeric_effect,

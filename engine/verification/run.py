@@ -41,14 +41,18 @@ class OnnxRuntime:
             # Folder of the external data, since the model itself comes from memory.
             folder = str(source.path.resolve().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-            model = _with_outputs(source, extra, nodes)
+            # Protobuf messages merge when joined, so the model gets more nodes without decoding its weights.
+            present = {value.name for value in source.graph.output}
+            outputs = [onnx.ValueInfoProto(name=name) for name in extra if name not in present]
+            addition = onnx.ModelProto(graph=onnx.GraphProto(node=nodes, output=outputs))
+            model = source.path.read_bytes() + bytes(addition.SerializeToString())
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # the runtime's exceptions share no base class of their own
             raise RunError(_reason(error)) from error
         self._input_types = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = [value.name for value in self._session.get_outputs()]
-        self._element_types = _element_types(source.graph)
+        self._element_types = {v.name: v.type.tensor_type.elem_type for v in fed_inputs(source.graph)}
         kinds = [*self._input_types.values(), *(value.type for value in self._session.get_outputs())]
         self._needs_views = any(_lacks_numpy(kind) for kind in kinds)
 
@@ -56,17 +60,13 @@ class OnnxRuntime:
         """Run once; only the inputs that the model declares are fed."""
         fed = {name: value for name, value in feeds.items() if name in self._input_types}
         try:
-            if self._needs_views:
-                return self._run_with_views(fed)
+            if self._needs_views:  # types that the numpy bridge of the runtime lacks pass as raw bytes
+                values = {name: _to_runtime(value, self._element_types[name]) for name, value in fed.items()}
+                results = self._session.run_with_ort_values(self._outputs, values)
+                return {name: _from_runtime(value) for name, value in zip(self._outputs, results, strict=True)}
             return dict(zip(self._outputs, self._session.run(self._outputs, fed), strict=True))
         except Exception as error:  # as above
             raise RunError(_reason(error)) from error
-
-    def _run_with_views(self, feeds: Feeds) -> dict[str, Value]:
-        """Types that the numpy bridge of the runtime lacks pass as raw bytes."""
-        values = {name: _to_runtime(value, self._element_types[name]) for name, value in feeds.items()}
-        results = self._session.run_with_ort_values(self._outputs, values)
-        return {name: _from_runtime(value) for name, value in zip(self._outputs, results, strict=True)}
 
 
 _STATUS = re.compile(r"running (\w+) node\. Name:'([^']*)' Status Message: ")
@@ -106,18 +106,6 @@ def session_options() -> onnxruntime.SessionOptions:
     options.enable_cpu_mem_arena = False
     options.add_session_config_entry("session.disable_prepacking", "1")
     return options
-
-
-def _with_outputs(source: Source, extra: Sequence[str], nodes: Sequence[onnx.NodeProto]) -> bytes:
-    """The model file with more nodes and outputs: protobuf messages merge when joined, so no weights are decoded."""
-    present = {value.name for value in source.graph.output}
-    outputs = [onnx.ValueInfoProto(name=name) for name in extra if name not in present]
-    addition = onnx.ModelProto(graph=onnx.GraphProto(node=nodes, output=outputs))
-    return source.path.read_bytes() + bytes(addition.SerializeToString())
-
-
-def _element_types(graph: onnx.GraphProto) -> dict[str, int]:
-    return {value.name: value.type.tensor_type.elem_type for value in fed_inputs(graph)}
 
 
 def _lacks_numpy(kind: str) -> bool:

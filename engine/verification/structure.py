@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from onnx import inliner, numpy_helper, shape_inference
 
 from ..onnx.delicate import without_delicate_nodes
+from ..onnx.nodes import RANDOM_OPERATORS
 from .skim import has_data
 
-RANDOM_OPERATORS = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
 SHAPE_ONLY_OPERATORS = frozenset({"Shape", "Size", "EyeLike"})
 TRANSPARENT_OPERATORS = frozenset(
     {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
@@ -86,8 +84,7 @@ class Structure:
     @cached_property
     def input_dependent(self) -> frozenset[str]:
         """Values that depend on the values (not merely the shapes) of the inputs."""
-        sources = {value.name for value in self.inputs}
-        return _propagate(self.graph.node, sources, lambda node: False)
+        return _propagate(self.graph.node, {value.name for value in self.inputs}, lambda node: False)
 
     @cached_property
     def random(self) -> frozenset[str]:

@@ -6,20 +6,20 @@ It runs in a process of its own: it may crash in a kernel or never end, and its 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from ...errors import UsageError
-from ..onnx.provenance import Provenance, provenance
+from ..onnx.provenance import provenance
 from .baseline import BOLD, Baseline, Request, run_original
 from .compare import Tolerance
 from .divergence import common_values, first_divergence, judge_bits, tolerance_judge
-from .inputs import InputSpec, Temper, input_specs
+from .inputs import Temper, input_specs
 from .outputs import ComparedOutput, Comparison, Demands, status_of
 from .question import Question
 from .report import OutputReport, Status, Verification
 from .run import Backend, OnnxRuntime, Reference
-from .source import Source, read_source
+from .source import read_source
 from .structure import Structure, interface_difference
 from .values import RunError, Value
 
@@ -29,49 +29,38 @@ def verdict(question: Question) -> Verification:
 
     Raises UsageError for a file that is no model and for inputs the model lacks.
     """
-    started = time.perf_counter()
-    before = read_source(question.original, "original")
-    after = read_source(question.candidate, "candidate")
-    structure = Structure(before.structure)
-    specs = input_specs(structure)
-    _check_names(specs, question.shapes)
-    tolerance = Tolerance(question.atol, question.rtol, structure.coarsest_type)
-    made = provenance({entry.key: entry.value for entry in after.structure.metadata_props})
-    precision = question.precision or (made.precision if made is not None else "real")
-    by_default = question.atol is None and question.rtol is None
-    demands = Demands(
-        oracle=question.precise and by_default,
-        bits=precision == "exact" and by_default,
-        errors=question.precise and question.measure,
-        may_overflow=precision == "fast",
-    )
-    tempers = (*BOLD, Temper.SPECIAL) if demands.bits else BOLD if demands.oracle else ()
-    request = Request(question.seed, question.shapes, question.samples, tolerance, tempers)
-    return _Check(before, after, structure, specs, request, demands, made, question).verdict(started)
+    return _Check(question).verdict()
 
 
-def _check_names(specs: Sequence[InputSpec], names: Iterable[str]) -> None:
-    inputs = [spec.name for spec in specs]
-    for name in names:
-        if name not in inputs:
-            raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(inputs) or 'none'}")
-
-
-@dataclass(frozen=True)
 class _Check:
     """One verification at work."""
 
-    original: Source
-    candidate: Source
-    structure: Structure
-    specs: Sequence[InputSpec]
-    request: Request
-    demands: Demands
-    made: Provenance | None
-    question: Question
+    def __init__(self, question: Question) -> None:
+        self.started = time.perf_counter()
+        self.question = question
+        self.original = read_source(question.original, "original")
+        self.candidate = read_source(question.candidate, "candidate")
+        self.structure = Structure(self.original.structure)
+        self.specs = input_specs(self.structure)
+        inputs = [spec.name for spec in self.specs]
+        for name in question.shapes:
+            if name not in inputs:
+                raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(inputs) or 'none'}")
+        tolerance = Tolerance(question.atol, question.rtol, self.structure.coarsest_type)
+        self.provenance = provenance({e.key: e.value for e in self.candidate.structure.metadata_props})
+        precision = question.precision or (self.provenance.precision if self.provenance is not None else "real")
+        by_default = question.atol is None and question.rtol is None
+        self.demands = Demands(
+            oracle=question.precise and by_default,
+            bits=precision == "exact" and by_default,
+            errors=question.precise and question.measure,
+            may_overflow=precision == "fast",
+        )
+        tempers = (*BOLD, Temper.SPECIAL) if self.demands.bits else BOLD if self.demands.oracle else ()
+        self.request = Request(question.seed, question.shapes, question.samples, tolerance, tempers)
 
-    def verdict(self, started: float) -> Verification:
-        """Run and compare the models; the time counts from `started` (time.perf_counter)."""
+    def verdict(self) -> Verification:
+        """Run and compare the models."""
 
         def conclude(
             status: Status,
@@ -81,8 +70,8 @@ class _Check:
             unmeasured: str = "",
             one_sided: tuple[str, ...] = (),
         ) -> Verification:
-            taken = time.perf_counter() - started
-            return Verification(status, outputs, divergent, reason, taken, self.made, unmeasured, one_sided)
+            taken = time.perf_counter() - self.started
+            return Verification(status, outputs, divergent, reason, taken, self.provenance, unmeasured, one_sided)
 
         difference = interface_difference(self.original.graph, self.candidate.graph)
         if difference is not None:
@@ -130,7 +119,12 @@ class _Check:
         return None
 
     def _run_candidate(self, baseline: Baseline) -> list[Mapping[str, Value]]:
-        backend = self._load_candidate(baseline.on_reference)
+        try:
+            backend: Backend = Reference(self.candidate) if baseline.on_reference else OnnxRuntime(self.candidate)
+        except RunError:
+            if not baseline.on_reference:
+                raise
+            backend = OnnxRuntime(self.candidate)
         results: list[Mapping[str, Value]] = []
         for run in baseline.runs:
             try:
@@ -138,14 +132,6 @@ class _Check:
             except RunError as error:
                 raise RunError(f"{run.title}: {error}" if run.title else str(error)) from error
         return results
-
-    def _load_candidate(self, on_reference: bool) -> Backend:
-        if not on_reference:
-            return OnnxRuntime(self.candidate)
-        try:
-            return Reference(self.candidate)
-        except RunError:
-            return OnnxRuntime(self.candidate)
 
     def _first_divergent(self, broken: ComparedOutput, comparison: Comparison) -> tuple[str, str]:
         """The name of the first divergent value, and an addition to the reason."""
