@@ -42,7 +42,7 @@ class Verification:
     differs, or the candidate does not run. ``not verifiable``: nothing differs, but no output could have shown a
     difference. ``unverified``: the original itself does not run here, so nothing was compared.
     ``first_divergent`` names the earliest value, in topological order, that differs beyond tolerance.
-    ``provenance`` is that of the candidate, if eqfuse wrote it. ``unmeasured`` says why a float64 run failed, if one did.
+    ``provenance`` is that of a candidate that eqfuse wrote. ``unmeasured`` says why a float64 run failed, if one did.
     ``one_sided`` has a line for each operator that chooses (Where, If, Clip, Relu, ...) and saw only one of its sides.
     """
 
