@@ -1,6 +1,6 @@
 """ONNX operators as tensor expressions of TVM, one module for each family.
 
-What an operator computes is said in ``rules/semantics``; here it is cut into stages that a schedule can move. Every
+``ir/operators`` says what an operator computes; here it is cut into stages that a schedule can move. Every
 stage carries its operator as the block attribute `OPERATOR`, the one that multiplies in a product or convolution also
 `ANCHOR`. A stage is named after its node, and its operator where the node's name does not say it; where an operator has
 several, all but the last have the part at the end:
@@ -11,7 +11,7 @@ several, all but the last have the part at the end:
   ``_factor`` (BatchNormalization); ``_sum``, ``_max`` (reductions and pooling that compute on); ``_part0``, ...
   (Split).
 
-What an expression reads more than once it binds (``tirx.Let``), so that inlining a producer does not multiply it.
+A value that an expression reads more than once is bound (``tirx.Let``): inlining a producer does not multiply it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ from collections.abc import Mapping, Sequence
 from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
-from ...ir.types import TensorType
-from . import convolutions, elementwise, indexing, layout, normalisation, pooling, products, reductions, resize
-from .call import ANCHOR, OPERATOR, Call, Immediate, Lowering, NotLowered, Source
+from . import elementwise, layout, normalisation, pooling, products, reductions, resize
+from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, OperatorCall
 
-__all__ = ["ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Source", "compute", "lowerable"]
+__all__ = ["ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Operand", "compute", "lowerable"]
 
 LOWERINGS: Mapping[str, Lowering] = {
     **elementwise.LOWERINGS,
     **products.LOWERINGS,
-    **convolutions.LOWERINGS,
     **normalisation.LOWERINGS,
     **reductions.LOWERINGS,
     **pooling.LOWERINGS,
     **layout.LOWERINGS,
-    **indexing.LOWERINGS,
     **resize.LOWERINGS,
 }
 """By operator: what makes its stages."""
@@ -46,7 +43,7 @@ DTYPES = frozenset(
 """Element types that have a lowering."""
 
 
-def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Source | None]) -> tuple[te.Tensor, ...]:
+def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Operand | None]) -> tuple[te.Tensor, ...]:
     """The results of an operator of `graph`, perhaps without those at the end that nothing reads.
 
     `inputs` are in the order of the operator, None where one is absent.
@@ -54,13 +51,13 @@ def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Source | 
     """
     reason = _obstacle(operator, graph)
     if reason is None:
-        call = Call(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
+        call = OperatorCall(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
         try:
-            found = LOWERINGS[operator.op](call)
+            results = LOWERINGS[operator.op](call)
         except NotLowered as error:
             reason = str(error)
         else:
-            return found if isinstance(found, tuple) else (found,)
+            return results if isinstance(results, tuple) else (results,)
     raise NotLowered(f"{operator.op} {operator.name} cannot be compiled: {reason}")
 
 
@@ -79,19 +76,18 @@ def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
 
 
 def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:
-    """What can be told without making the stages."""
+    """Why an operator has no lowering, as far as its types tell."""
     if operator.op not in LOWERINGS:
         return f"{operator.op} has no lowering"
     if operator.is_opaque:
         return f"this form of {operator.op} is not known to the rules"
     further = [v for v in operator.outputs[1:] if graph.consumers[v] or graph.values[v].is_output]
     values = [graph.values[v] for v in (*operator.inputs, *operator.outputs[:1], *further) if v is not None]
-    return next((reason for value in values if (reason := _unsuitable(value.name, value.type))), None)
-
-
-def _unsuitable(name: str, type_: TensorType | None) -> str | None:
-    if type_ is None or not type_.is_static:
-        return f"the shape of {name} is not static"
-    if type_.dtype not in DTYPES:
-        return f"{name} is of {type_.dtype}"
-    return f"{name} has no elements" if type_.elements() == 0 else None
+    for name, type_ in ((value.name, value.type) for value in values):
+        if type_ is None or not type_.is_static:
+            return f"the shape of {name} is not static"
+        if type_.dtype not in DTYPES:
+            return f"{name} is of {type_.dtype}"
+        if type_.elements() == 0:
+            return f"{name} has no elements"
+    return None

@@ -1,4 +1,4 @@
-"""One operator on its way to tensor expressions: what a lowering reads, and how it names the stages it makes."""
+"""One operator on its way to tensor expressions: the operands and attributes of a lowering, and its stages."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Immediate:
         return self.value
 
 
-class Source(Protocol):
-    """What an operator reads: a ``te.Tensor`` or an Immediate."""
+class Operand(Protocol):
+    """An operand: a ``te.Tensor`` or an Immediate."""
 
     @property
     def shape(self) -> Sequence[Any]: ...
@@ -55,18 +55,18 @@ class Source(Protocol):
     def __call__(self, *indices: Expr) -> Expr: ...
 
 
-def sizes(x: Source) -> Shape:
+def sizes(x: Operand) -> Shape:
     """The shape as plain integers."""
     return tuple(int(d) for d in x.shape)
 
 
-def read(x: Source, indices: Sequence[Expr], shape: Shape) -> Expr:
+def read(x: Operand, indices: Sequence[Expr], shape: Shape) -> Expr:
     """An element at indices of the result, of `shape`, that `x` is broadcast to by ONNX's rules."""
     return x(*broadcast(sizes(x), indices, shape))
 
 
 def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
-    """Indices of a tensor from those of what it is broadcast to.
+    """Indices of a tensor from those of the shape that it is broadcast to.
 
     The index of an axis that has one element in both stays a variable: schedules match iterators with axes.
     """
@@ -76,11 +76,11 @@ def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
 
 
 @dataclass(frozen=True)
-class Call:
-    """An operator, what it reads (None: absent) and the types of its results, static where anything reads them."""
+class OperatorCall:
+    """An operator, its operands (None: absent) and the types of its results, static where anything reads them."""
 
     operator: Operator
-    sources: tuple[Source | None, ...]
+    sources: tuple[Operand | None, ...]
     results: tuple[TensorType | None, ...]
 
     @property
@@ -99,19 +99,19 @@ class Call:
         assert result is not None
         return result
 
-    def source(self, position: int) -> Source:
+    def source(self, position: int) -> Operand:
         """An input that has to be there. Raises NotLowered where it is absent."""
-        found = self.optional(position)
-        if found is None:
+        operand = self.optional(position)
+        if operand is None:
             raise NotLowered(f"input {position} is absent")
-        return found
+        return operand
 
-    def optional(self, position: int) -> Source | None:
+    def optional(self, position: int) -> Operand | None:
         """An input; None where it is absent."""
         return self.sources[position] if position < len(self.sources) else None
 
     @property
-    def operands(self) -> tuple[Source, ...]:
+    def operands(self) -> tuple[Operand, ...]:
         """The inputs that are there."""
         return tuple(s for s in self.sources if s is not None)
 
@@ -147,21 +147,21 @@ class Call:
     def stage(
         self, shape: Iterable[int], function: Callable[..., Expr], part: str = "", anchor: bool = False
     ) -> te.Tensor:
-        """A tensor computed element by element, its block named after the operator, the node and `part`."""
-        attributes = {OPERATOR: self.operator.op} | ({ANCHOR: self.operator.op} if anchor else {})
-        return te.compute(tuple(shape), function, name=self._stage_name(part), attrs=attributes)
+        """A tensor computed element by element, its block named after the operator, the node, `part` and the value.
 
-    def _stage_name(self, part: str) -> str:
-        """Unique by the value it makes. Exporters put the operator in a node's name; then it is not said twice."""
+        Exporters put the operator in a node's name; then it is not said twice.
+        """
+        op = self.operator.op
         node = re.sub(r"\W+", "_", self.operator.name).strip("_")
-        whole = node if self.operator.op.lower() in node.lower() else f"{self.operator.op}_{node}"
+        whole = node if op.lower() in node.lower() else f"{op}_{node}"
         whole = f"_{whole}" if whole[:1].isdigit() else whole
-        return "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
+        name = "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
+        return te.compute(tuple(shape), function, name=name, attrs={OPERATOR: op} | ({ANCHOR: op} if anchor else {}))
 
     def reduce_axes(self, extents: Iterable[int], name: str = "k") -> list[Any]:
         """Reduction axes of these extents, named by their position."""
         return [te.reduce_axis((0, extent), name=f"{name}{i}") for i, extent in enumerate(extents)]
 
 
-Lowering = Callable[[Call], te.Tensor | tuple[te.Tensor, ...]]
-"""What a family of operators offers: the results of a call as tensor expressions. Raises NotLowered."""
+Lowering = Callable[[OperatorCall], te.Tensor | tuple[te.Tensor, ...]]
+"""The results of a call as tensor expressions. Raises NotLowered."""

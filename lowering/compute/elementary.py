@@ -113,10 +113,10 @@ def exp(x: Expr) -> Expr:
     if dtype_of(x) != "float32":
         return tirx.exp(x)
 
-    def scaled(rest: Expr, power: Expr) -> Expr:
+    def combine(rest: Expr, power: Expr) -> Expr:
         return bound(power, lambda p: horner(rest, _EXP_WIDE) * p * p)
 
-    return _split(_between(x, -176.0, 177.4), 2.0, scaled)
+    return _split(_between(x, -176.0, 177.4), 2.0, combine)
 
 
 def exp_below_88(x: Expr) -> Expr:
@@ -126,28 +126,23 @@ def exp_below_88(x: Expr) -> Expr:
     return _split(_at_least(x, -88.0), 1.0, lambda rest, power: horner(rest, _EXP) * power)
 
 
-def _one_plus_exp(x: Expr) -> Expr:
-    """1 + exp(x) for -88 <= x <= 88.7; infinity from 88.4 on."""
-    return _split(x, 1.0, lambda rest, power: horner(rest, _EXP) * power + _single(1))
-
-
 def _split(x: Expr, period: float, body: Callable[[Expr, Expr], Expr]) -> Expr:
     """`body` of r and 2^n, where x = n period ln(2) + r and |r| <= period ln(2)/2.
 
     2^n is right for -126 <= n <= 127; it is 0 for -127 and infinity for 128.
     """
 
-    def rounded(x: Expr) -> Expr:
-        return bound(x * _single(_LOG2_E / period) + _single(_ROUNDING), lambda sum_: rest(x, sum_))
+    def with_count(t: Expr) -> Expr:
+        return bound(t * _single(_LOG2_E / period) + _single(_ROUNDING), lambda sum_: with_power(t, sum_))
 
-    def rest(x: Expr, sum_: Expr) -> Expr:
+    def with_power(t: Expr, sum_: Expr) -> Expr:
         power = tirx.reinterpret("float32", tirx.reinterpret("int32", sum_) << 23)
-        return bound(reduced(x, sum_ - _single(_ROUNDING)), lambda r: body(r, power))
+        return bound(rest(t, sum_ - _single(_ROUNDING)), lambda r: body(r, power))
 
-    def reduced(x: Expr, count: Expr) -> Expr:
-        return bound(count, lambda n: x - n * _single(_LN2_HIGH * period) - n * _single(_LN2_LOW * period))
+    def rest(t: Expr, count: Expr) -> Expr:
+        return bound(count, lambda n: t - n * _single(_LN2_HIGH * period) - n * _single(_LN2_LOW * period))
 
-    return bound(x, rounded)
+    return bound(x, with_count)
 
 
 def log(x: Expr) -> Expr:
@@ -168,9 +163,9 @@ def _log_of_normal(x: Expr, moved: Expr) -> Expr:
     """log(x) + moved ln(2) by x = 2^n (1 + r) with 1 + r between sqrt(1/2) and sqrt(2)."""
 
     def parts(bits: Expr) -> Expr:
-        return bound((bits - _ROOT_HALF_BITS) >> 23, lambda n: joined(n, bits - (n << 23)))
+        return bound((bits - _ROOT_HALF_BITS) >> 23, lambda n: with_count(n, bits - (n << 23)))
 
-    def joined(n: Expr, mantissa: Expr) -> Expr:
+    def with_count(n: Expr, mantissa: Expr) -> Expr:
         return bound(n.astype("float32") + moved, lambda count: total(count, mantissa))
 
     def total(count: Expr, mantissa: Expr) -> Expr:
@@ -203,17 +198,17 @@ def sigmoid(x: Expr) -> Expr:
     """1 / (1 + exp(-x)); 0 where that is subnormal."""
     if dtype_of(x) != "float32":
         return tirx.const(1.0, dtype_of(x)) / (tirx.exp(-x) + 1.0)
-    return _single(1) / _one_plus_exp(-_between(x, -88.7, 88.0))
+    negated = -_between(x, -88.7, 88.0)  # 1 + exp of it is infinity from 88.4 on
+    return _single(1) / _split(negated, 1.0, lambda rest, power: horner(rest, _EXP) * power + _single(1))
 
 
 def softplus(x: Expr) -> Expr:
-    """log(1 + exp(x)), without overflow."""
-    return bound(x, lambda t: te.max(t, tirx.const(0.0, dtype_of(t))) + _log_one_more(exp_below_88(-tirx.abs(t))))
+    """log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), without overflow."""
 
+    def log_one_more(e: Expr) -> Expr:
+        return bound(e, lambda t: horner(t, _LOG_ONE_MORE) * t) if dtype_of(e) == "float32" else tirx.log1p(e)
 
-def _log_one_more(x: Expr) -> Expr:
-    """log(1 + x) for 0 <= x <= 1."""
-    return bound(x, lambda t: horner(t, _LOG_ONE_MORE) * t) if dtype_of(x) == "float32" else tirx.log1p(x)
+    return bound(x, lambda t: te.max(t, tirx.const(0.0, dtype_of(t))) + log_one_more(exp_below_88(-tirx.abs(t))))
 
 
 def mish(x: Expr) -> Expr:
@@ -237,10 +232,6 @@ def power(x: Expr, y: Expr) -> Expr:
     return tirx.power(x, y.astype(dtype_of(x)))
 
 
-def _three_quarters(x: Expr) -> Expr:
-    return bound(tirx.sqrt(x), lambda root: root * tirx.sqrt(root))
-
-
 _SIMPLE_POWERS: Mapping[float, Callable[[Expr], Expr]] = {
     1.0: lambda x: x,
     2.0: lambda x: x * x,
@@ -249,16 +240,16 @@ _SIMPLE_POWERS: Mapping[float, Callable[[Expr], Expr]] = {
 }
 _ROOTS: Mapping[float, Callable[[Expr], Expr]] = {
     0.5: tirx.sqrt,
-    0.75: _three_quarters,
+    0.75: lambda x: bound(tirx.sqrt(x), lambda root: root * tirx.sqrt(root)),
     -0.5: lambda x: tirx.const(1.0, dtype_of(x)) / tirx.sqrt(x),
 }
 
 
 def lowest(dtype: str) -> Expr:
-    """What is not above any number of the type."""
+    """A number that is not above any other of the type."""
     return tirx.const(float("-inf"), dtype) if dtype.startswith("float") else te.min_value(dtype)
 
 
 def highest(dtype: str) -> Expr:
-    """What is not below any number of the type."""
+    """A number that is not below any other of the type."""
     return tirx.const(float("inf"), dtype) if dtype.startswith("float") else te.max_value(dtype)

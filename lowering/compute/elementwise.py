@@ -1,47 +1,39 @@
-"""The element-wise operators; what each one computes is said in rules/semantics/elementwise.py."""
+"""The element-wise operators; ir/operators/elementwise.py says what each one computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from math import log, pi, sqrt
+from operator import add
 from typing import Any
 
 from tvm import te, tirx
 
 from . import elementary
-from .call import Call, Expr, Lowering, NotLowered, Shape, Source, read, sizes
+from .call import Expr, Lowering, NotLowered, OperatorCall, read, sizes
 from .elementary import bound, dtype_of, exp, exp_below_88, sigmoid
 
 Formula = Callable[..., Expr]
 """A function of the call and one element of each operand."""
 
 
-def elementwise(formula: Formula, reads_once: bool = False) -> Lowering:
+def _elementwise(formula: Formula, reads_once: bool = False) -> Lowering:
     """The lowering of a formula on broadcast operands. `reads_once`: it writes each of them down no more than once."""
 
-    def lower(call: Call) -> te.Tensor:
+    def lower(call: OperatorCall) -> te.Tensor:
         def element(*indices: Expr) -> Expr:
-            values = [_element(s, indices, call.shape) for s in call.operands]
-            return formula(call, *values) if reads_once else _bound(lambda *v: formula(call, *v), values, ())
+            values = [tirx.convert(read(operand, indices, call.shape)) for operand in call.operands]
+            return formula(call, *values) if reads_once else bind_all(values, ())
+
+        def bind_all(values: Sequence[Expr], bindings: tuple[Expr, ...]) -> Expr:
+            if not values:
+                return formula(call, *bindings)
+            return bound(values[0], lambda value: bind_all(values[1:], (*bindings, value)))
 
         return call.stage(call.shape, element)
 
     return lower
-
-
-def _bound(formula: Callable[..., Expr], values: Sequence[Expr], done: tuple[Expr, ...]) -> Expr:
-    if not values:
-        return formula(*done)
-    return bound(values[0], lambda value: _bound(formula, values[1:], (*done, value)))
-
-
-def _element(source: Source, indices: tuple[Expr, ...], shape: Shape) -> Expr:
-    return tirx.convert(read(source, indices, shape))
-
-
-def _of(function: Callable[..., Expr]) -> Formula:
-    """A formula that reads no attributes."""
-    return lambda call, *operands: function(*operands)
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -56,14 +48,6 @@ def _is_unsigned(x: Expr) -> bool:
     return dtype_of(x).startswith("uint")
 
 
-def _where(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-    return tirx.Select(condition, then, otherwise)
-
-
-def _clipped(x: Expr, low: float, high: float) -> Expr:
-    return _at_most(_at_least(x, _number(low, x)), _number(high, x))
-
-
 def _at_least(x: Expr, bound: Expr) -> Expr:
     """The larger one; NaN where x is NaN, for of two operands that do not compare the processor takes the second."""
     return tirx.Max(bound, x)
@@ -74,60 +58,51 @@ def _at_most(x: Expr, bound: Expr) -> Expr:
     return tirx.Min(bound, x)
 
 
+def _if_negative(x: Expr, then: Expr, otherwise: Expr) -> Expr:
+    return tirx.Select(tirx.LT(x, _number(0, x)), then, otherwise)
+
+
 # --- one operand
 
 
-def _absolute(x: Expr) -> Expr:
-    return x if _is_unsigned(x) else tirx.abs(x)
-
-
 def _sign(x: Expr) -> Expr:
-    zero = _number(0, x)
-    one = _number(1, x)
-    above = _where(tirx.GT(x, zero), one, zero)
-    signed = above if _is_unsigned(x) else _where(tirx.LT(x, zero), _number(-1, x), above)
-    return _where(tirx.isnan(x), x, signed) if _is_float(x) else signed
+    zero, one = _number(0, x), _number(1, x)
+    above = tirx.Select(tirx.GT(x, zero), one, zero)
+    sign = above if _is_unsigned(x) else _if_negative(x, _number(-1, x), above)
+    return tirx.Select(tirx.isnan(x), x, sign) if _is_float(x) else sign
 
 
 def _asinh(x: Expr) -> Expr:
     """Odd, so that no digits cancel left of zero; log1p keeps those next to it. Large squares overflow."""
     size = tirx.abs(x)
     value = tirx.log1p(size + size * size / (tirx.sqrt(size * size + 1.0) + 1.0))
-    value = _where(tirx.GT(size, _number(1e9, x)), tirx.log(size) + _number(log(2.0), x), value)
-    return _where(tirx.LT(x, _number(0, x)), -value, value)
+    value = tirx.Select(tirx.GT(size, _number(1e9, x)), tirx.log(size) + _number(log(2.0), x), value)
+    return _if_negative(x, -value, value)
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return _where(tirx.LT(x, _number(0, x)), (exp_below_88(x) - 1.0) * _number(alpha, x), x)
+    return _if_negative(x, (exp_below_88(x) - 1.0) * _number(alpha, x), x)
 
 
-def _celu(call: Call, x: Expr) -> Expr:
+def _celu(call: OperatorCall, x: Expr) -> Expr:
     alpha = _number(call.number("alpha", 1.0), x)
     return _at_least(x, _number(0, x)) + _at_most((exp(x / alpha) - 1.0) * alpha, _number(0, x))
 
 
-def _leaky(call: Call, x: Expr) -> Expr:
-    return _where(tirx.LT(x, _number(0, x)), x * _number(call.number("alpha", 0.01), x), x)
-
-
-def _selu(call: Call, x: Expr) -> Expr:
-    return _elu(x, call.number("alpha")) * _number(call.number("gamma"), x)
-
-
-def _thresholded(call: Call, x: Expr) -> Expr:
-    return _where(tirx.LE(x, _number(call.number("alpha", 1.0), x)), _number(0, x), x)
+def _threshold(call: OperatorCall, x: Expr) -> Expr:
+    return tirx.Select(tirx.LE(x, _number(call.number("alpha", 1.0), x)), _number(0, x), x)
 
 
 def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
-    return _clipped(x * _number(alpha, x) + _number(beta, x), 0.0, 1.0)
+    return _at_most(_at_least(x * _number(alpha, x) + _number(beta, x), _number(0.0, x)), _number(1.0, x))
 
 
-def _swish(call: Call, x: Expr) -> Expr:
+def _swish(call: OperatorCall, x: Expr) -> Expr:
     alpha = call.number("alpha", 1.0)
     return x * sigmoid(x if alpha == 1.0 else x * _number(alpha, x))
 
 
-def _gelu(call: Call, x: Expr) -> Expr:
+def _gelu(call: OperatorCall, x: Expr) -> Expr:
     if call.text("approximate", "none") == "tanh":
         # (1 + tanh(t)) / 2 is the sigmoid of 2 t
         factor = x * x * _number(0.044715 * sqrt(8 / pi), x) + _number(sqrt(8 / pi), x)
@@ -136,18 +111,14 @@ def _gelu(call: Call, x: Expr) -> Expr:
     return bound(x * _number(0.5, x), lambda half: half * error + half)
 
 
-def _cast(call: Call, x: Expr) -> Expr:
+def _cast(call: OperatorCall, x: Expr) -> Expr:
     return tirx.NE(x, _number(0, x)) if call.dtype == "bool" and dtype_of(x) != "bool" else x.astype(call.dtype)
 
 
 # --- two and three operands
 
 
-def _divide(x: Expr, y: Expr) -> Expr:
-    return x / y if _is_float(x) else tirx.truncdiv(x, y)
-
-
-def _modulo(call: Call, x: Expr, y: Expr) -> Expr:
+def _modulo(call: OperatorCall, x: Expr, y: Expr) -> Expr:
     """Without fmod, which is for integers, the result has the sign of the divisor."""
     truncates = bool(call.integer("fmod", 0))
     if _is_float(x):
@@ -157,30 +128,17 @@ def _modulo(call: Call, x: Expr, y: Expr) -> Expr:
     return tirx.truncmod(x, y) if truncates or _is_unsigned(x) else tirx.floormod(x, y)
 
 
-def _shift(call: Call, x: Expr, y: Expr) -> Expr:
+def _shift(call: OperatorCall, x: Expr, y: Expr) -> Expr:
     """Nothing is left where all bits are shifted out."""
     if not _is_unsigned(x):
         raise NotLowered("a shift of signed integers")
     bits = int(dtype_of(x).removeprefix("uint"))
     near = te.min(y, _number(bits - 1, y))
-    return _where(
-        tirx.LT(y, _number(bits, y)), x << near if call.text("direction") == "LEFT" else x >> near, _number(0, x)
-    )
+    shifted = x << near if call.text("direction") == "LEFT" else x >> near
+    return tirx.Select(tirx.LT(y, _number(bits, y)), shifted, _number(0, x))
 
 
-def _xor(x: Expr, y: Expr) -> Expr:
-    return tirx.NE(x.astype("int8"), y.astype("int8"))
-
-
-def _equal(x: Expr, y: Expr) -> Expr:
-    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else tirx.EQ(x, y)
-
-
-def _prelu(x: Expr, slope: Expr) -> Expr:
-    return _where(tirx.LT(x, _number(0, x)), x * slope, x)
-
-
-def _clip(call: Call) -> te.Tensor:
+def _clip(call: OperatorCall) -> te.Tensor:
     """A bound is a scalar, or has one element; either may be absent."""
     x, low, high = call.source(0), call.optional(1), call.optional(2)
     if any(sizes(bound) not in ((), (1,)) for bound in (low, high) if bound is not None):
@@ -194,15 +152,12 @@ def _clip(call: Call) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _sum(call: Call, *operands: Expr) -> Expr:
-    total = operands[0]
-    for operand in operands[1:]:
-        total = total + operand
-    return total
+def _equal(x: Expr, y: Expr) -> Expr:
+    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else tirx.EQ(x, y)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "Abs": _absolute,
+    "Abs": lambda x: x if _is_unsigned(x) else tirx.abs(x),
     "Neg": lambda x: -x,
     "Exp": exp,
     "Log": elementary.log,
@@ -237,9 +192,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Add": lambda x, y: x + y,
     "Sub": lambda x, y: x - y,
     "Mul": lambda x, y: x * y,
-    "Div": _divide,
+    "Div": lambda x, y: x / y if _is_float(x) else tirx.truncdiv(x, y),
     "Pow": elementary.power,
-    "PRelu": _prelu,
+    "PRelu": lambda x, slope: _if_negative(x, x * slope, x),
     "Min": te.min,
     "Max": te.max,
     "Equal": _equal,
@@ -249,19 +204,19 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "GreaterOrEqual": tirx.GE,
     "And": tirx.And,
     "Or": tirx.Or,
-    "Xor": _xor,
+    "Xor": lambda x, y: tirx.NE(x.astype("int8"), y.astype("int8")),
     "BitwiseAnd": lambda x, y: x & y,
     "BitwiseOr": lambda x, y: x | y,
     "BitwiseXor": lambda x, y: x ^ y,
-    "Where": _where,
+    "Where": tirx.Select,
 }
 
 _FORMULAS: Mapping[str, Formula] = {
     "Elu": lambda call, x: _elu(x, call.number("alpha", 1.0)),
     "Celu": _celu,
-    "Selu": _selu,
-    "LeakyRelu": _leaky,
-    "ThresholdedRelu": _thresholded,
+    "Selu": lambda call, x: _elu(x, call.number("alpha")) * _number(call.number("gamma"), x),
+    "LeakyRelu": lambda call, x: _if_negative(x, x * _number(call.number("alpha", 0.01), x), x),
+    "ThresholdedRelu": _threshold,
     "HardSigmoid": lambda call, x: _hard_sigmoid(x, call.number("alpha", 0.2), call.number("beta", 0.5)),
     "Swish": _swish,
     "Gelu": _gelu,
@@ -278,10 +233,15 @@ _READ_ONCE = frozenset(
 )  # fmt: skip
 """Functions that write each operand down once, or see to it themselves."""
 
+
+def _without_call(function: Callable[..., Expr]) -> Formula:
+    return lambda call, *operands: function(*operands)
+
+
 LOWERINGS: Mapping[str, Lowering] = {
-    **{op: elementwise(_of(function), op in _READ_ONCE) for op, function in _FUNCTIONS.items()},
-    **{op: elementwise(formula) for op, formula in _FORMULAS.items()},
-    "Sum": elementwise(_sum, reads_once=True),
-    "Cast": elementwise(_cast, reads_once=True),
+    **{op: _elementwise(_without_call(function), op in _READ_ONCE) for op, function in _FUNCTIONS.items()},
+    **{op: _elementwise(formula) for op, formula in _FORMULAS.items()},
+    "Sum": _elementwise(lambda call, *operands: reduce(add, operands), reads_once=True),
+    "Cast": _elementwise(_cast, reads_once=True),
     "Clip": _clip,
 }

@@ -1,4 +1,7 @@
-"""Operators that move, drop, repeat and join elements."""
+"""Operators that move, drop, repeat, join and select elements.
+
+A computed place outside the tensor, which ONNX forbids, reads its nearest element.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from math import prod
 
 from tvm import te, tirx
 
-from .call import Call, Expr, Lowering, NotLowered, Shape, read, sizes
-from .windows import padded
+from .call import Expr, Lowering, NotLowered, OperatorCall, Shape, read, sizes
+from .windows import pad_around
 
 
-def _reshape(call: Call) -> te.Tensor:
+def _reshape(call: OperatorCall) -> te.Tensor:
     """Only axes that are split or joined cost a division; the others keep their index."""
     x = call.source(0)
     if prod(sizes(x)) != prod(call.shape):
@@ -23,8 +26,8 @@ def _reshape(call: Call) -> te.Tensor:
         places: list[Expr] = []
         rest = list(indices)
         for old, new in groups:
-            mine, rest = rest[: len(new)], rest[len(new) :]
-            places += mine if old == new else _unravelled(_ravelled(mine, new), old)
+            own, rest = rest[: len(new)], rest[len(new) :]
+            places += own if old == new else _unravel(_ravel(own, new), old)
         return x(*places)
 
     return call.stage(call.shape, element)
@@ -44,14 +47,14 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
         i, j = i + len(first), j + len(second)
 
 
-def _ravelled(indices: Sequence[Expr], shape: Shape) -> Expr:
+def _ravel(indices: Sequence[Expr], shape: Shape) -> Expr:
     result: Expr = 0
     for index, size in zip(indices, shape, strict=True):
         result = result if size == 1 else index if isinstance(result, int) else result * size + index
     return result
 
 
-def _unravelled(index: Expr, shape: Shape) -> list[Expr]:
+def _unravel(index: Expr, shape: Shape) -> list[Expr]:
     if isinstance(index, int):
         return [0] * len(shape)
     places: list[Expr] = []
@@ -63,25 +66,25 @@ def _unravelled(index: Expr, shape: Shape) -> list[Expr]:
     return places[::-1]
 
 
-def _transpose(call: Call) -> te.Tensor:
+def _transpose(call: OperatorCall) -> te.Tensor:
     x, perm = call.source(0), call.ints("perm")
     inverse = sorted(range(len(perm)), key=perm.__getitem__)
     return call.stage(call.shape, lambda *i: x(*(i[a] for a in inverse)))
 
 
-def _expand(call: Call) -> te.Tensor:
+def _expand(call: OperatorCall) -> te.Tensor:
     x = call.source(0)
     return call.stage(call.shape, lambda *i: read(x, i, call.shape))
 
 
-def _tile(call: Call) -> te.Tensor:
+def _tile(call: OperatorCall) -> te.Tensor:
     x = call.source(0)
     repeated = [n != m for n, m in zip(sizes(x), call.shape, strict=True)]
     axes = list(zip(sizes(x), repeated, strict=True))
     return call.stage(call.shape, lambda *i: x(*(p % n if r else p for p, (n, r) in zip(i, axes, strict=True))))
 
 
-def _slice(call: Call) -> te.Tensor:
+def _slice(call: OperatorCall) -> te.Tensor:
     x = call.source(0)
     cuts = dict(zip(call.ints("axes"), zip(call.ints("starts"), call.ints("steps"), strict=True), strict=True))
 
@@ -91,21 +94,21 @@ def _slice(call: Call) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _pad(call: Call) -> te.Tensor:
+def _pad(call: OperatorCall) -> te.Tensor:
     x, pads, mode = call.source(0), call.ints("pads"), call.text("mode", "constant")
     before, after = pads[: len(x.shape)], pads[len(x.shape) :]
     fill = call.optional(1)
     if mode != "constant":
-        return _repeated(call, before, after, mode)
+        return _pad_with_own(call, before, after, mode)
     if fill is not None and prod(sizes(fill)) != 1:
         raise NotLowered("several elements to pad with")
     value = call.constant(0) if fill is None else fill(*(0 for _ in fill.shape))
-    result = padded(call, x, before, after, value)
+    result = pad_around(call, x, before, after, value)
     return result if any(pads) else call.stage(call.shape, lambda *i: result(*i))
 
 
-def _repeated(call: Call, before: Shape, after: Shape, mode: str) -> te.Tensor:
-    """Padding with elements of the tensor itself, or of what negative padding leaves of it."""
+def _pad_with_own(call: OperatorCall, before: Shape, after: Shape, mode: str) -> te.Tensor:
+    """Padding with elements of the tensor itself; negative padding cuts some off first."""
     x = call.source(0)
     inner = [n + min(a, 0) + min(b, 0) for n, a, b in zip(sizes(x), before, after, strict=True)]
     axes = list(zip(inner, before, after, strict=True))
@@ -119,13 +122,13 @@ def _repeated(call: Call, before: Shape, after: Shape, mode: str) -> te.Tensor:
 
 
 def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
-    """What element of an axis the index of a padded one shows."""
+    """The place on an axis of the element that the padded axis shows at an index."""
     if before <= 0 and after <= 0:
         return index - before
     place = index - before if before > 0 else index
     start = max(0, -before)
     if mode == "edge":
-        place = te.max(te.min(place, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+        place = keep_inside(place, size)
     elif mode == "wrap":
         place = tirx.floormod(place, size)
     elif mode == "reflect":
@@ -136,7 +139,7 @@ def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
     return place + start if start else place
 
 
-def _depth_to_space(call: Call) -> te.Tensor:
+def _depth_to_space(call: OperatorCall) -> te.Tensor:
     x, block = call.source(0), call.integer("blocksize")
     channels = call.shape[1]
     blocks_first = call.text("mode", "DCR") == "DCR"
@@ -149,7 +152,7 @@ def _depth_to_space(call: Call) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _space_to_depth(call: Call) -> te.Tensor:
+def _space_to_depth(call: OperatorCall) -> te.Tensor:
     x, block = call.source(0), call.integer("blocksize")
     channels = sizes(x)[1]
 
@@ -160,7 +163,7 @@ def _space_to_depth(call: Call) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _concat(call: Call) -> te.Tensor:
+def _concat(call: OperatorCall) -> te.Tensor:
     parts, axis = call.operands, call.integer("axis")
     ends = list(accumulate(sizes(part)[axis] for part in parts))
 
@@ -169,36 +172,32 @@ def _concat(call: Call) -> te.Tensor:
         value: Expr = None
         for part, end in reversed(list(zip(parts, ends, strict=True))):
             start = end - sizes(part)[axis]
-            found = part(*indices[:axis], here - start if start else here, *indices[axis + 1 :])
-            value = found if value is None else te.if_then_else(tirx.LT(here, end), found, value)
+            own = part(*indices[:axis], here - start if start else here, *indices[axis + 1 :])
+            value = own if value is None else te.if_then_else(tirx.LT(here, end), own, value)
         return value
 
     return call.stage(call.shape, element)
 
 
-def _split(call: Call) -> tuple[te.Tensor, ...]:
-    axis, parts = call.integer("axis", 0), call.ints("split")
-    starts = accumulate(parts, initial=0)
-    return tuple(_part(call, axis, start, n, size) for n, (start, size) in enumerate(zip(starts, parts, strict=False)))
-
-
-def _part(call: Call, axis: int, start: int, number: int, size: int) -> te.Tensor:
-    x = call.source(0)
+def _split(call: OperatorCall) -> tuple[te.Tensor, ...]:
+    x, axis, parts = call.source(0), call.integer("axis", 0), call.ints("split")
     shape = sizes(x)
 
-    def element(*indices: Expr) -> Expr:
-        here = indices[axis] + start if start else indices[axis]
-        return x(*indices[:axis], here, *indices[axis + 1 :])
+    def part(start: int, number: int, size: int) -> te.Tensor:
+        def element(*indices: Expr) -> Expr:
+            here = indices[axis] + start if start else indices[axis]
+            return x(*indices[:axis], here, *indices[axis + 1 :])
 
-    return call.stage((*shape[:axis], size, *shape[axis + 1 :]), element, f"part{number}")
+        return call.stage((*shape[:axis], size, *shape[axis + 1 :]), element, f"part{number}")
+
+    starts = accumulate(parts, initial=0)
+    return tuple(part(start, number, size) for number, (start, size) in enumerate(zip(starts, parts, strict=False)))
 
 
-def _shape(call: Call) -> te.Tensor:
+def _shape(call: OperatorCall) -> te.Tensor:
     """A static shape: a list of constants."""
-    first, last, _ = slice(call.integer("start", 0), call.operator.attributes.get("end")).indices(
-        len(call.source(0).shape)
-    )
-    dimensions = sizes(call.source(0))[first:last]
+    end = None if call.operator.attributes.get("end") is None else call.integer("end")
+    dimensions = sizes(call.source(0))[call.integer("start", 0) : end]
 
     def element(i: Expr) -> Expr:
         value = call.constant(dimensions[-1] if dimensions else 0)
@@ -209,7 +208,7 @@ def _shape(call: Call) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _dropout(call: Call) -> tuple[te.Tensor, ...]:
+def _dropout(call: OperatorCall) -> tuple[te.Tensor, ...]:
     """Of inference: it drops nothing."""
     if call.optional(2) is not None:
         raise NotLowered("it may be of training")
@@ -219,12 +218,47 @@ def _dropout(call: Call) -> tuple[te.Tensor, ...]:
     return (result, *mask)
 
 
+# --- computed places
+
+
+def keep_inside(place: Expr, size: int) -> Expr:
+    """The place, or the nearest one on an axis of that size."""
+    return te.max(te.min(place, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+
+
+def _wrap_negative(index: Expr, size: int) -> Expr:
+    """An index of an axis: a negative one counts from its end."""
+    place = tirx.convert(index).astype("int32")
+    return keep_inside(tirx.Select(tirx.LT(place, 0), place + size, place), size)
+
+
+def _gather(call: OperatorCall) -> te.Tensor:
+    x, places = call.source(0), call.source(1)
+    axis, rank = call.integer("axis", 0), len(places.shape)
+
+    def element(*indices: Expr) -> Expr:
+        place = places(*indices[axis : axis + rank])
+        return x(*indices[:axis], _wrap_negative(place, sizes(x)[axis]), *indices[axis + rank :])
+
+    return call.stage(call.shape, element)
+
+
+def _gather_nd(call: OperatorCall) -> te.Tensor:
+    x, places = call.source(0), call.source(1)
+    batch, outer = call.integer("batch_dims", 0), len(places.shape) - 1
+    depth = sizes(places)[-1]
+    if batch + depth > len(x.shape):
+        raise NotLowered("its indices have more parts than the tensor has axes")
+
+    def element(*indices: Expr) -> Expr:
+        inner = [_wrap_negative(places(*indices[:outer], p), sizes(x)[batch + p]) for p in range(depth)]
+        return x(*indices[:batch], *inner, *indices[outer:])
+
+    return call.stage(call.shape, element)
+
+
 LOWERINGS: Mapping[str, Lowering] = {
-    "Reshape": _reshape,
-    "Flatten": _reshape,
-    "Squeeze": _reshape,
-    "Unsqueeze": _reshape,
-    "Identity": _reshape,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"), _reshape),
     "Transpose": _transpose,
     "Expand": _expand,
     "Tile": _tile,
@@ -236,4 +270,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Split": _split,
     "Shape": _shape,
     "Dropout": _dropout,
+    "Gather": _gather,
+    "GatherND": _gather_nd,
 }

@@ -1,15 +1,22 @@
-"""Products of matrices. The stage that multiplies is the anchor: batch axes, row, column, and one reduced axis."""
+"""Products of matrices, and convolutions. The stage that multiplies is the anchor.
+
+Its axes in a product: batch axes, row, column, and one reduced axis. In a convolution: batch, output channel,
+positions; reduced: channel of a group (none where a group has one), kernel. Padding is a stage `..._pad` before it,
+the bias one after it, each only where there is any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tvm import te
+from tvm import te, tirx
 
-from .call import Call, Expr, Lowering, NotLowered, broadcast, read, sizes
+from .call import Expr, Lowering, NotLowered, Operand, OperatorCall, broadcast, read, sizes
+from .windows import Windows, pad_around
 
 
-def _matmul(call: Call) -> te.Tensor:
+def _matmul(call: OperatorCall) -> te.Tensor:
     a, b = call.source(0), call.source(1)
     depth, rows, columns = sizes(a)[-1], len(a.shape) > 1, len(b.shape) > 1
     if sizes(b)[-2 if columns else 0] != depth:
@@ -27,7 +34,7 @@ def _matmul(call: Call) -> te.Tensor:
     return call.stage(call.shape, element, anchor=True)
 
 
-def _gemm(call: Call) -> te.Tensor:
+def _gemm(call: OperatorCall) -> te.Tensor:
     a, b, bias = call.source(0), call.source(1), call.optional(2)
     flip_a, flip_b = call.integer("transA", 0), call.integer("transB", 0)
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
@@ -37,19 +44,80 @@ def _gemm(call: Call) -> te.Tensor:
         left, right = a(k, i) if flip_a else a(i, k), b(j, k) if flip_b else b(k, j)
         return te.sum(left * right, axis=k)
 
-    result = call.stage(call.shape, product, "product" if bias is not None or alpha != 1.0 else "", anchor=True)
-    if bias is None and alpha == 1.0:
-        return result
+    def scale(x: Expr, factor: float) -> Expr:
+        return x if factor == 1.0 else x * call.constant(factor)
 
     def epilogue(i: Expr, j: Expr) -> Expr:
-        value = _scaled(call, result(i, j), alpha)
-        return value if bias is None else value + _scaled(call, read(bias, (i, j), call.shape), beta)
+        value = scale(result(i, j), alpha)
+        return value if bias is None else value + scale(read(bias, (i, j), call.shape), beta)
 
-    return call.stage(call.shape, epilogue)
-
-
-def _scaled(call: Call, x: Expr, factor: float) -> Expr:
-    return x if factor == 1.0 else x * call.constant(factor)
+    is_plain = bias is None and alpha == 1.0
+    result = call.stage(call.shape, product, "" if is_plain else "product", anchor=True)
+    return result if is_plain else call.stage(call.shape, epilogue)
 
 
-LOWERINGS: Mapping[str, Lowering] = {"MatMul": _matmul, "Gemm": _gemm}
+def _conv(call: OperatorCall) -> te.Tensor:
+    windows = Windows.of(call)
+    x = pad_around(call, call.source(0), windows.before, windows.after, call.constant(0))
+    return _convolve(call, x, windows)
+
+
+def _conv_transpose(call: OperatorCall) -> te.Tensor:
+    """The convolution of the input, spread out by the strides, with the mirrored weights."""
+    windows = Windows.of(call)
+    single = replace(windows, strides=(1,) * len(windows.strides))
+    return _convolve(call, _spread(call, windows), single, transposed=True)
+
+
+def _convolve(call: OperatorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
+    """The anchor, and the bias added to it. Where the operator is `transposed`, so are its weights, and mirrored."""
+    weights, bias, group = call.source(1), call.optional(2), call.integer("group", 1)
+    first, second, *_ = sizes(weights)
+    channels, outputs = (first // group, second) if transposed else (second, first // group)
+    if sizes(x)[1] != group * channels:
+        raise NotLowered("weights that do not fit the tensor")
+    inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
+    kernel = call.reduce_axes(windows.kernel)
+
+    def element(n: Expr, o: Expr, *positions: Expr) -> Expr:
+        own = inner[0].var if inner else 0
+        number = o if outputs == 1 else o // outputs
+        channel = own if group == 1 else number if channels == 1 else number * channels + own
+        value = x(n, channel, *windows.places(positions, [k.var for k in kernel]))
+        if transposed:
+            mirrored = [size - 1 - k.var for k, size in zip(kernel, windows.kernel, strict=True)]
+            weight = weights(channel, o if group == 1 else o % outputs, *mirrored)
+        else:
+            weight = weights(o, own, *kernel)
+        return te.sum(value * weight, axis=[*inner, *kernel])
+
+    result = call.stage(call.shape, element, "" if bias is None else "product", anchor=True)
+    if bias is None:
+        return result
+    return call.stage(call.shape, lambda n, c, *rest: result(n, c, *rest) + bias(c))
+
+
+def _spread(call: OperatorCall, windows: Windows) -> Operand:
+    """The input with zeros between its elements, and as many around it as the windows need."""
+    x = call.source(0)
+    shape = sizes(x)
+    reach = [d * (k - 1) for k, d in zip(windows.kernel, windows.dilations, strict=True)]
+    before = [r - b for r, b in zip(reach, windows.before, strict=True)]
+    extents = [n + r for n, r in zip(call.shape[2:], reach, strict=True)]
+
+    def element(n: Expr, c: Expr, *positions: Expr) -> Expr:
+        places = [p - b for p, b in zip(positions, before, strict=True)]
+        conditions = []
+        for place, size, stride in zip(places, shape[2:], windows.strides, strict=True):
+            conditions += [tirx.GE(place, 0), tirx.LT(place, (size - 1) * stride + 1)]
+            conditions += [tirx.EQ(tirx.floormod(place, stride), 0)] if stride > 1 else []
+        inside = [tirx.floordiv(p, s) for p, s in zip(places, windows.strides, strict=True)]
+        return te.if_then_else(te.all(*conditions), x(n, c, *inside), call.constant(0))
+
+    result: Operand = call.stage((*shape[:2], *extents), element, "spread")
+    return result
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "MatMul": _matmul, "Gemm": _gemm, "Conv": _conv, "ConvTranspose": _conv_transpose,
+}  # fmt: skip

@@ -8,71 +8,70 @@ from typing import Any
 
 from tvm import te, tirx
 
-from .call import Call, Expr, Lowering, sizes
+from .call import Expr, Lowering, OperatorCall, sizes
 from .elementary import dtype_of, exp, highest, lowest, square
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
-
-_MAXIMUM = te.comm_reducer(lambda a, b: te.max(a, b), lowest, name="max")
-_MINIMUM = te.comm_reducer(lambda a, b: te.min(a, b), highest, name="min")
-_PRODUCT = te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="product")
+"""Reduces an expression along axes; without axes it is the expression."""
 
 
-def total(x: Expr, axes: Sequence[Any]) -> Expr:
-    """The sum along axes, of which there may be none."""
-    return te.sum(x, axis=list(axes)) if axes else x
+def _reducer(function: Callable[..., Expr]) -> Reducer:
+    return lambda x, axes: function(x, axis=list(axes)) if axes else x
 
 
-def largest(x: Expr, axes: Sequence[Any]) -> Expr:
-    """The largest along axes, where TVM's own would not go below the lowest finite float."""
-    return _MAXIMUM(x, axis=list(axes)) if axes else x
+reduce_sum = _reducer(te.sum)
+reduce_max = _reducer(te.comm_reducer(lambda a, b: te.max(a, b), lowest, name="max"))
+"""From -infinity, where TVM's own would not go below the lowest finite float."""
+reduce_min = _reducer(te.comm_reducer(lambda a, b: te.min(a, b), highest, name="min"))
+_reduce_product = _reducer(te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="product"))
 
 
-def smallest(x: Expr, axes: Sequence[Any]) -> Expr:
-    """The smallest along axes."""
-    return _MINIMUM(x, axis=list(axes)) if axes else x
-
-
-def _product(x: Expr, axes: Sequence[Any]) -> Expr:
-    return _PRODUCT(x, axis=list(axes)) if axes else x
-
-
-class _Along:
+class _Reduction:
     """A reduction of the first input along its axes."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: OperatorCall) -> None:
         self.call, self.source = call, call.source(0)
         self.axes, self.keeps = call.ints("axes"), bool(call.integer("keepdims", 1))
         self.count = prod(sizes(self.source)[a] for a in self.axes)
 
-    def kept(self, indices: Sequence[Expr]) -> list[Expr]:
-        """Indices of the result with reduced axes kept."""
-        if self.keeps:
-            return list(indices)
-        rest = iter(indices)
-        return [0 if a in self.axes else next(rest) for a in range(len(self.source.shape))]
-
     def stage(self, reducer: Reducer, element: Callable[..., Expr], part: str = "") -> te.Tensor:
-        """The elements put together; `element` takes the indices of the input."""
+        """The elements reduced; `element` takes the indices of the input."""
         reduced = self.call.reduce_axes(sizes(self.source)[a] for a in self.axes)
 
         def value(*indices: Expr) -> Expr:
-            places = self.kept(indices)
+            rest = iter(indices)
+            places = [
+                next(rest) if self.keeps or a not in self.axes else 0 for a in range(len(self.source.shape))
+            ]
             for axis, variable in zip(self.axes, reduced, strict=True):
                 places[axis] = variable.var
             return reducer(element(*places), reduced)
 
         return self.call.stage(self.call.shape, value, part)
 
-    def after(self, function: Callable[[Expr], Expr], inner: te.Tensor) -> te.Tensor:
+    def apply(self, function: Callable[[Expr], Expr], inner: te.Tensor) -> te.Tensor:
         """A function of every result."""
         return self.call.stage(self.call.shape, lambda *i: function(inner(*i)))
 
+    def result_indices(self, indices: Sequence[Expr]) -> list[Expr]:
+        """Indices of the result from those of the input."""
+        if self.keeps:
+            return [0 if a in self.axes else i for a, i in enumerate(indices)]
+        return [i for a, i in enumerate(indices) if a not in self.axes]
 
-def _plain(reducer: Reducer, inner: Callable[[Expr], Expr] = lambda x: x) -> Lowering:
-    def lower(call: Call) -> te.Tensor:
-        along = _Along(call)
-        return along.stage(reducer, lambda *i: inner(tirx.convert(along.source(*i))))
+
+def _reduce(
+    reducer: Reducer,
+    inner: Callable[[Expr], Expr] = lambda x: x,
+    outer: Callable[[Expr], Expr] | None = None,
+) -> Lowering:
+    """A reduction of a function of every element, and perhaps a function of the result."""
+
+    def lower(call: OperatorCall) -> te.Tensor:
+        reduction = _Reduction(call)
+        part = "" if outer is None else "sum"
+        result = reduction.stage(reducer, lambda *i: inner(tirx.convert(reduction.source(*i))), part)
+        return result if outer is None else reduction.apply(outer, result)
 
     return lower
 
@@ -80,57 +79,40 @@ def _plain(reducer: Reducer, inner: Callable[[Expr], Expr] = lambda x: x) -> Low
 def _extreme(reducer: Reducer) -> Lowering:
     """The largest or smallest; truth values are ordered as numbers."""
 
-    def lower(call: Call) -> te.Tensor:
-        along = _Along(call)
+    def lower(call: OperatorCall) -> te.Tensor:
+        reduction = _Reduction(call)
         if call.dtype != "bool":
-            return along.stage(reducer, along.source)
-        numbers = along.stage(reducer, lambda *i: along.source(*i).astype("int8"), "number")
-        return along.after(lambda x: tirx.NE(x, tirx.const(0, "int8")), numbers)
+            return reduction.stage(reducer, reduction.source)
+        numbers = reduction.stage(reducer, lambda *i: reduction.source(*i).astype("int8"), "number")
+        return reduction.apply(lambda x: tirx.NE(x, tirx.const(0, "int8")), numbers)
 
     return lower
 
 
-def _after(outer: Callable[[Expr], Expr], inner: Callable[[Expr], Expr] = lambda x: x) -> Lowering:
-    def lower(call: Call) -> te.Tensor:
-        along = _Along(call)
-        sums = along.stage(total, lambda *i: inner(tirx.convert(along.source(*i))), "sum")
-        return along.after(outer, sums)
+def _mean(call: OperatorCall) -> te.Tensor:
+    reduction = _Reduction(call)
 
-    return lower
+    def divide(x: Expr) -> Expr:
+        dtype = dtype_of(tirx.convert(x))
+        if dtype.startswith("float"):
+            return x * tirx.const(1 / reduction.count, dtype)
+        return tirx.truncdiv(x, tirx.const(reduction.count, dtype))
 
-
-def _mean(call: Call) -> te.Tensor:
-    along = _Along(call)
-    sums = along.stage(total, along.source, "sum")
-    return along.after(lambda x: divided(x, along.count), sums)
+    return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
 
 
-def divided(x: Expr, count: int) -> Expr:
-    """A sum by a number of elements."""
-    dtype = dtype_of(tirx.convert(x))
-    if dtype.startswith("float"):
-        return x * tirx.const(1 / count, dtype)
-    return tirx.truncdiv(x, tirx.const(count, dtype))
-
-
-def _log_sum_exp(call: Call) -> te.Tensor:
+def _log_sum_exp(call: OperatorCall) -> te.Tensor:
     """Lowered by the largest, unless that is infinite."""
-    along = _Along(call)
-    highest_ = along.stage(largest, along.source, "max")
-    shift = along.after(lambda x: tirx.Select(tirx.isfinite(x), x, call.constant(0)), highest_)
-    sums = along.stage(total, lambda *i: exp(along.source(*i) - shift(*_result(along, i))), "sum")
+    reduction = _Reduction(call)
+    source = reduction.source
+    largest = reduction.stage(reduce_max, source, "max")
+    shift = reduction.apply(lambda x: tirx.Select(tirx.isfinite(x), x, call.constant(0)), largest)
+    sums = reduction.stage(reduce_sum, lambda *i: exp(source(*i) - shift(*reduction.result_indices(i))), "sum")
     return call.stage(call.shape, lambda *i: tirx.log(sums(*i)) + shift(*i))
 
 
-def _result(along: _Along, indices: Sequence[Expr]) -> list[Expr]:
-    """Indices of the result from those of the input."""
-    if along.keeps:
-        return [0 if a in along.axes else i for a, i in enumerate(indices)]
-    return [i for a, i in enumerate(indices) if a not in along.axes]
-
-
-def _running_sum(call: Call) -> te.Tensor:
-    """Each result adds what is before it: quadratic in the axis, but free of any order of the results."""
+def _running_sum(call: OperatorCall) -> te.Tensor:
+    """Each result adds all elements before it: quadratic in the axis, but free of any order of the results."""
     x = call.source(0)
     (axis,) = call.ints("axis")
     (k,) = call.reduce_axes([sizes(x)[axis]])
@@ -147,15 +129,15 @@ def _running_sum(call: Call) -> te.Tensor:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
-    "ReduceSum": _plain(total),
+    "ReduceSum": _reduce(reduce_sum),
     "ReduceMean": _mean,
-    "ReduceMax": _extreme(largest),
-    "ReduceMin": _extreme(smallest),
-    "ReduceProd": _plain(_product),
-    "ReduceL1": _plain(total, tirx.abs),
-    "ReduceL2": _after(tirx.sqrt, square),
-    "ReduceSumSquare": _plain(total, square),
-    "ReduceLogSum": _after(tirx.log),
+    "ReduceMax": _extreme(reduce_max),
+    "ReduceMin": _extreme(reduce_min),
+    "ReduceProd": _reduce(_reduce_product),
+    "ReduceL1": _reduce(reduce_sum, tirx.abs),
+    "ReduceL2": _reduce(reduce_sum, square, tirx.sqrt),
+    "ReduceSumSquare": _reduce(reduce_sum, square),
+    "ReduceLogSum": _reduce(reduce_sum, outer=tirx.log),
     "ReduceLogSumExp": _log_sum_exp,
     "CumSum": _running_sum,
 }

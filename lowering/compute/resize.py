@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from tvm import te, tirx
 
 from ...ir.operators.resize import ROUNDINGS, SETTINGS
-from .call import Call, Expr, Lowering, NotLowered, sizes
+from .call import Expr, Lowering, NotLowered, OperatorCall, sizes
+from .layout import keep_inside
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,8 @@ class _Axis:
     factor: float
     offset: float
 
-    def place(self, position: int) -> float:
-        """A place in the input, not kept inside."""
-        return position * self.factor + self.offset
 
-
-def _resize(call: Call) -> te.Tensor:
+def _resize(call: OperatorCall) -> te.Tensor:
     settings = json.loads(call.text("config"))
     mode = call.text("mode")
     unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
@@ -46,7 +44,7 @@ def _resize(call: Call) -> te.Tensor:
     return _linear(call, axes)
 
 
-def _axes(call: Call, settings: Mapping[str, Any]) -> list[_Axis | None]:
+def _axes(call: OperatorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
     """For each axis how it is resized; None: it is not."""
     shape = sizes(call.source(0))
     listed = settings.get("axes", range(len(shape)))
@@ -77,11 +75,11 @@ def _axis(mode: str, size: int, result: int, scale: float) -> _Axis:
     raise NotLowered(f"coordinates by {mode}")
 
 
-def _nearest(call: Call, axes: list[_Axis | None], rounding: str) -> te.Tensor:
+def _nearest(call: OperatorCall, axes: list[_Axis | None], rounding: str) -> te.Tensor:
     x, round_ = call.source(0), ROUNDINGS.get(rounding)
     if round_ is None:
         raise NotLowered(f"rounding by {rounding}")
-    places = [None if a is None else _fraction(a, round_) for a in axes]
+    places = [None if axis is None else _find_fraction(axis, round_) for axis in axes]
 
     def element(*indices: Expr) -> Expr:
         return x(*(i if p is None else p(i) for i, p in zip(indices, places, strict=True)))
@@ -89,63 +87,56 @@ def _nearest(call: Call, axes: list[_Axis | None], rounding: str) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr], Expr]:
+def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr], Expr]:
     """The index of the nearest element: (i * a + b) // c, kept inside.
 
-    Raises NotLowered where no small a, b and c give what floats do.
+    Raises NotLowered where no small a, b and c give the same as floats.
     """
-    wanted = [_kept(round_(_exact(axis.place(i))), axis.size) for i in range(axis.result)]
-    factor = _exact(axis.factor)
-    for offset in (_exact(axis.offset), _exact(axis.offset) + Fraction(1, 2), Fraction(0)):
-        c = factor.denominator * offset.denominator
-        a, b = int(factor * c), int(offset * c)
+
+    def clip(place: int) -> int:
+        return min(max(place, 0), axis.size - 1)
+
+    positions = range(axis.result)
+    factor, offset = _restore_fraction(axis.factor), _restore_fraction(axis.offset)
+    wanted = [clip(round_(_restore_fraction(i * axis.factor + axis.offset))) for i in positions]
+    for shift in (offset, offset + Fraction(1, 2), Fraction(0)):
+        c = factor.denominator * shift.denominator
+        a, b = int(factor * c), int(shift * c)
         for bias in (b, b - 1, b + 1, b + c - 1):
-            if [_kept((i * a + bias) // c, axis.size) for i in range(axis.result)] == wanted:
-                return _quotient(a, bias, c, axis.size)
+            if [clip((i * a + bias) // c) for i in positions] == wanted:
+                return partial(_quotient, a, bias, c, axis.size)
     raise NotLowered("a scale that is no small fraction")
 
 
-def _quotient(a: int, b: int, c: int, size: int) -> Callable[[Expr], Expr]:
-    return lambda i: _between(tirx.floordiv(i * a + b, c), size)
+def _quotient(a: int, b: int, c: int, size: int, index: Expr) -> Expr:
+    return keep_inside(tirx.floordiv(index * a + b, c), size)
 
 
-def _exact(value: float) -> Fraction:
+def _restore_fraction(value: float) -> Fraction:
     """The fraction that was meant by a float."""
     near = Fraction(value).limit_denominator(4096)
     return near if abs(near - Fraction(value)) < 1e-6 else Fraction(value)
 
 
-def _kept(place: int, size: int) -> int:
-    return min(max(place, 0), size - 1)
-
-
-def _between(place: Expr, size: int) -> Expr:
-    return te.max(te.min(place, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
-
-
-def _linear(call: Call, axes: list[_Axis | None]) -> te.Tensor:
+def _linear(call: OperatorCall, axes: list[_Axis | None]) -> te.Tensor:
     x = call.source(0)
 
-    def element(*indices: Expr) -> Expr:
-        return _interpolated(call, [], list(zip(indices, axes, strict=True)), x)
+    def interpolate(places: list[Expr], rest: list[tuple[Expr, _Axis | None]]) -> Expr:
+        """Weighted sums of the two neighbours along each axis that is resized."""
+        if not rest:
+            return x(*places)
+        (index, axis), *others = rest
+        if axis is None:
+            return interpolate([*places, index], others)
+        place = index.astype("float64") * tirx.const(axis.factor, "float64") + tirx.const(axis.offset, "float64")
+        place = te.max(te.min(place, tirx.const(axis.size - 1.0, "float64")), tirx.const(0.0, "float64"))
+        below = place.astype("int32")
+        weight = (place - below.astype("float64")).astype(call.dtype)
+        low = interpolate([*places, below], others)
+        high = interpolate([*places, te.min(below + 1, tirx.const(axis.size - 1, "int32"))], others)
+        return low * (call.constant(1) - weight) + high * weight
 
-    return call.stage(call.shape, element)
-
-
-def _interpolated(call: Call, done: list[Expr], rest: list[tuple[Expr, _Axis | None]], x: Any) -> Expr:
-    """Weighted sums of the two neighbours along each axis that is resized."""
-    if not rest:
-        return x(*done)
-    (index, axis), *others = rest
-    if axis is None:
-        return _interpolated(call, [*done, index], others, x)
-    place = index.astype("float64") * tirx.const(axis.factor, "float64") + tirx.const(axis.offset, "float64")
-    place = te.max(te.min(place, tirx.const(axis.size - 1.0, "float64")), tirx.const(0.0, "float64"))
-    below = place.astype("int32")
-    weight = (place - below.astype("float64")).astype(call.dtype)
-    low = _interpolated(call, [*done, below], others, x)
-    high = _interpolated(call, [*done, te.min(below + 1, tirx.const(axis.size - 1, "int32"))], others, x)
-    return low * (call.constant(1) - weight) + high * weight
+    return call.stage(call.shape, lambda *i: interpolate([], list(zip(i, axes, strict=True))))
 
 
 LOWERINGS: Mapping[str, Lowering] = {"Resize": _resize}

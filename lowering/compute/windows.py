@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import te, tirx
 
-from .call import Call, Expr, NotLowered, Shape, Source, sizes
+from .call import Expr, NotLowered, Operand, OperatorCall, Shape, sizes
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Windows:
     dilations: Shape
 
     @staticmethod
-    def of(call: Call) -> Windows:
+    def of(call: OperatorCall) -> Windows:
         """The windows of a convolution or pooling."""
         kernel, pads = call.ints("kernel_shape"), call.ints("pads")
         spatial = len(kernel)
@@ -30,16 +30,14 @@ class Windows:
         return Windows(kernel, pads[:spatial], pads[spatial:], call.ints("strides"), call.ints("dilations"))
 
     def places(self, positions: Sequence[Expr], offsets: Sequence[Expr]) -> list[Expr]:
-        """What element of the padded tensor each window sees at these offsets in the kernel."""
+        """The indices in the padded tensor of each window at these offsets in the kernel."""
         axes = zip(positions, self.strides, offsets, self.dilations, strict=True)
-        return [_times(position, stride) + _times(offset, dilation) for position, stride, offset, dilation in axes]
+        return [(p if s == 1 else p * s) + (o if d == 1 else o * d) for p, s, o, d in axes]
 
 
-def _times(x: Expr, factor: int) -> Expr:
-    return x if factor == 1 else x * factor
-
-
-def padded(call: Call, x: Source, before: Sequence[int], after: Sequence[int], fill: Expr) -> Source:
+def pad_around(
+    call: OperatorCall, x: Operand, before: Sequence[int], after: Sequence[int], fill: Expr
+) -> Operand:
     """A tensor with a number around its last axes; itself where there is nothing to add.
 
     Negative padding cuts elements off.
@@ -52,15 +50,12 @@ def padded(call: Call, x: Source, before: Sequence[int], after: Sequence[int], f
 
     def element(*indices: Expr) -> Expr:
         inside = [i if not a else i - a for i, a in zip(indices[first:], before, strict=True)]
-        limits = zip(inside, before, after, whole[first:], strict=True)
-        conditions = [c for i, a, b, n in limits for c in _bounds(i, a, b, n)]
+        conditions: list[Expr] = []
+        for index, front, behind, size in zip(inside, before, after, whole[first:], strict=True):
+            conditions += [tirx.GE(index, 0)] if front > 0 else []
+            conditions += [tirx.LT(index, size)] if behind > 0 else []
         value = x(*indices[:first], *inside)
         return te.if_then_else(te.all(*conditions), value, fill) if conditions else value
 
-    result: Source = call.stage(shape, element, "pad")
+    result: Operand = call.stage(shape, element, "pad")
     return result
-
-
-def _bounds(index: Expr, before: int, after: int, size: int) -> list[Expr]:
-    """What keeps an index inside."""
-    return ([tirx.GE(index, 0)] if before > 0 else []) + ([tirx.LT(index, size)] if after > 0 else [])

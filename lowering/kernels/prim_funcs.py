@@ -14,7 +14,7 @@ from tvm import te, tirx
 from ...extract.partition.kernels import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
-from ..compute import Immediate, Source, compute, lowerable
+from ..compute import Immediate, Operand, compute, lowerable
 from ..schedules import is_intensive, mark_constants
 from ..target import Target
 from ..weights import Weights
@@ -64,7 +64,7 @@ def lower_kernel(
     outside, outputs = list_inputs(graph, ordered), list_outputs(graph, ordered)
     immediates = {v: Immediate.of(a) for v, a in (constants or {}).items() if v in outside and a.size == 1}
     inputs = tuple(v for v in outside if v not in immediates)
-    tensors: dict[int, Source] = {**immediates, **{v: placeholder(v) for v in inputs}}
+    tensors: dict[int, Operand] = {**immediates, **{v: placeholder(v) for v in inputs}}
     for operator in (graph.operators[index] for index in ordered):
         sources = [None if v is None else tensors[v] for v in operator.inputs]
         tensors.update(zip(operator.outputs, compute(operator, graph, sources), strict=False))
