@@ -13,7 +13,7 @@ USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python; do \
 	"$$python" -c '$(USABLE)' >/dev/null 2>&1 && echo "$$python" && break; done)
 
-.PHONY: help setup demo test arm-tools lint conformance bench clean distclean
+.PHONY: help setup demo docs test arm-tools lint conformance bench clean distclean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(VENV)/.stamp-run $(DEMO) ## Optimise a small model with real structure, 
 	$(BIN)/eqfuse compile $(DEMO) -o models/demo.bundle --threads 1
 	$(BIN)/eqfuse run models/demo.bundle --random 0
 	$(BIN)/eqfuse bench models/demo.bundle --against ort
+
+docs: $(VENV)/.stamp-run ## Run the commands that README and docs show, and write their outputs anew (PAGES=docs/optimize.md to choose)
+	$(BIN)/python docs/examples.py $(PAGES)
 
 # A worker keeps tests that stand together, for they share what they prepare, and takes over others' when it has no more.
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal

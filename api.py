@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .driver.clock import Observer
 from .driver.optimize import Result, optimize_model
-from .driver.options import NO_SHAPES, BenchOptions, InspectOptions, Options, PricingOptions, Shapes, VerifyOptions
-from .engine.choices import CostName, Extraction, PartitionMethod
-from .rules.vocabulary import Precision
+from .driver.options import (
+    NO_SHAPES,
+    BenchOptions,
+    CostName,
+    Extraction,
+    InspectOptions,
+    Options,
+    PartitionMethod,
+    Precision,
+    PricingOptions,
+    Shapes,
+    VerifyOptions,
+)
 from .support.options import options_of, pick_options, require_names
 
 if TYPE_CHECKING:
@@ -23,8 +33,7 @@ if TYPE_CHECKING:
     from .driver.accelerator import AcceleratorOptions
     from .driver.bench import Emulation, KernelLatency, Latency, Simulation
     from .driver.compilation import Compiled
-    from .driver.inspect import Difference, Inspection
-    from .engine.verification import Verification
+    from .driver.inspect import Difference, Inspection, Verification
     from .lowering.bundle.loaded import LoadedModel
     from .lowering.tuning.settings import Settings
 

@@ -28,7 +28,7 @@ from .options import InspectOptions, PricingOptions, VerifyOptions
 from .saturate import samples_of
 
 if TYPE_CHECKING:
-    from ..engine.verification import Verification
+    from ..engine.verification import Verification as Verification
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,11 @@ from ..support.options import (
     check_options,
 )
 
+__all__ = [  # with the types of the options, for their users
+    "CHECK_SHARE", "EXTRACTION_SHARE", "NO_SHAPES", "BenchOptions", "CostName", "Extraction", "InspectOptions",
+    "Options", "PartitionMethod", "Precision", "PricingOptions", "Shapes", "VerifyOptions",
+]  # fmt: skip
+
 SATURATION_SHARE = 0.6
 CHECK_SHARE = 0.1
 EXTRACTION_SHARE = 0.3

@@ -36,5 +36,3 @@ def test_the_documentation_names_the_lowest_versions(requirement: str) -> None:
     name, lowest = found["name"], found["lowest"]
     table = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
     assert any(name in row and lowest in row for row in table.splitlines() if row.startswith("|"))
-    if name != "apache-tvm-ffi":  # it belongs to apache-tvm
-        assert f"{name} {lowest}" in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

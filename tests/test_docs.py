@@ -1,0 +1,103 @@
+"""The documentation, followed as a reader would: its commands print what it shows, its rules and links exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from eqfuse.docs import examples as docs
+
+ROOT = Path(__file__).parent.parent
+
+
+EXAMPLES = [example for page in docs.PAGES for example in docs.read_examples(page)]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of each page's reader, once made."""
+    return {}
+
+
+def _parameter(example: docs.Example) -> object:
+    marks = [pytest.mark.conformance] if "slow" in example.words else []
+    return pytest.param(example, id=f"{example.page}: {example.command}", marks=marks)
+
+
+@pytest.mark.parametrize("example", [_parameter(example) for example in EXAMPLES])
+def test_a_command_prints_what_its_page_shows(
+    example: docs.Example,
+    folders: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`make docs` renews a page where this fails."""
+    if example.page not in folders:
+        folders[example.page] = tmp_path_factory.mktemp("docs")
+        docs.prepare_folder(folders[example.page])
+    folder = folders[example.page]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    for needed in _commands_before(example):
+        if not (folder / needed.split("-o ")[1].split()[0]).exists():
+            docs.run(needed, folder)
+    assert example.difference(docs.run(example.command, folder)) == ""
+
+
+def _commands_before(example: docs.Example) -> list[str]:
+    """The commands of the page that write files which this one reads."""
+    earlier = [other.command for other in EXAMPLES if other.page == example.page]
+    earlier = earlier[: earlier.index(example.command)]
+    return [c for c in earlier if " -o " in c and c.split("-o ")[1].split()[0] in example.command]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "difference"),
+    [
+        (("layers  3  2",), "layers   3   2\n", ""),
+        (("layers  3  2",), "layers   3   1\n", "layers  3  2"),
+        (("time: 1 s",), "time: 2.3 s (verify 1 s)\n", ""),
+        (("a", "c"), "a\nb\nc\n", "c"),
+        (("a", "...", "c"), "a\nb\nc\n", ""),
+        (("a",), "a\nb\n", "nothing, where it prints 'b'"),
+        (("a", "..."), "a\nb\n", ""),
+        (("predicted latency 2 us",), "predicted latency 3 us\n", "predicted latency 2 us"),
+    ],
+)
+def test_an_old_line_is_found(shown: tuple[str, ...], printed: str, difference: str) -> None:
+    assert docs.Example("page.md", "eqfuse", shown, frozenset()).difference(printed) == difference
+
+
+def test_shown_lines_are_renewed_in_their_places() -> None:
+    example = docs.Example("page.md", "eqfuse", ("...", "layers  3", "...", "written: x1"), frozenset())
+    assert example.renew("head\nlayers  4\nother\nwritten: x2\n") == ["...", "layers  4", "...", "written: x2"]
+
+
+@pytest.mark.parametrize("page", docs.PAGES)
+def test_measured_figures_name_processor_and_date(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in re.findall(r"^```console[^\n]*measured[^\n]*\n.*?^```\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL):
+        assert re.fullmatch(r"\n?\*Measured on \d+ cores of .+, \d{4}-\d\d-\d\d\.\*", block.strip("\n"))
+
+
+@pytest.mark.parametrize("page", [*docs.PAGES, "CONTRIBUTING.md", "rules/README.md", "costmodels/README.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)(#[^)\s]*)?\)", text):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor[1:] in [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings], anchor
+
+
+def test_quoted_rules_are_those_of_the_example_files() -> None:
+    def squeeze(text: str) -> str:
+        return " ".join(text.split())
+
+    files = squeeze("".join(path.read_text() for path in (ROOT / "examples/rules").glob("*.egg")))
+    guide = (ROOT / "docs/writing-rules.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^```egg\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    assert quoted
+    assert all(squeeze(text).removesuffix("...)").rstrip() in files for text in quoted)
