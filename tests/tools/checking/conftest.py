@@ -1,4 +1,4 @@
-"""Rules written on the spot, and what the checker says of them."""
+"""A fixture that checks a rewrite written in a test."""
 
 from __future__ import annotations
 

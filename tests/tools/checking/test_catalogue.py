@@ -41,5 +41,5 @@ def test_catalogue_is_as_large_as_the_papers(name: str, least: int) -> None:
 
 def test_no_rule_is_written_twice() -> None:
     """Equal left sides, right sides and conditions, up to names and the order of operands."""
-    found = overlaps(rule for _, rule in CATALOGUE)
-    assert [(o.rule.name, o.other.name) for o in found if o.same and o.conditions] == []
+    pairs = overlaps(rule for _, rule in CATALOGUE)
+    assert [(o.rule.name, o.other.name) for o in pairs if o.same and o.conditions] == []

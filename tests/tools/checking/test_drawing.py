@@ -30,7 +30,7 @@ def _sample(*roots: Term) -> Sample:
     return Sample(roots, {}, Environment())
 
 
-def _drawn(text: str, count: int = 300) -> list[Sample]:
+def _draw_samples(text: str, count: int = 300) -> list[Sample]:
     """Samples of a left side, as rule files write it."""
     random = Random(0)
     ways = left_sides(read(text).forms, random)
@@ -68,7 +68,7 @@ def test_indices_count_from_both_ends() -> None:
 
 def test_samples_reach_every_type_and_rank() -> None:
     """Of those that the schemas of the operators allow."""
-    met = frozenset[str]().union(*map(settings, _drawn("(Add x y)")))
+    met = frozenset[str]().union(*map(settings, _draw_samples("(Add x y)")))
     assert {f"rank {r}" for r in range(6)} <= met
     assert {"element type float64", "element type float16", "element type int8", "element type uint32"} <= met
     assert {"size 0", "size 1", "size 2"} <= met
@@ -85,7 +85,7 @@ def test_samples_reach_every_type_and_rank() -> None:
 )
 def test_attributes_take_their_whole_range(term: str, wanted: set[str]) -> None:
     """Negative, zero, and each mode."""
-    assert wanted <= frozenset[str]().union(*map(settings, _drawn(term)))
+    assert wanted <= frozenset[str]().union(*map(settings, _draw_samples(term)))
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=12))
@@ -106,12 +106,12 @@ def test_symbolic_sizes_become_others() -> None:
     """Those that inputs share stay shared, in shapes of a Reshape, too; stored constants keep their sizes."""
     x = _leaf("x", (5, 4))
     reshaped = Term("Reshape", (Term("Abs", (x,)), (5, 1, 4)))
-    found = with_symbols(Sample((reshaped,), {}, Environment(), {reshaped.arguments[0]: x.type}), Random(1))
-    assert found is not None
-    (leaf,) = set(leaves(found.roots[0]))
+    symbolic = with_symbols(Sample((reshaped,), {}, Environment(), {reshaped.arguments[0]: x.type}), Random(1))
+    assert symbolic is not None
+    (leaf,) = set(leaves(symbolic.roots[0]))
     assert min(leaf.type.shape) < -1
     shapes = {
-        next(leaves(one.roots[0])).type.shape for one, _ in instances(found, Fired((), {}), Random(1))
+        next(leaves(one.roots[0])).type.shape for one, _ in instances(symbolic, Fired((), {}), Random(1))
     }
     assert (5, 4) in shapes
     assert len(shapes) > 1

@@ -43,13 +43,13 @@ def test_true_facts_make_a_true_rule(further: tuple[str, ...], tmp_path: Path) -
 
 def test_a_wrong_fact_makes_a_wrong_rule(tmp_path: Path) -> None:
     """The example never meets it."""
-    found = verdict(tmp_path, OF_EXP, OF_NEG)
-    assert found.kind == "refuted"
-    assert found.counterexample is not None
-    assert "Neg" in found.counterexample.sample
+    result = verdict(tmp_path, OF_EXP, OF_NEG)
+    assert result.kind == "refuted"
+    assert result.counterexample is not None
+    assert "Neg" in result.counterexample.sample
 
 
 @pytest.mark.conformance
 def test_a_fact_that_no_sample_has_is_not_relied_upon(tmp_path: Path) -> None:
-    found = verdict(tmp_path, OF_EXP, OF_NOTHING)
-    assert (found.kind, found.reason) == ("idle", "no sample made it fire on what own.nothing derives")
+    result = verdict(tmp_path, OF_EXP, OF_NOTHING)
+    assert (result.kind, result.reason) == ("idle", "no sample made it fire on what own.nothing derives")

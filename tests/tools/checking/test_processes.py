@@ -32,14 +32,14 @@ def file(tmp_path: Path) -> RuleFile:
 
 
 def test_verdicts_come_in_order(file: RuleFile) -> None:
-    found = list(check_files([file], use_cache=False, workers=2))
-    assert [(v.rule, v.kind) for v in found] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
+    verdicts = list(check_files([file], use_cache=False, workers=2))
+    assert [(v.rule, v.kind) for v in verdicts] == [(f"own-{op.lower()}", "proved") for op in OPERATORS]
 
 
 def test_the_analyses_may_be_among_the_files(file: RuleFile) -> None:
     files = [*analysis_files(), *shipped_files(), file]
-    found = list(check_files(files, chosen={"own-abs", "relu-relu"}, use_cache=False))
-    assert [v.kind for v in found] == ["proved", "proved"]
+    verdicts = list(check_files(files, chosen={"own-abs", "relu-relu"}, use_cache=False))
+    assert [v.kind for v in verdicts] == ["proved", "proved"]
 
 
 def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
@@ -53,6 +53,6 @@ def test_a_process_that_dies_names_its_rule(tmp_path: Path) -> None:
 
 def test_a_check_that_fails_is_no_verdict_for_the_rule(file: RuleFile) -> None:
     """A judge that raises stands for what the checker does not expect."""
-    found = list(check_files([file], judge=operator.truediv, use_cache=False, workers=2))
-    assert {v.kind for v in found} == {"idle"}
-    assert "TypeError" in found[0].reason
+    verdicts = list(check_files([file], judge=operator.truediv, use_cache=False, workers=2))
+    assert {v.kind for v in verdicts} == {"idle"}
+    assert "TypeError" in verdicts[0].reason

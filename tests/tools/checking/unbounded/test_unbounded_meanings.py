@@ -1,4 +1,4 @@
-"""What operators mean for tensors of unknown rank is, on tensors of known shape, what they compute in numpy."""
+"""The meanings of operators for tensors of unknown rank agree, on tensors of known shape, with numpy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_pad_of_any_widths_is_that_of_numpy(data: st.DataObject) -> None:
 @pytest.mark.conformance
 @pytest.mark.parametrize("listed", [[True, False], [False, True, False], [False, False], [True, False, True]], ids=str)
 def test_lists_of_axes_are_counted_rightly(listed: list[bool]) -> None:
-    """What is assumed of an unknown list of axes holds for every list: no true statement contradicts it."""
+    """The facts assumed of an unknown list of axes hold for every list: no true statement contradicts them."""
     world = World()
     rank = len(listed)
     chosen = [a for a, one in enumerate(listed) if one]
@@ -100,7 +100,7 @@ def compare(head: str, arrays: Sequence[np.ndarray[Any, Any]], attributes: Seque
     expected = semantics.evaluate(head, [*arrays, *attributes])
     assert isinstance(expected, np.ndarray)
     world = World()
-    tensors = [_known(f"x{i}", a.shape, world) for i, a in enumerate(arrays)]
+    tensors = [_leaf_of_shape(f"x{i}", a.shape, world) for i, a in enumerate(arrays)]
     values = {id(t): a for t, a in zip(tensors, arrays, strict=True)}
     result = MEANINGS[head](Side(world), *tensors, *(_attribute(a, world) for a in attributes))
     shape = [_number(world, result.size(z3.IntVal(axis))) for axis in range(expected.ndim)][::-1]
@@ -110,7 +110,7 @@ def compare(head: str, arrays: Sequence[np.ndarray[Any, Any]], attributes: Seque
         assert _element(world, result.element(index), values) == pytest.approx(expected[place])
 
 
-def _known(name: str, shape: tuple[int, ...], world: World) -> Tensor:
+def _leaf_of_shape(name: str, shape: tuple[int, ...], world: World) -> Tensor:
     tensor = leaf(name, world)
     world.assume(tensor.rank == len(shape))
     for axis, size in enumerate(shape[::-1]):
@@ -149,20 +149,20 @@ def _element(world: World, x: Any, values: dict[int, np.ndarray[Any, Any]]) -> f
     if isinstance(x, Count):
         return float(sum(1 for _ in _positions(world, x.binders)))
     assert isinstance(x, Reduced)
-    found = []
+    elements = []
     for facts in _positions(world, x.binders):
         with world.supposing(*facts):
-            found.append(_element(world, x.body, values))
-    return float(getattr(np, x.total).reduce(found))
+            elements.append(_element(world, x.body, values))
+    return float(getattr(np, x.total).reduce(elements))
 
 
 def _positions(world: World, binders: Sequence[Any]) -> list[list[Any]]:
-    """Where binders can be, as facts."""
-    found: list[list[Any]] = [[]]
+    """The positions that binders can have, as facts."""
+    positions: list[list[Any]] = [[]]
     for binder in binders:
         for axis in range(_number(world, binder.rank)):
             at = z3.IntVal(axis)
             if world.follows(binder.among(at)):
                 size = _number(world, binder.extent(at))
-                found = [[*facts, binder.at(at) == place] for facts in found for place in range(size)]
-    return found
+                positions = [[*facts, binder.at(at) == place] for facts in positions for place in range(size)]
+    return positions

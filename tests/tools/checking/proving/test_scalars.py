@@ -44,20 +44,20 @@ EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
 POINTS = st.fixed_dictionaries({name: st.sampled_from(["0", "1", "-1", "2", "-1/2", "3/4"]) for name in LEAVES})
 
 
-def computed(expression: Expression, elements: dict[str, Array], arithmetic: Arithmetic) -> Array:
+def compute(expression: Expression, elements: dict[str, Array], arithmetic: Arithmetic) -> Array:
     if isinstance(expression, str):
         return elements[expression]
     if isinstance(expression, float):
         return arithmetic.constant(expression, np.zeros(()))
     name, *operands = expression
-    return arithmetic.apply(str(name), *(computed(o, elements, arithmetic) for o in operands))
+    return arithmetic.apply(str(name), *(compute(o, elements, arithmetic) for o in operands))
 
 
 def symbolic(expression: Expression) -> Real:
     elements = {name: np.asarray(x, dtype=object) for name, x in LEAVES.items()}
-    made = computed(expression, elements, REALS).item()
-    assert isinstance(made, Real)
-    return made
+    result = compute(expression, elements, REALS).item()
+    assert isinstance(result, Real)
+    return result
 
 
 def at(expression: Expression, point: dict[str, str]) -> tuple[float | None, bool]:
@@ -71,7 +71,7 @@ def at(expression: Expression, point: dict[str, str]) -> tuple[float | None, boo
 def in_numbers(expression: Expression, point: dict[str, str]) -> float:
     elements = {name: np.asarray(float(Fraction(value))) for name, value in point.items()}
     with np.errstate(all="ignore"):
-        return float(computed(expression, elements, NUMBERS))
+        return float(compute(expression, elements, NUMBERS))
 
 
 @given(EXPRESSIONS, POINTS)
@@ -124,10 +124,10 @@ MONOMIALS = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(-3, 3).f
 
 
 def polynomial(terms: list[tuple[int, int, int]]) -> Polynomial:
-    made = number(0)
+    result = number(0)
     for i, j, coefficient in terms:
-        made = made + (power(_A, i) * power(_B, j)).times(coefficient)
-    return made
+        result = result + (power(_A, i) * power(_B, j)).times(coefficient)
+    return result
 
 
 POLYNOMIALS = st.lists(MONOMIALS, min_size=1, max_size=4).map(polynomial)

@@ -1,0 +1,129 @@
+"""The verdicts on rules: rules/refuted.egg has careless rules, rules/accepted.egg right ones that look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eqfuse.rules.records import Rule, RuleFile, read_file
+from eqfuse.tools.checking.check import check_rule, scratch_for
+from eqfuse.tools.checking.verdict import Verdict
+
+from .conftest import RECORD
+
+Check = Callable[..., Verdict]
+
+REFUTED, ACCEPTED = (read_file(Path(__file__).parent / "rules" / f"{name}.egg") for name in ("refuted", "accepted"))
+SLOW = {
+    "a-sum-with-nothing-of-a-larger-tensor",
+    "a-factor-that-widens-what-it-is-taken-from",
+    "axes-of-a-tensor-of-lower-rank",
+    "another-shape",
+}
+"""Seconds of processor time each: counterexamples are looked for among many shapes."""
+
+
+def cases(file: RuleFile) -> list[object]:
+    """The rules of a file; slow ones stay out of the fast run."""
+    return [
+        pytest.param(rule, id=rule.name, marks=[pytest.mark.conformance] if rule.name in SLOW else [])
+        for rule in file.rules
+    ]
+
+
+@pytest.mark.representatives(18)
+@pytest.mark.parametrize("rule", cases(REFUTED))
+def test_careless_rule_is_refuted(rule: Rule) -> None:
+    """With a counterexample, or a conflict of shapes that the e-graph itself reports."""
+    verdict = check_rule(rule, scratch_for(REFUTED))
+    assert verdict.kind == "refuted", verdict
+    assert verdict.counterexample is not None
+    assert verdict.counterexample.sample
+
+
+@pytest.mark.representatives(9)
+@pytest.mark.parametrize("rule", cases(ACCEPTED))
+def test_right_rule_is_accepted(rule: Rule) -> None:
+    """Differences by rounding, and differences that a guard excludes, are no reason to refuse a rule.
+
+    Sums of shifted bits are only tested: z3 gives no answer in time.
+    """
+    verdict = check_rule(rule, scratch_for(ACCEPTED))
+    assert verdict.kind in ("proved", "proved-if", "tested"), verdict
+
+
+def test_condition_of_a_proof_is_named(verdict: Check) -> None:
+    """The verdict says what the guard makes sure of."""
+    assert verdict("(Mul (Sqrt b) (Sqrt b))", "b", "(nonneg b)").condition == "b >= 0"
+
+
+def test_wrap_around_of_integers_is_allowed_where_it_is_the_same(verdict: Check) -> None:
+    """Sums modulo 2^n distribute like any other."""
+    sides = ("(Add (Mul a b) (Mul a c))", "(Mul a (Add b c))", '(= (dtype a) "int32")')
+    assert verdict(*sides).kind == "proved"
+
+
+def test_exact_rule_that_rounds_differently_is_refuted(verdict: Check) -> None:
+    """The same rule is true over the reals."""
+    sides = ("(Mul (Mul a b) c)", "(Mul a (Mul b c))", "(floating a)")
+    assert verdict(*sides, sound="exact").kind == "refuted"
+    assert verdict(*sides, sound="real").kind == "proved"
+
+
+def test_approximate_rule_may_overflow(verdict: Check) -> None:
+    """`approx` rules are compared where everything stays in range; this one is refuted over the reals."""
+    sides = ("(Softmax x axis)", "(Div (Exp x) (ReduceSum (Exp x) (vec-of axis) 1))")
+    assert verdict(*sides, sound="approx").kind in ("proved", "tested")
+
+
+def test_right_side_that_no_sample_can_compute_is_the_reason(verdict: Check) -> None:
+    """The left side has a meaning on these samples, so that they count."""
+    refuted = verdict("(Concat (Relu x) (Relu y) 0)", "(Concat x (Relu y) 5)")
+    assert refuted.kind == "refuted"
+    assert "the right side has no meaning where the left has" in refuted.reason
+
+
+def test_settings_without_a_sample_are_listed(verdict: Check) -> None:
+    """A rule for matrices of one type leaves other ranks and types open."""
+    accepted = verdict("(Relu (Relu x))", "(Relu x)", "(= 2 (vec-length (shape x)))", '(= (dtype x) "float32")')
+    assert accepted.accepted
+    assert any("rank 0, 1, 3, 4, 5" in line for line in accepted.uncovered)
+    assert any(line.startswith("never element type float64") for line in accepted.uncovered)
+
+
+# --- rules that do not fire
+
+
+@pytest.mark.conformance
+def test_rule_that_never_fires_is_idle(verdict: Check) -> None:
+    """Conditions that contradict each other are a mistake."""
+    conditions = ("(nonneg x)", "(= (shape x) (vec-of 2))", "(= (shape x) (vec-of 3))")
+    assert verdict("(Relu x)", "x", *conditions).kind == "idle"
+
+
+def test_example_of_another_rule_is_idle(verdict: Check) -> None:
+    """The example has to make its rule fire."""
+    idle = verdict("(Relu (Relu x))", "(Relu x)", example="(Relu (Sigmoid x)) => (Relu x)")
+    assert (idle.kind, idle.example) == ("idle", False)
+
+
+@pytest.mark.representatives(2)
+@pytest.mark.parametrize(
+    ("right", "kind"), [("(Relu x)", "proved"), ("(Abs x)", "idle"), ("(Relu y)", "proved"), ("x", "idle")]
+)
+def test_rule_has_to_make_its_example(right: str, kind: str, verdict: Check) -> None:
+    """A variable that the left side does not have may have any value."""
+    assert verdict("(Relu (Relu (Relu x)))", "(Relu x)", example=f"(Relu (Relu (Relu x))) => {right}").kind == kind
+
+
+def test_rule_about_a_constructor_that_nothing_computes(tmp_path: Path) -> None:
+    """The rule would unite everything under one key, and no sample holds two such terms."""
+    path = tmp_path / "own.egg"
+    record = RECORD.format(sound="real", example="(Relu x) => (Relu x)")
+    rule = '(rule ((= e (Relu x))) ((union e (same x))) :ruleset explore :name "trial")'
+    path.write_text(f"(constructor same (T) T :unextractable)\n{record}{rule}\n")
+    file = read_file(path)
+    idle = check_rule(file.rules[0], scratch_for(file))
+    assert (idle.kind, idle.reason) == ("idle", "nothing says what same computes")
