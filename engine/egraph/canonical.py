@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.operators import OPERATORS, Attribute, Operand, OperatorSchema
+from ...ir.operators import OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import is_standard
@@ -341,10 +341,6 @@ FORMS: dict[str, Form] = {
     "Softmax": _coerced_softmax,
     "LogSoftmax": _coerced_softmax,
     "Hardmax": _coerced_softmax,
-    "LayerNormalization": _axis,
-    "RMSNormalization": _axis,
-    "Gather": _axis,
-    "Concat": _axis,
     "Flatten": _flatten,
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
@@ -365,10 +361,7 @@ FORMS: dict[str, Form] = {
     "Cast": _cast,
     "Min": _binary_only,
     "Max": _binary_only,
+    **dict.fromkeys(REDUCTIONS, _reduction),
 }
-FORMS.update(
-    {
-        f"Reduce{kind}": _reduction
-        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
-    }
-)
+_PLACED = frozenset(o.name for o in OPERATORS.values() if any(a.name == "axis" for a in o.attributes)) - FORMS.keys()
+FORMS.update(dict.fromkeys(_PLACED, _axis))

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from ...ir.operators import CONVOLUTIONS, OPERATORS, Attribute, Operand, OperatorSchema
+from ...ir.operators import CONVOLUTIONS, OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
 from .graph import ENode
@@ -225,7 +225,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "Reshape": _reshape,
     "Expand": _expand,
     "Squeeze": _squeeze,
-    **{o.name: _reduction for o in OPERATORS.values() if o.category == "reduction" and o.name != "CumSum"},
+    **dict.fromkeys(REDUCTIONS, _reduction),
     "Cast": _cast,
     "CumSum": _cumulative,
     "Softmax": _softmax,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,21 @@ def _log_sum_exp(arithmetic: Arithmetic, x: Array, axes: Ints, keepdims: int) ->
     return arithmetic.apply("add", inner, highest if keepdims else highest.reshape(inner.shape))
 
 
+def _position_of(find: Callable[..., Any]) -> Callable[..., Array]:
+    """The position of the largest or smallest element, the first or the last where several are."""
+
+    def apply(arithmetic: Arithmetic, x: Array, axis: int, keepdims: int, last: int) -> Array:
+        (along,) = _axes(x, (axis,))
+        if x.dtype == object:
+            raise Unsupported("numbers decide which element is the largest")
+        if not x.shape[along]:
+            raise Unsupported("the position of no element")
+        position = find(np.flip(x, along) if last else x, axis=along, keepdims=bool(keepdims))
+        return np.asarray(x.shape[along] - 1 - position if last else position, np.int64)
+
+    return apply
+
+
 def _running_sum(arithmetic: Arithmetic, x: Array, axis: Ints, exclusive: int, reverse: int) -> Array:
     (along,) = _axes(x, axis)
     moved = np.moveaxis(x, along, 0)
@@ -92,6 +108,8 @@ def _argument_maps(call: OperatorCall) -> IndexMaps:
 
 _reduction = Family("reduction", _reduction_maps, per_input(1))
 
+_argument = Family("reduction", _argument_maps, per_input(1))
+
 OPERATORS = (
     _reduction("ReduceSum", "data axes:Ints@13 | keepdims:i64=1", _plain("add")),
     _reduction("ReduceMean", "data axes:Ints@18 | keepdims:i64=1", mean),
@@ -104,6 +122,7 @@ OPERATORS = (
     _reduction("ReduceLogSum", "data axes:Ints@18 | keepdims:i64=1", _after("log", "")),
     _reduction("ReduceLogSumExp", "data axes:Ints@18 | keepdims:i64=1", _log_sum_exp, flops=per_input(2)),
     _reduction("CumSum", "x axis:Ints@1 | exclusive:i64=0 reverse:i64=0", _running_sum, index_maps=along_axis_maps),
-    *Family("reduction", _argument_maps, per_input(1)).hidden("ArgMax ArgMin"),
+    _argument("ArgMax", "data | axis:i64=0 keepdims:i64=1 select_last_index:i64=0", _position_of(np.argmax)),
+    _argument("ArgMin", "data | axis:i64=0 keepdims:i64=1 select_last_index:i64=0", _position_of(np.argmin)),
     *Family("reduction", mixing_maps).hidden("TopK"),
 )

@@ -128,6 +128,31 @@ def _running_sum(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
+def _position_of(reducer: Reducer) -> Lowering:
+    """The first or last place, along the axis, of an element that is as large as the largest."""
+
+    def lower(call: Call) -> te.Tensor:
+        x, axis = call.source(0), call.integer("axis", 0) % len(sizes(call.source(0)))
+        extent, keeps, last = sizes(x)[axis], call.integer("keepdims", 1), call.integer("select_last_index", 0)
+        outside = tirx.const(-1 if last else extent, "int64")
+
+        def places(indices: Sequence[Expr], place: Expr) -> list[Expr]:
+            return [*indices[:axis], place, *indices[axis + 1 if keeps else axis :]]
+
+        (k,) = call.reduce_axes([extent])
+        best = call.stage(call.shape, lambda *i: reducer(x(*places(i, k.var)), [k]), "best")
+        (k,) = call.reduce_axes([extent])
+
+        def element(*indices: Expr) -> Expr:
+            is_best = tirx.EQ(x(*places(indices, k.var)), best(*indices))
+            place = tirx.Select(is_best, k.var.astype("int64"), outside)
+            return te.max(place, axis=k) if last else te.min(place, axis=k)
+
+        return call.stage(call.shape, element)
+
+    return lower
+
+
 LOWERINGS: Mapping[str, Lowering] = {
     "ReduceSum": _reduce(reduce_sum),
     "ReduceMean": _mean,
@@ -140,4 +165,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ReduceLogSum": _reduce(reduce_sum, outer=tirx.log),
     "ReduceLogSumExp": _log_sum_exp,
     "CumSum": _running_sum,
+    "ArgMax": _position_of(largest),
+    "ArgMin": _position_of(smallest),
 }

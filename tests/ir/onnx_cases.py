@@ -10,7 +10,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from eqfuse.ir.operators import OPERATORS, Operand
+from eqfuse.ir.operators import OPERATORS, REDUCTIONS, Operand
 
 Shape = tuple[int, ...]
 Literal = int | float | str | tuple[int, ...]
@@ -146,7 +146,10 @@ def normalization(draw: Draw, op: str) -> Case:
 @st.composite
 def along_axis(draw: Draw, op: str) -> Case:
     x = draw(shapes(least=1))
-    return Case(op, (x,), {"axis": draw(st.integers(0, len(x) - 1))})
+    drawn: dict[str, Literal] = {"axis": draw(st.integers(0, len(x) - 1))}
+    for attribute in OPERATORS[op].attributes:
+        drawn.setdefault(attribute.name, draw(st.integers(0, 1)))
+    return Case(op, (x,), drawn)
 
 
 @st.composite
@@ -263,7 +266,6 @@ SPECIAL: dict[str, st.SearchStrategy[Case]] = {
     "DepthToSpace": depth_space("DepthToSpace"), "SpaceToDepth": depth_space("SpaceToDepth"),
     "AveragePool": pool("AveragePool"), "MaxPool": pool("MaxPool"),
     "GlobalAveragePool": global_pool("GlobalAveragePool"), "GlobalMaxPool": global_pool("GlobalMaxPool"),
-    "Softmax": along_axis("Softmax"), "LogSoftmax": along_axis("LogSoftmax"), "Hardmax": along_axis("Hardmax"),
 }  # fmt: skip
 DTYPES = {
     **dict.fromkeys(("Not", "And", "Or", "Xor"), "bool"),
@@ -280,10 +282,12 @@ def cases(op: str) -> st.SearchStrategy[Case]:
     dtype = DTYPES.get(op, "float32")
     if op in SPECIAL:
         return SPECIAL[op]
+    if op in REDUCTIONS:
+        return reduction(op)
+    if "axis" in literals and len(operator.operands) == 1:
+        return along_axis(op)
     if operator.category == "normalization":
         return normalization(op)
-    if operator.category == "reduction":
-        return reduction(op)
     return (elementwise if len(operator.operands) == 1 else binary)(op, literals, dtype)
 
 

@@ -49,9 +49,12 @@ _FLAT = frozenset({"Reshape", "Flatten", "Transpose"})
 """Operators whose loops TVM finds INJECTIVE even where only axes of one element come, go or move."""
 
 _NOT_ONLY_REDUCTIONS = frozenset(
-    {"ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "GlobalAveragePool", "AveragePool", "MaxPool"}
-)
-"""Operators that pad before they reduce, or compute something from what they have reduced."""
+    {
+        "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ArgMax", "ArgMin",
+        "GlobalAveragePool", "AveragePool", "MaxPool",
+    }
+)  # fmt: skip
+"""Operators that pad before they reduce, reduce pairs, or compute something from what they have reduced."""
 
 
 def pattern_kind(graph: OperatorGraph, operator: Operator) -> PatternKind:

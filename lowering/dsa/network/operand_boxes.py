@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from ....ir.graph import Operator
 from ....ir.index_maps import IndexMaps, OperatorCall, index_maps, interval
-from ....ir.operators import OPERATORS, SCHEMAS
+from ....ir.operators import ELEMENTWISE, GLOBAL_POOLS, OPERATORS, POOLS, PRODUCTS, REDUCTIONS, SCHEMAS
 from .boxes import Box, Interval, Shape, intersection, whole
 
 _WHOLE_FROM = {"ConvTranspose": 1, "DepthToSpace": 1, "SpaceToDepth": 1}
 """Operators that a tile computes whole from some axis of the result on (local_rules.py), though they could be cut."""
 
-_FROM_WHOLE_OPERANDS = frozenset({"CumSum", "Tile"})
-"""Operators that a tile computes from whole operands only."""
-
-_HIDDEN = frozenset({"Identity", "Dropout", "Sum", "Mean"})
-"""Operators that rules cannot look into, and that a tile computes from parts of their operands."""
+_MOVING = """
+Reshape Flatten Squeeze Unsqueeze Transpose Expand Slice Gather Pad DepthToSpace SpaceToDepth Concat Resize Split
+Identity Dropout
+"""
+_NORMALIZATIONS = frozenset(o.name for o in OPERATORS.values() if o.category == "normalization")
+_PARTIAL = (
+    ELEMENTWISE | PRODUCTS | POOLS | GLOBAL_POOLS | REDUCTIONS | _NORMALIZATIONS | {"Sum", "Mean", *_MOVING.split()}
+)
+"""Operators that a tile computes from parts of their operands (local_rules.py), all others from whole ones."""
 
 
 def operand_boxes(operator: Operator, call: OperatorCall, box: Box) -> tuple[Box | None, ...]:
@@ -54,10 +58,11 @@ def _inside(reached: Box, shape: Shape) -> Box:
 
 def partial_maps(operator: Operator, call: OperatorCall) -> IndexMaps | None:
     """The index maps of an operator that tiles compute from parts of its operands; None for all others."""
-    is_partial = (operator.op in OPERATORS or operator.op in _HIDDEN) and operator.op not in _FROM_WHOLE_OPERANDS
+    if operator.op not in _PARTIAL or operator.is_opaque:
+        return None
     if operator.op == "MatMul" and any(shape is not None and len(shape) < 2 for shape in call.operands):
         return None  # a product with a vector is computed whole
-    make = SCHEMAS[operator.op].index_maps if is_partial and not operator.is_opaque else None
+    make = SCHEMAS[operator.op].index_maps
     return None if make is None else index_maps(make, call)
 
 

@@ -17,6 +17,7 @@ from .onnx_answers import random_array
 from .opaque_numbers import OpaqueArithmetic, hidden, shown
 
 WITHOUT_SYMBOLS = {
+    **dict.fromkeys(("ArgMax", "ArgMin"), "numbers decide which position it is"),
     "Hardmax": "which element is the largest decides what is where",
     **dict.fromkeys(("BitwiseNot", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "Mod"), "integers only"),
     "Resize": "tested by itself",

@@ -296,7 +296,9 @@ def _reduction(site: Site, name: str) -> Choice:
     if name == "axes":
         return some_axes(site)
     if name == "axis" and site.rank:
-        return (random.randrange(site.rank),)
+        axis = random.randrange(site.rank)
+        kinds = {a.name: a.kind for a in OPERATORS[site.head].attributes}
+        return (axis,) if kinds["axis"] == "Ints" else axis
     return random.choice((0, 0, 1))
 
 

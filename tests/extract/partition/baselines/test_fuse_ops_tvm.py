@@ -286,8 +286,8 @@ _REDUCTIONS = "Sum Max Min Prod SumSquare Mean L1 L2 LogSum LogSumExp"
 _OTHERS = """Not(c); Clip(x, low, high); Cast<to=10>(x); Mod<fmod=1>(u, v); Where(c, v, u); PRelu(p, slope);
  Expand(v, wide); Squeeze(v, zero); Unsqueeze(x, one); BatchNormalization(p, s, s, s, s); Reshape(x, rows); Flatten(x);
  Transpose(x); Slice(x, one, five, one); Concat<axis=1>(x, z); Split<num_outputs=2>(x); Pad(p, pads); Tile(x, wide);
- DepthToSpace<blocksize=2>(p); SpaceToDepth<blocksize=2>(p); Resize(p, , scales); Gather(x, at); Conv(p, w);
- ConvTranspose(p, wt); MatMul(x, k); MaxPool<kernel_shape=[2,2]>(p); AveragePool<kernel_shape=[2,2]>(p);
+ ArgMax<axis=1>(x); DepthToSpace<blocksize=2>(p); SpaceToDepth<blocksize=2>(p); Resize(p, , scales); Gather(x, at);
+ Conv(p, w); ConvTranspose(p, wt); MatMul(x, k); MaxPool<kernel_shape=[2,2]>(p); AveragePool<kernel_shape=[2,2]>(p);
  GlobalMaxPool(p); GlobalAveragePool(p); Softmax(x); LogSoftmax(x); LayerNormalization(x, s, s);
  InstanceNormalization(p, s, s)"""
 _NODES = [

@@ -76,6 +76,8 @@ _OTHERS = [
     Call("LogSoftmax", ((2, 3),), {"axis": 0}),
     Call("Hardmax", ((2, 3),), {"axis": 1}),
     Call("CumSum", ((2, 3),), {"axis": (0,)}),
+    Call("ArgMax", ((2, 3),), {"axis": 1}),
+    Call("ArgMin", ((2, 3),), {"axis": 0, "keepdims": 0}),
     Call("CumSum", ((1, 3),), {"axis": (0,)}),
     Call("AveragePool", ((1, 1, 3, 3),), _WINDOW),
     Call("MaxPool", ((1, 1, 3, 3),), _WINDOW),
