@@ -131,7 +131,7 @@ def _running_sum(call: OperatorCall) -> te.Tensor:
 def _position_of(reducer: Reducer) -> Lowering:
     """The first or last place, along the axis, of an element that is as large as the largest."""
 
-    def lower(call: Call) -> te.Tensor:
+    def lower(call: OperatorCall) -> te.Tensor:
         x, axis = call.source(0), call.integer("axis", 0) % len(sizes(call.source(0)))
         extent, keeps, last = sizes(x)[axis], call.integer("keepdims", 1), call.integer("select_last_index", 0)
         outside = tirx.const(-1 if last else extent, "int64")
@@ -165,6 +165,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ReduceLogSum": _reduce(reduce_sum, outer=tirx.log),
     "ReduceLogSumExp": _log_sum_exp,
     "CumSum": _running_sum,
-    "ArgMax": _position_of(largest),
-    "ArgMin": _position_of(smallest),
+    "ArgMax": _position_of(reduce_max),
+    "ArgMin": _position_of(reduce_min),
 }
