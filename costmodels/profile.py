@@ -6,17 +6,16 @@ newest measurement of such a row replaces an older one.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import EqfuseError
 from ..support.database import DamagedError, DatabaseError, DatabaseFile
-from ..support.files import cache_folder
+from ..support.files import cache_folder, write_text
 from ..support.json_types import parse_json
-from ..support.scratch import staging_folder
 from .measurement import (
     FIELDS,
     FieldError,
@@ -168,14 +167,10 @@ def _fastest(connection: sqlite3.Connection, device: str, versions: str | None) 
 def _write(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():
         raise DatabaseError(f"{path}: is not a file; name a file to write")
-    target = path.resolve()
     try:
-        with staging_folder(target) as folder:
-            staged = folder / target.name
-            staged.write_text(text, encoding="utf-8")
-            os.replace(staged, target)
-    except OSError as error:
-        raise DatabaseError(f"{path}: cannot be written: {error.strerror or error}; name another file") from None
+        write_text(path.resolve(), text)
+    except EqfuseError as error:
+        raise DatabaseError(f"{error}; name another file") from None
 
 
 def _read(path: Path) -> list[Measurement]:
@@ -185,10 +180,6 @@ def _read(path: Path) -> list[Measurement]:
         raise DatabaseError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise DatabaseError(f"{path}: not a JSON file: {error}") from None
-    return [_imported(path, number, record) for number, record in enumerate(_records(path, content))]
-
-
-def _records(path: Path, content: object) -> Iterable[object]:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise DatabaseError(f'{path}: field format: must be "{_FORMAT}"; import what `eqfuse profile export` wrote')
     if content.get("version") != _FORMAT_VERSION:
@@ -196,12 +187,11 @@ def _records(path: Path, content: object) -> Iterable[object]:
     records = content.get("measurements")
     if not isinstance(records, list):
         raise DatabaseError(f"{path}: field measurements: must be a list")
-    return records
-
-
-def _imported(path: Path, number: int, record: object) -> Measurement:
-    try:
-        return measurement_of(record)
-    except FieldError as error:
-        field_name = f"measurements[{number}]{'.' if error.name else ''}{error.name}"
-        raise DatabaseError(f"{path}: field {field_name}: {error.problem}") from None
+    measurements = []
+    for number, record in enumerate(records):
+        try:
+            measurements.append(measurement_of(record))
+        except FieldError as error:
+            place = f"measurements[{number}]{'.' if error.name else ''}{error.name}"
+            raise DatabaseError(f"{path}: field {place}: {error.problem}") from None
+    return measurements

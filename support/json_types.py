@@ -47,8 +47,9 @@ def convert_json(content: object, kind: type[Kind]) -> Kind:
     try:
         converted = msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        raise _explain(problem, path.rstrip("`").removeprefix("."), content) from None
+        problem, _, place = str(error).partition(" - at ")
+        path = place.rpartition("$")[2].rstrip("`").removeprefix(".")
+        raise _explain(problem, path, content) from None
     _refuse_unknown(content, msgspec.to_builtins(converted), "")
     return converted
 

@@ -93,24 +93,24 @@ def in_onnx_runtime(call: Call) -> dict[str, Array]:
     try:
         session = onnxruntime.InferenceSession(wire, options, providers=["CPUExecutionProvider"])
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
-        found = ReferenceEvaluator(call.model).run(None, dict(call.feeds))
+        results = ReferenceEvaluator(call.model).run(None, dict(call.feeds))
     else:
-        found = session.run(None, dict(call.feeds))
-    return dict(zip(names, map(np.asarray, found), strict=True))
+        results = session.run(None, dict(call.feeds))
+    return dict(zip(names, map(np.asarray, results), strict=True))
 
 
 def assert_as_onnx_runtime(
     calls: Sequence[Call], relative: float = 1e-5, absolute: float = 1e-6, immediates: bool = False
 ) -> None:
     """Types and shapes are equal, elements within rounding."""
-    for call, found in zip(calls, in_tvm(calls, immediates), strict=True):
+    for call, results in zip(calls, in_tvm(calls, immediates), strict=True):
         expected = in_onnx_runtime(call)
-        assert found.keys() == expected.keys()
+        assert results.keys() == expected.keys()
         for name, wanted in expected.items():
-            assert (found[name].dtype, found[name].shape) == (wanted.dtype, wanted.shape)
+            assert (results[name].dtype, results[name].shape) == (wanted.dtype, wanted.shape)
             exact = wanted.dtype.kind != "f"
             bounds = (0.0, 0.0) if exact else (relative, absolute)
-            np.testing.assert_allclose(found[name], wanted, *bounds, err_msg=str(call.model.graph.node))
+            np.testing.assert_allclose(results[name], wanted, *bounds, err_msg=str(call.model.graph.node))
 
 
 def single(op: str, operands: Mapping[str, Array | None], weights: Sequence[str] = (), **attributes: Any) -> Call:
@@ -136,13 +136,13 @@ def model_of(
     graph = helper.make_graph(list(nodes), "model", inputs, results, constants)
     opsets = [helper.make_opsetid("", 24)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    return Call(typed(model), feeds)
+    return Call(infer_types(model), feeds)
 
 
-def typed(model: onnx.ModelProto) -> onnx.ModelProto:
+def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the types of its outputs."""
-    found = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    for output in found.graph.output:
+    results = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    for output in results.graph.output:
         if not output.type.HasField("tensor_type"):  # GroupNormalization, of which ONNX does not tell
-            output.type.CopyFrom(found.graph.input[0].type)
-    return found
+            output.type.CopyFrom(results.graph.input[0].type)
+    return results

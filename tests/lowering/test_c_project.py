@@ -28,11 +28,11 @@ ABSENT = missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
 
 
 def plan_of(proto: onnx.ModelProto, groups: list[tuple[int, ...]], folder: Path) -> Plan:
-    known = read(proto)
-    graph = operator_graph(known, infer(known))
+    model = read(proto)
+    graph = operator_graph(model, infer(model))
     (folder / "kernels").mkdir()
-    made = compile_kernels(graph, groups, Weights(known), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
-    write_c_project(made, folder / "project")
+    compiled = compile_kernels(graph, groups, Weights(model), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
+    write_c_project(compiled, folder / "project")
     return Plan.from_json((folder / "project" / "plan.json").read_text())
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
-from ..ir.onnx_cases import Case, cases, onnx_model
+from ..ir.onnx_cases import Case, onnx_model
 from ..ir.operators.onnx_answers import random_array
-from .in_tvm import Call, assert_as_onnx_runtime, typed
+from .in_tvm import Call, assert_as_onnx_runtime, infer_types
 
 NOT_LOWERED: dict[str, str] = {}
 """Operators of the rules that have no lowering, and why."""
@@ -23,7 +23,7 @@ BY_THEMSELVES = {"Resize": "test_resize.py"}
 TOLERANCE: dict[str, float] = {}
 
 
-def narrowed(case: Case) -> Case:
+def narrow(case: Case) -> Case:
     """In types that are compiled: random calls try float16 too."""
     dtypes = tuple("float32" if d == "float16" else d for d in case.dtypes)
     literals = {k: "int32" if v == "float16" else v for k, v in case.literals.items()}
@@ -45,24 +45,24 @@ def operand(case: Case, position: int, shape: tuple[int, ...]) -> Any:
 
 
 def call(case: Case) -> Call:
-    case = narrowed(case)
+    case = narrow(case)
     feeds = {f"x{i}": operand(case, i, s) for i, s in enumerate(case.shapes) if s is not None}
-    return Call(typed(onnx_model(case)), feeds)
+    return Call(infer_types(onnx_model(case)), feeds)
 
 
-def drawn(op: str, count: int) -> list[Case]:
+def draw_cases(op: str, count: int) -> list[Case]:
     """Random calls, the same in every run."""
-    found: list[Case] = []
+    drawn: list[Case] = []
 
     @settings(
         max_examples=count, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
     )
     @given(cases(op))
     def collect(case: Case) -> None:
-        found.append(case)
+        drawn.append(case)
 
     collect()
-    return [case for case in found if all(0 not in shape for shape in case.shapes if shape is not None)]
+    return [case for case in drawn if all(0 not in shape for shape in case.shapes if shape is not None)]
 
 
 def test_every_operator_of_the_rules_is_lowered_or_not_for_a_reason() -> None:
@@ -72,7 +72,7 @@ def test_every_operator_of_the_rules_is_lowered_or_not_for_a_reason() -> None:
 @pytest.mark.representatives(21)
 @pytest.mark.parametrize("op", sorted(OPERATORS.keys() - BY_THEMSELVES.keys() - NOT_LOWERED.keys()))
 def test_random_calls(op: str) -> None:
-    calls = [c for c in map(call, drawn(op, 6)) if is_plain(c)]
+    calls = [c for c in map(call, draw_cases(op, 6)) if is_plain(c)]
     graphs = [c.graph for c in calls]
     assert [r for g in graphs for o in g.operators if (r := lowerable(o, g))] == []
     assert len(calls) > 1

@@ -14,7 +14,7 @@ def test_a_softmax_of_large_numbers_and_of_masked_ones() -> None:
 
 def test_the_variance_of_numbers_far_from_zero() -> None:
     x = (1000 + np.random.default_rng(0).standard_normal((4, 64))).astype(np.float32)
-    (found,) = in_tvm([single("LayerNormalization", {"x": x, "s": np.ones(64, np.float32)}, epsilon=1e-5)])
+    (outputs,) = in_tvm([single("LayerNormalization", {"x": x, "s": np.ones(64, np.float32)}, epsilon=1e-5)])
     wide = x.astype(np.float64)
     expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(found["y0"], expected, 0, 1e-3)
+    np.testing.assert_allclose(outputs["y0"], expected, 0, 1e-3)

@@ -237,6 +237,6 @@ def test_a_window_over_everything_is_a_plain_reduction(padding: int) -> None:
 )
 def test_says_why_not(call: Call, reason: str) -> None:
     (operator,) = call.graph.operators
-    found = lowerable(operator, call.graph)
-    assert reason in (found or "")
-    assert (found is None) == (reason == "")
+    refusal = lowerable(operator, call.graph)
+    assert reason in (refusal or "")
+    assert (refusal is None) == (reason == "")

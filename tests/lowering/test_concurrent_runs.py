@@ -67,8 +67,8 @@ def shared_by_two(bundle: Path, tmp_path: Path) -> Path:
 
 def differences(model: LoadedModel, inputs: dict[str, Array], wanted: dict[str, Array], runs: int) -> list[str]:
     """Outputs that are not the same in each of so many runs."""
-    found = [model.run(inputs) for _ in range(runs)]
-    return [name for results in found for name in wanted if not np.array_equal(results[name], wanted[name])]
+    every_run = [model.run(inputs) for _ in range(runs)]
+    return [name for results in every_run for name in wanted if not np.array_equal(results[name], wanted[name])]
 
 
 def alone_and_together(models: Sequence[LoadedModel], meeting: Callable[[int], None]) -> list[list[str]]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != X86, reason="about x86-64"
 TRIPLE = "x86_64-unknown-linux-gnu"
 
 
-def masked(monkeypatch: pytest.MonkeyPatch, level: str) -> frozenset[str]:
+def mask(monkeypatch: pytest.MonkeyPatch, level: str) -> frozenset[str]:
     """This machine with no instruction set beyond a level's, as a hypervisor may present it."""
     left = level_features(level)
     monkeypatch.setattr(instruction_sets, "processor_features", lambda: left)
@@ -34,7 +34,7 @@ def test_features_that_a_name_implies_and_the_system_withholds_are_switched_off(
     import tvm
 
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: cpu)
-    left = masked(monkeypatch, level)
+    left = mask(monkeypatch, level)
     processor = host_processor()
     assert processor.cpu == cpu
     words = llvm_features(processor.cpu, processor.attributes) - llvm_features(level)
@@ -45,7 +45,7 @@ def test_a_name_that_llvm_does_not_know_becomes_the_level(monkeypatch: pytest.Mo
     import tvm
 
     monkeypatch.setattr(tvm.target.codegen, "llvm_get_system_cpu", lambda: "znver99")
-    masked(monkeypatch, "x86-64-v3")
+    mask(monkeypatch, "x86-64-v3")
     assert host_processor() == Processor("x86-64-v3", ())
 
 

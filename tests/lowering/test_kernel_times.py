@@ -15,7 +15,7 @@ from eqfuse.lowering.kernels.table import KERNELS, read_table, roofline
 from eqfuse.lowering.running.kernel_times import Breakdown, kernel_times
 
 
-def timed(bundle: Path, repeat: int = 3) -> Breakdown:
+def time_kernels(bundle: Path, repeat: int = 3) -> Breakdown:
     return kernel_times(bundle, random_inputs(read_manifest(bundle).inputs, 0), 1, repeat)
 
 
@@ -58,17 +58,17 @@ def test_roofline_of_several_threads_shares_the_work() -> None:
 
 
 def test_every_kernel_is_timed(plain_bundle: Path) -> None:
-    found = timed(plain_bundle)
-    (kernel,) = found.kernels
+    breakdown = time_kernels(plain_bundle)
+    (kernel,) = breakdown.kernels
     assert 0 < kernel.per_call < kernel.seconds
     assert kernel.distance > 0
-    assert found.fallbacks == 0
+    assert breakdown.fallbacks == 0
 
 
 def test_what_onnx_runtime_runs_is_counted_apart(mixed_bundle: Path) -> None:
-    assert timed(mixed_bundle).fallbacks > 0
+    assert time_kernels(mixed_bundle).fallbacks > 0
 
 
 def test_not_timing_at_all_is_refused(plain_bundle: Path) -> None:
     with pytest.raises(UsageError, match="at least once"):
-        timed(plain_bundle, 0)
+        time_kernels(plain_bundle, 0)

@@ -29,14 +29,14 @@ Groups = list[tuple[int, ...]]
 
 
 def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
-    known = read(proto)
-    return operator_graph(known, infer(known))
+    model_ = read(proto)
+    return operator_graph(model_, infer(model_))
 
 
-def prepared(proto: onnx.ModelProto, groups: Groups, folder: Path, target: str = "host") -> CompiledKernels:
-    known = read(proto)
-    graph = operator_graph(known, infer(known))
-    return compile_kernels(graph, groups, Weights(known), target_of(target, 1), folder, 2)
+def compile_groups(proto: onnx.ModelProto, groups: Groups, folder: Path, target: str = "host") -> CompiledKernels:
+    model_ = read(proto)
+    graph = operator_graph(model_, infer(model_))
+    return compile_kernels(graph, groups, Weights(model_), target_of(target, 1), folder, 2)
 
 
 def reshapes() -> onnx.ModelProto:
@@ -51,27 +51,27 @@ def reshapes() -> onnx.ModelProto:
     return model(nodes, {"x": (2, 8)}, {"y": (16,)}, flat=np.array([16]), square=np.array([4, 4]))
 
 
-def run_linked(made: CompiledKernels, proto: onnx.ModelProto, folder: Path) -> list[np.ndarray]:
+def link_and_run(compiled: CompiledKernels, proto: onnx.ModelProto, folder: Path) -> list[np.ndarray]:
     import tvm
     from tvm import relax
 
-    link(made, target_of("host", 1), folder / "model.so")
+    link(compiled, target_of("host", 1), folder / "model.so")
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())
     results = machine["main"](*map(tvm.runtime.tensor, random_inputs(proto).values()))
     return [result.numpy() for result in results]
 
 
 def assert_right(proto: onnx.ModelProto, groups: Groups, folder: Path) -> CompiledKernels:
-    made = prepared(proto, groups, folder)
-    results = run_linked(made, proto, folder)
-    for found, wanted in zip(results, expected(proto, random_inputs(proto)).values(), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    return made
+    compiled = compile_groups(proto, groups, folder)
+    results = link_and_run(compiled, proto, folder)
+    for result, wanted in zip(results, expected(proto, random_inputs(proto)).values(), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+    return compiled
 
 
 def test_views_at_the_border_of_a_kernel_are_steps_of_their_own() -> None:
-    found = [type(step) for step in steps(graph_of(reshapes()), [(0, 1, 2, 3, 4)])]
-    assert found == [View, Kernel, View]
+    result = [type(step) for step in steps(graph_of(reshapes()), [(0, 1, 2, 3, 4)])]
+    assert result == [View, Kernel, View]
 
 
 def test_a_kernel_of_views_only_is_no_kernel() -> None:
@@ -86,8 +86,8 @@ def test_views_give_the_same_numbers_however_the_graph_is_cut(tmp_path: Path, gr
 
 @pytest.mark.conformance
 def test_kernels_that_differ_in_their_weights_only_are_compiled_once(tmp_path: Path) -> None:
-    made = assert_right(chain(), [(0, 1), (2, 3)], tmp_path)
-    assert [call.symbol for call in made.calls] == ["kernel_0_matmul_relu"] * 2
+    compiled = assert_right(chain(), [(0, 1), (2, 3)], tmp_path)
+    assert [call.symbol for call in compiled.calls] == ["kernel_0_matmul_relu"] * 2
 
 
 def test_a_constant_that_is_computed_is_computed_once_and_before(tmp_path: Path) -> None:
@@ -105,35 +105,35 @@ def test_integers_of_64_bits_stay_so(tmp_path: Path) -> None:
 
 def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    made = model(nodes, {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
-    assert_right(made, [(0,)], tmp_path)
+    compiled = model(nodes, {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
+    assert_right(compiled, [(0,)], tmp_path)
 
 
 @pytest.mark.conformance
 def test_the_reason_for_a_fallback_names_the_operator(tmp_path: Path) -> None:
-    made = prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path)
-    assert [(entry.operators, entry.reason) for entry in made.fallbacks] == [(("TopK",), "TopK has no lowering")]
+    compiled = compile_groups(with_fallback(), [(0,), (1,), (2,)], tmp_path)
+    assert [(entry.operators, entry.reason) for entry in compiled.fallbacks] == [(("TopK",), "TopK has no lowering")]
 
 
 @pytest.mark.conformance
 def test_there_is_no_fallback_on_another_machine(tmp_path: Path) -> None:
     with pytest.raises(LoweringError, match=r"arm-cortex-a76: 1 kernel\(s\) cannot be compiled: TopK"):
-        prepared(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")
+        compile_groups(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")
 
 
 def test_a_reason_that_several_kernels_have_is_said_once(tmp_path: Path) -> None:
     nodes = [helper.make_node("Det", ["x"], ["y"]), helper.make_node("Det", ["z"], ["t"])]
     proto = model(nodes, {"x": (2, 2), "z": (3, 3)}, {"y": (), "t": ()})
     with pytest.raises(LoweringError, match=r": 2 kernel\(s\) cannot be compiled: Det: Det has no lowering$"):
-        prepared(proto, [(0,), (1,)], tmp_path, "arm-cortex-a76")
+        compile_groups(proto, [(0,), (1,)], tmp_path, "arm-cortex-a76")
 
 
 def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crashed = [Answer("kernel_0_matmul_relu", 0.0, problem="the compiler crashed (exit code -11)")]
     monkeypatch.setattr(compilation, "compile_requests", lambda requests, processes: iter(crashed))
-    made = prepared(chain(), [(0, 1), (2, 3)], tmp_path)
+    compiled = compile_groups(chain(), [(0, 1), (2, 3)], tmp_path)
     reason = "kernel_0_matmul_relu: the compiler crashed (exit code -11)"
-    assert [entry.reason for entry in made.fallbacks] == [reason, reason]
+    assert [entry.reason for entry in compiled.fallbacks] == [reason, reason]
 
 
 def test_a_size_that_depends_on_values_is_an_error_that_names_the_operator(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_size_that_depends_on_values_is_an_error_that_names_the_operator(tmp_p
     del proto.graph.output[0].type.tensor_type.shape.dim[1]
     proto.graph.output[0].type.tensor_type.shape.dim.add(dim_param="count")
     with pytest.raises(LoweringError, match=r"\(NonZero makes it\).*depends on the values"):
-        prepared(proto, [(0,), (1,)], tmp_path)
+        compile_groups(proto, [(0,), (1,)], tmp_path)
 
 
 def test_a_constant_that_cannot_be_computed_is_all_that_is_said(
@@ -153,9 +153,9 @@ def test_a_constant_that_cannot_be_computed_is_all_that_is_said(
     def refuse(self: Weights, name: str) -> None:
         raise LoweringError(f"the constant {name!r} cannot be computed here")
 
-    made = prepared(chain(), [(0, 1), (2, 3)], tmp_path)
+    compiled = compile_groups(chain(), [(0, 1), (2, 3)], tmp_path)
     monkeypatch.setattr(Weights, "__getitem__", refuse)
     with pytest.raises(LoweringError, match="cannot be computed here"):
-        link(made, target_of("host", 1), tmp_path / "model.so")
+        link(compiled, target_of("host", 1), tmp_path / "model.so")
     gc.collect()
     assert capfd.readouterr().err == ""

@@ -35,8 +35,8 @@ def check(tested: Case) -> None:
     call = Call(tested.model, dict(zip((i.name for i in tested.model.graph.input), tested.inputs, strict=True)))
     if reason := obstacle(call):
         pytest.skip(reason)
-    (found,) = in_tvm([call])
-    outputs = [found[o.name] for o in tested.model.graph.output]
+    (results,) = in_tvm([call])
+    outputs = [results[o.name] for o in tested.model.graph.output]
     difference = tested.difference(outputs, tested.expected)
     if difference:  # ONNX Runtime differs from ONNX here and there too
         difference = tested.difference(outputs, list(in_onnx_runtime(call).values()))

@@ -37,7 +37,7 @@ class Sample:
 
 
 def test_values_are_brought_to_the_type_of_their_field() -> None:
-    made = options_of(
+    options = options_of(
         Sample,
         {
             "seconds": np.float32(2),
@@ -48,9 +48,9 @@ def test_values_are_brought_to_the_type_of_their_field() -> None:
             "shapes": {"x": [np.int64(1), "N"]},
         },
     )
-    assert made == Sample(2.0, "red", 3, 1.0, False, (Path("a.egg"),), ("b", "c"), {"x": (1, "N")})
-    assert type(made.seconds) is float
-    assert [type(dimension) for dimension in made.shapes["x"]] == [int, str]
+    assert options == Sample(2.0, "red", 3, 1.0, False, (Path("a.egg"),), ("b", "c"), {"x": (1, "N")})
+    assert type(options.seconds) is float
+    assert [type(dimension) for dimension in options.shapes["x"]] == [int, str]
 
 
 def test_one_path_is_a_sequence_of_one() -> None:

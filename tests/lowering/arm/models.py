@@ -72,7 +72,7 @@ def compile_kernels(folder: Path, device: Device) -> list[Path]:
     objects = []
     for function in (_conv_relu(), _matmul()):
         path = folder / f"{function.attrs['global_symbol']}.o"
-        tvm.compile(_tiled(function), target=target).mod.write_to_file(str(path), "o")
+        tvm.compile(_tile(function), target=target).mod.write_to_file(str(path), "o")
         objects.append(path)
     return objects
 
@@ -99,7 +99,7 @@ def _matmul() -> tirx.PrimFunc:
     return te.create_prim_func([features, matrix, copy]).with_attr("global_symbol", "matmul")
 
 
-def _tiled(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def _tile(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """4 pixels by 8 columns in registers, the reduction around them."""
     schedule = Schedule(function)
     total, result = schedule.get_sblock("total"), schedule.get_sblock("result")

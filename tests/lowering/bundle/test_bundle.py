@@ -31,14 +31,14 @@ def bundle(plain_bundle: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(plain_bundle, tmp_path / "bundle"))
 
 
-def edited(bundle: Path, edit: Edit) -> Path:
+def edit_manifest(bundle: Path, edit: Edit) -> Path:
     content = json.loads((bundle / MANIFEST).read_text())
     edit(content)
     (bundle / MANIFEST).write_text(json.dumps(content))
     return bundle
 
 
-def resealed(bundle: Path, edit: Edit) -> Path:
+def reseal(bundle: Path, edit: Edit) -> Path:
     """Edited, and with the digest of what it says now: for what is looked at behind the digest."""
     from eqfuse.lowering.bundle import manifest
 
@@ -63,8 +63,8 @@ def refusal(bundle: Path) -> str:
 
 def test_one_output_comes_as_an_array(plain_bundle: Path) -> None:
     inputs = random_inputs(chain())
-    found = eqfuse.load(plain_bundle)(inputs["x"])
-    np.testing.assert_allclose(found, expected(chain(), inputs)["y"], rtol=1e-5, atol=1e-6)
+    result = eqfuse.load(plain_bundle)(inputs["x"])
+    np.testing.assert_allclose(result, expected(chain(), inputs)["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_inputs_may_be_named(plain_bundle: Path) -> None:
@@ -74,10 +74,10 @@ def test_inputs_may_be_named(plain_bundle: Path) -> None:
 
 def test_several_outputs_come_by_name(mixed_bundle: Path) -> None:
     inputs = random_inputs(with_fallback())
-    found = eqfuse.load(mixed_bundle)(*inputs.values())
-    assert isinstance(found, dict)
+    result = eqfuse.load(mixed_bundle)(*inputs.values())
+    assert isinstance(result, dict)
     for name, wanted in expected(with_fallback(), inputs).items():
-        np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(result[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_results_stay_when_the_model_runs_again(plain_bundle: Path) -> None:
@@ -179,9 +179,9 @@ def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
     ],
 )
 def test_an_edited_manifest_is_refused(bundle: Path, edit: Edit, message: str) -> None:
-    found = refusal(edited(bundle, edit))
-    assert found.startswith(f"bundle/{MANIFEST}: ")
-    assert message in found
+    refused = refusal(edit_manifest(bundle, edit))
+    assert refused.startswith(f"bundle/{MANIFEST}: ")
+    assert message in refused
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\xff", "[" * 100_000])
@@ -210,12 +210,12 @@ def test_what_is_loaded_is_what_was_checked(bundle: Path, monkeypatch: pytest.Mo
     x = random_inputs(chain())["x"]
     wanted = eqfuse.load(bundle)(x)
 
-    def checked_then_replaced(*arguments: Any) -> None:
+    def replace_after_check(*arguments: Any) -> None:
         check_file(*arguments)
         (bundle / "other.so").write_bytes(b"")
         (bundle / "other.so").replace(bundle / "model.so")
 
-    monkeypatch.setattr(runner, "check_file", checked_then_replaced)
+    monkeypatch.setattr(runner, "check_file", replace_after_check)
     np.testing.assert_array_equal(eqfuse.load(bundle)(x), wanted)
 
 
@@ -226,8 +226,8 @@ def test_a_number_of_threads_that_cannot_be_had_is_refused(plain_bundle: Path, t
 
 
 def test_it_runs_on_no_more_threads_than_there_are_cores(bundle: Path) -> None:
-    edited = resealed(bundle, lambda m: m.update(threads=1024))
-    assert eqfuse.load(edited).threads == min(1024, os.cpu_count() or 1)
+    edit_manifest = reseal(bundle, lambda m: m.update(threads=1024))
+    assert eqfuse.load(edit_manifest).threads == min(1024, os.cpu_count() or 1)
 
 
 def test_a_missing_file_is_named(bundle: Path) -> None:
@@ -236,18 +236,18 @@ def test_a_missing_file_is_named(bundle: Path) -> None:
 
 
 def test_another_architecture_is_refused(bundle: Path) -> None:
-    found = refusal(resealed(bundle, lambda m: m["platform"].update(architecture="riscv64")))
-    assert found.startswith("bundle: was compiled for riscv64 (host), and this machine is ")
+    refused = refusal(reseal(bundle, lambda m: m["platform"].update(architecture="riscv64")))
+    assert refused.startswith("bundle: was compiled for riscv64 (host), and this machine is ")
 
 
 def test_a_processor_that_lacks_instructions_is_refused(bundle: Path) -> None:
-    found = refusal(resealed(bundle, lambda m: m["platform"]["features"].append("avx1024")))
-    assert "this processor has no avx1024" in found
+    refused = refusal(reseal(bundle, lambda m: m["platform"]["features"].append("avx1024")))
+    assert "this processor has no avx1024" in refused
 
 
 def test_another_version_of_tvm_is_refused(bundle: Path) -> None:
-    found = refusal(resealed(bundle, lambda m: m["versions"].update({"apache-tvm": "0.1"})))
-    assert found.startswith("bundle: was compiled by apache-tvm 0.1, and ")
+    refused = refusal(reseal(bundle, lambda m: m["versions"].update({"apache-tvm": "0.1"})))
+    assert refused.startswith("bundle: was compiled by apache-tvm 0.1, and ")
 
 
 def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,6 @@ from ..small_models import chain, saved
 @pytest.mark.parametrize("target", ["host", "arm-cortex-a76"])
 def test_the_second_compile_is_taken_from_the_cache(tmp_path: Path, target: str) -> None:
     path = saved(chain(), tmp_path / "in.onnx")
-    made = [eqfuse.compile(path, tmp_path / name, target=target, threads=1, verify=False) for name in ("a", "b")]
-    assert made[1].from_cache
-    assert made[0].manifest == made[1].manifest
+    compiled = [eqfuse.compile(path, tmp_path / name, target=target, threads=1, verify=False) for name in ("a", "b")]
+    assert compiled[1].from_cache
+    assert compiled[0].manifest == compiled[1].manifest

@@ -30,19 +30,19 @@ def test_the_process_is_kept() -> None:
 
 def test_calls_at_once_have_processes_of_their_own() -> None:
     both = threading.Barrier(2)
-    found: list[int] = []
+    returned: list[int] = []
 
     def call() -> None:
         both.wait()
         call_isolated(NO_LIMIT, time.sleep, 0.2)
-        found.append(1)
+        returned.append(1)
 
     threads = [threading.Thread(target=call) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [1, 1]
+    assert returned == [1, 1]
 
 
 def test_relative_paths_mean_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

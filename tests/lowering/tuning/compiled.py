@@ -20,9 +20,9 @@ HANG = "for (volatile int forever = 1; forever;);"
 
 def request(name: str, folder: Path, size: int = 4096, target: Target | None = None) -> Request:
     x = te.placeholder((size,), "float32", "x")
-    made = te.create_prim_func([x, te.compute((size,), lambda i: x[i] + 1.0, "y")])
+    prim_func = te.create_prim_func([x, te.compute((size,), lambda i: x[i] + 1.0, "y")])
     target = target or target_of("host", 1)
-    return Request(name, ir.save_json(made), target.device, target.description, str(folder / f"{name}.o"))
+    return Request(name, ir.save_json(prim_func), target.device, target.description, str(folder / f"{name}.o"))
 
 
 def adding(folder: Path, size: int = 4096, target: Target | None = None, name: str = "adding") -> KernelObject:

@@ -55,8 +55,10 @@ def landscape(
     effects = [[random.uniform(0, 0.8) for _ in range(options)] for _ in range(sites)]
     estimates = [[(1 - error) * own + error * random.uniform(0, 0.8) for own in row] for row in effects]
     pairs = [random.sample(range(sites), 2) for _ in range(clashes)]
-    found = [(a, random.randrange(options), b, random.randrange(options), random.choice((-0.4, 0.8))) for a, b in pairs]
-    return Landscape(effects, estimates, found, noise)
+    interactions = [
+        (a, random.randrange(options), b, random.randrange(options), random.choice((-0.4, 0.8))) for a, b in pairs
+    ]
+    return Landscape(effects, estimates, interactions, noise)
 
 
 def record(

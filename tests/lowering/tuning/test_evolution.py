@@ -47,7 +47,7 @@ def stray(space: Space, seed: int) -> tuple[int, ...]:
     return tuple(random.randrange(len(site.options)) for site in space.sites)
 
 
-def started(world: Landscape, records: tuple[Record, ...] = ()) -> TaskSearch:
+def start_search(world: Landscape, records: tuple[Record, ...] = ()) -> TaskSearch:
     """A search that knows what the analytic schedule takes."""
     search = TaskSearch(FEATURES, records)
     for decisions in search.propose(1, MODEL, Random(0)):
@@ -116,8 +116,8 @@ def test_what_is_moved_keeps_the_options_that_there_are(
 def test_mutations_prefer_what_is_estimated_to_be_cheap() -> None:
     site = DecisionSite("s", tuple(Option(str(k), cost, {}) for k, cost in enumerate((1.0, 1.0, 4.0))), 0)
     space, random = space_of((site,)), Random(0)
-    found = [space.mutant((0,), random) for _ in range(200)]
-    assert found.count((1,)) > 4 * found.count((2,)) > 0
+    mutants = [space.mutant((0,), random) for _ in range(200)]
+    assert mutants.count((1,)) > 4 * mutants.count((2,)) > 0
 
 
 # --- proposals
@@ -128,7 +128,7 @@ def test_the_analytic_schedule_comes_first() -> None:
 
 
 def test_what_failed_under_another_name_is_no_trial_again() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     before, taken = len(search.history), SITES.trace({"s1": "3"})
     for asked in ({"s1": "3", "gone": "1"}, {"s1": "3", "gone": "2"}):
         search.observe(asked, taken, None)
@@ -136,7 +136,7 @@ def test_what_failed_under_another_name_is_no_trial_again() -> None:
 
 
 def test_a_suggestion_comes_next_unless_it_was_tried() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     search.suggest({"s1": "0", "s2": "0"})
     search.suggest({})
     assert search.propose(3, MODEL, Random(0))[0] == {"s1": "0", "s2": "0"}
@@ -144,24 +144,24 @@ def test_a_suggestion_comes_next_unless_it_was_tried() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5, 16])
 def test_as_many_are_proposed_as_asked_for(count: int) -> None:
-    assert len(started(SITES).propose(count, MODEL, Random(0))) == count
+    assert len(start_search(SITES).propose(count, MODEL, Random(0))) == count
 
 
 def test_the_same_seed_proposes_the_same() -> None:
-    assert started(SITES).propose(16, MODEL, Random(7)) == started(SITES).propose(16, MODEL, Random(7))
+    assert start_search(SITES).propose(16, MODEL, Random(7)) == start_search(SITES).propose(16, MODEL, Random(7))
 
 
 def test_nothing_is_proposed_twice() -> None:
-    search, random = started(SITES), Random(0)
-    found = [key_of(own) for _ in range(20) for own in search.propose(8, MODEL, random)]
-    assert len(set(found)) == 160
-    assert () not in found
+    search, random = start_search(SITES), Random(0)
+    proposed = [key_of(own) for _ in range(20) for own in search.propose(8, MODEL, random)]
+    assert len(set(proposed)) == 160
+    assert () not in proposed
 
 
 def test_a_small_space_is_searched_to_its_end() -> None:
-    search = started(SMALL)
-    found = search.propose(99, MODEL, Random(0))
-    assert len(found) == 3 * 3 - 1
+    search = start_search(SMALL)
+    proposed = search.propose(99, MODEL, Random(0))
+    assert len(proposed) == 3 * 3 - 1
     assert search.exhausted
     assert search.is_stable()
     assert search.propose(9, MODEL, Random(0)) == []
@@ -192,7 +192,7 @@ def test_candidates_that_fail_do_not_end_the_search() -> None:
     assert len(search.propose(4, MODEL, random)) == 4
 
 
-def nested(decisions: Mapping[str, str]) -> tuple[DecisionSite, ...]:
+def nest(decisions: Mapping[str, str]) -> tuple[DecisionSite, ...]:
     """A rule that has a second site only where the first took "1"."""
     trace = Trace(decisions)
     if trace.decide_number("kind", range(2), lambda number: 1.0 + number):
@@ -206,36 +206,36 @@ def test_sites_that_come_with_an_option_are_found() -> None:
     while not search.exhausted:
         for decisions in search.propose(2, MODEL, random):
             tried.append(decisions)
-            search.observe(decisions, nested(decisions), 1.0)
+            search.observe(decisions, nest(decisions), 1.0)
     expected = [{}, *({"kind": "1"} | ({"inner": str(k)} if k else {}) for k in range(4))]
-    assert {key_of(found) for found in tried} >= {key_of(own) for own in expected}
+    assert {key_of(decisions) for decisions in tried} >= {key_of(own) for own in expected}
 
 
 # --- what is known
 
 
 def test_the_best_is_what_was_measured() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     search.observe({"s1": "2"}, SITES.trace({"s1": "2"}), 1e-9)
     assert search.best == (decisions_of(SITES.trace({"s1": "2"})), 1e-9)
     assert search.history == (ANALYTIC, 1e-9)
 
 
 def test_decisions_that_the_rule_could_not_follow_are_known_by_what_it_took() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     search.observe({"s1": "none such", "s2": "1"}, SITES.trace({"s2": "1"}), 1e-9)
     assert search.best == ({"s2": "1"}, 1e-9)
 
 
 def test_what_turns_out_to_be_known_is_no_trial() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     search.observe({"s1": "none such"}, SITES.trace({}), 1e-9)
     assert search.best == ({}, ANALYTIC)
     assert search.history == (ANALYTIC,)
 
 
 def improving(latencies: list[float]) -> TaskSearch:
-    search = started(SITES)
+    search = start_search(SITES)
     for number, latency in enumerate(latencies):
         search.observe({"s": str(number)}, None, latency * ANALYTIC)
     return search
@@ -249,7 +249,7 @@ def test_a_search_is_stable_after_twice_as_many_trials_as_sites_without_gain() -
 
 
 def test_failures_are_no_signs_of_stability() -> None:
-    search = started(SITES)
+    search = start_search(SITES)
     for number in range(20):
         search.observe({"s": str(number)}, None, None)
     assert not search.is_stable()
@@ -283,7 +283,7 @@ def test_once_a_good_ones_trace_is_known_no_more_are_wanted() -> None:
 
 def test_a_new_search_wants_no_trace() -> None:
     assert TaskSearch(FEATURES).wanted_trace is None
-    assert started(SITES).wanted_trace is None
+    assert start_search(SITES).wanted_trace is None
 
 
 def test_a_resumed_search_goes_on_from_its_best() -> None:
@@ -293,8 +293,8 @@ def test_a_resumed_search_goes_on_from_its_best() -> None:
     search.observe_trace(best, trace)
     space = space_of(trace)
     near = [
-        sum(a != b for a, b in zip(space.genome(found), space.own, strict=True))
-        for found in search.propose(8, _Near(best), Random(0))
+        sum(a != b for a, b in zip(space.genome(proposed), space.own, strict=True))
+        for proposed in search.propose(8, _Near(best), Random(0))
     ]
     assert min(near) <= 2
 

@@ -21,7 +21,7 @@ from eqfuse.support.database import DatabaseError, DatabaseFile, FullDiskError
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def made(
+def record(
     tile: str = "4",
     *,
     task: str = "t",
@@ -40,8 +40,8 @@ def database(tmp_path: Path) -> RecordDatabase:
 
 
 def test_what_is_added_is_there_for_others(database: RecordDatabase) -> None:
-    database.add(made())
-    assert RecordDatabase.open(database.path).all() == (made(),)
+    database.add(record())
+    assert RecordDatabase.open(database.path).all() == (record(),)
 
 
 def test_the_users_database_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_reading_makes_no_file(database: RecordDatabase) -> None:
 def test_a_failure_is_kept_with_its_problem(database: RecordDatabase) -> None:
     failed = Record("t", "host/2", "local", "{}", {}, problem="it\0 hangs\n\udc80")
     database.add(failed)
-    assert [(found.latency, found.problem) for found in database.all()] == [(None, "it hangs ?")]
+    assert [(row.latency, row.problem) for row in database.all()] == [(None, "it hangs ?")]
 
 
 def test_the_newest_record_of_decisions_replaces_older_ones(database: RecordDatabase) -> None:
-    database.add(made(latency=1.0, days=1), made(latency=2.0, days=2))
-    database.add(made(latency=3.0, days=0))
-    assert database.all() == (made(latency=2.0, days=2),)
+    database.add(record(latency=1.0, days=1), record(latency=2.0, days=2))
+    database.add(record(latency=3.0, days=0))
+    assert database.all() == (record(latency=2.0, days=2),)
 
 
 def test_decisions_are_equal_in_any_order(database: RecordDatabase) -> None:
@@ -80,26 +80,26 @@ def test_decisions_are_equal_in_any_order(database: RecordDatabase) -> None:
 
 
 def test_records_of_a_task_come_in_the_order_of_measuring(database: RecordDatabase) -> None:
-    database.add(made("8", days=2), made("4", days=3), made("2", days=1))
-    assert database.of("t", "host/2", "local", "{}") == (made("2", days=1), made("8", days=2), made("4", days=3))
+    database.add(record("8", days=2), record("4", days=3), record("2", days=1))
+    assert database.of("t", "host/2", "local", "{}") == (record("2", days=1), record("8", days=2), record("4", days=3))
 
 
-@pytest.mark.parametrize("other", [made(task="u"), made(device="host/1"), made(versions='{"tvm":"2"}')])
+@pytest.mark.parametrize("other", [record(task="u"), record(device="host/1"), record(versions='{"tvm":"2"}')])
 def test_records_of_others_are_not_those_of_a_task(database: RecordDatabase, other: Record) -> None:
     database.add(other)
     assert database.of("t", "host/2", "local", "{}") == ()
 
 
 def test_all_gives_the_newest_of_a_device(database: RecordDatabase) -> None:
-    database.add(*(made(str(day), days=day) for day in range(5)), made(device="arm", days=9))
-    assert database.all("host/2", "local", limit=2) == (made("4", days=4), made("3", days=3))
+    database.add(*(record(str(day), days=day) for day in range(5)), record(device="arm", days=9))
+    assert database.all("host/2", "local", limit=2) == (record("4", days=4), record("3", days=3))
 
 
 def test_a_batch_is_kept_whole_or_not_at_all(database: RecordDatabase) -> None:
-    broken = made("2")
+    broken = record("2")
     object.__setattr__(broken, "latency", -1.0)
     with pytest.raises(DatabaseError):
-        database.add(made(), broken)
+        database.add(record(), broken)
     assert database.all() == ()
 
 
@@ -110,21 +110,21 @@ def test_a_full_disk_is_a_warning_not_the_end_of_a_search(
         raise FullDiskError(f"{file.path}: database or disk is full")
 
     monkeypatch.setattr(DatabaseFile, "write", fill)
-    assert database.add(made()) == 0
+    assert database.add(record()) == 0
     assert capsys.readouterr().err == f"eqfuse: warning: {database.path}: database or disk is full\n"
 
 
 def test_a_damaged_file_is_moved_aside(database: RecordDatabase, capsys: pytest.CaptureFixture[str]) -> None:
     database.path.parent.mkdir()
     database.path.write_text("no database" * 99)
-    database.add(made())
-    assert database.all() == (made(),)
+    database.add(record())
+    assert database.all() == (record(),)
     assert "moved aside" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"x":NaN}', '{"x":"y"}'])
 def test_a_damaged_row_is_damage(database: RecordDatabase, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    database.add(made())
+    database.add(record())
     with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
         connection.execute("UPDATE record SET features = ?", (text,))
     assert database.all() == ()
@@ -134,18 +134,18 @@ def test_a_damaged_row_is_damage(database: RecordDatabase, text: str, capsys: py
 def test_a_database_of_latencies_is_another_kind(tmp_path: Path) -> None:
     ProfileDatabase.open(tmp_path / "profile.db").add(Measurement("0" * 64, "host", 1.0, 0.0, 1, {}))
     with pytest.raises(DatabaseError, match="another program"):
-        RecordDatabase.open(tmp_path / "profile.db").add(made())
+        RecordDatabase.open(tmp_path / "profile.db").add(record())
 
 
 @pytest.mark.parametrize("latency", [0.0, -1.0, math.inf, math.nan])
 def test_a_latency_is_above_0(latency: float) -> None:
     with pytest.raises(ValueError, match="latency"):
-        made(latency=latency)
+        record(latency=latency)
 
 
 def test_features_that_are_not_finite_are_missing() -> None:
-    found = Record("t", "d", "r", "", {}, 1.0, features={"x": math.nan, "y": math.inf, "z": 1})
-    assert found.features == {"z": 1.0}
+    kept = Record("t", "d", "r", "", {}, 1.0, features={"x": math.nan, "y": math.inf, "z": 1})
+    assert kept.features == {"z": 1.0}
 
 
 WRITER = """
@@ -169,9 +169,9 @@ def test_a_killed_process_loses_no_batch_that_it_had_added(tmp_path: Path, batch
             process.stdout.readline()
         process.send_signal(signal.SIGKILL)
     database = RecordDatabase.open(path)
-    found = {int(record.decisions["s"]) for record in database.all()}
-    assert found == set(range(len(found)))
-    assert len(found) % 8 == 0
-    assert len(found) >= 8 * batches
-    assert database.add(made()) == 1
+    kept = {int(record.decisions["s"]) for record in database.all()}
+    assert kept == set(range(len(kept)))
+    assert len(kept) % 8 == 0
+    assert len(kept) >= 8 * batches
+    assert database.add(record()) == 1
     assert list(tmp_path.glob("*.corrupt-*")) == []

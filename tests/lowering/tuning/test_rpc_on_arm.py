@@ -86,13 +86,13 @@ def test_a_model_is_tuned(device: str, threads: int, tmp_path: Path, monkeypatch
     stored = {"v": weights(16, 16, 1, 1), "w": weights(16, 1, 3, 3)}
     path = saved(model(nodes, {"x": (1, 16, 12, 12)}, {"y": (1, 16, 12, 12)}, **stored), tmp_path / "in.onnx")
     tuning = {"trials": 8, "tracker": device, "device_key": KEY}
-    made = eqfuse.compile(path, tmp_path / "build", target=TARGET, threads=threads, tuning=tuning)
+    compiled = eqfuse.compile(path, tmp_path / "build", target=TARGET, threads=threads, tuning=tuning)
 
-    found = made.manifest.tuning
-    assert found is not None
-    assert (found["runner"], found["trials"], found["failed"]) == ("rpc", 8, 0)
-    assert found["ratio"] > 0, "the tuned model is wrong"
-    assert made.manifest.provenance.verification.startswith("passed")
+    summary = compiled.manifest.tuning
+    assert summary is not None
+    assert (summary.runner, summary.trials, summary.failed) == ("rpc", 8, 0)
+    assert summary.ratio > 0, "the tuned model is wrong"
+    assert compiled.manifest.provenance.verification.startswith("passed")
     records = RecordDatabase.open().all(runner=f"rpc:{KEY}")
     assert len(records) == 8
     assert all(record.latency is not None and record.device == f"{TARGET}/{threads}" for record in records)

@@ -35,10 +35,10 @@ def test_what_a_call_takes_is_found(seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [1e-9, 1e-7, 1e-4])
 def test_a_sample_is_of_enough_calls(seconds: float) -> None:
     calls: list[int] = []
-    found = time_calls(taking(seconds, calls))
+    samples = time_calls(taking(seconds, calls))
     assert calls[-1] * seconds >= SAMPLE
-    assert len(found) >= SAMPLES
-    assert sum(found) * calls[-1] >= ENOUGH
+    assert len(samples) >= SAMPLES
+    assert sum(samples) * calls[-1] >= ENOUGH
 
 
 def test_a_clock_that_stands_still_at_first_is_outrun() -> None:

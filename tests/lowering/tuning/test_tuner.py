@@ -136,15 +136,15 @@ def costing(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tun
 
 
 def test_a_join_that_saves_time_is_what_the_model_gets(bench: Bench, saving: tuple[Tuned, MadeUp]) -> None:
-    found, _ = saving
-    assert found.joined == 1
-    assert len(found.kernels) == len(bench.kernels) - 1
+    tuned, _ = saving
+    assert tuned.joined == 1
+    assert len(tuned.kernels) == len(bench.kernels) - 1
 
 
 @pytest.mark.conformance
 def test_one_that_costs_time_is_not(bench: Bench, costing: tuple[Tuned, MadeUp]) -> None:
-    found, _ = costing
-    assert (found.joined, found.kernels) == (0, bench.kernels)
+    tuned, _ = costing
+    assert (tuned.joined, tuned.kernels) == (0, bench.kernels)
 
 
 @pytest.mark.conformance
@@ -168,8 +168,8 @@ def test_a_joined_kernel_is_tried_with_the_tiles_of_its_parts(saving: tuple[Tune
 
 
 def test_all_trials_are_used(saving: tuple[Tuned, MadeUp]) -> None:
-    found, runner = saving
-    assert (found.trials, found.failed) == (TRIALS, 0)
+    tuned, runner = saving
+    assert (tuned.trials, tuned.failed) == (TRIALS, 0)
     assert len(runner.seen) <= TRIALS
 
 
@@ -180,9 +180,9 @@ def test_no_candidate_is_measured_twice(saving: tuple[Tuned, MadeUp]) -> None:
 
 @pytest.mark.conformance
 def test_decisions_that_are_faster_are_kept(costing: tuple[Tuned, MadeUp]) -> None:
-    found, _ = costing
-    assert len(found.decisions) == 2
-    assert all(found.decisions.values())
+    tuned, _ = costing
+    assert len(tuned.decisions) == 2
+    assert all(tuned.decisions.values())
 
 
 def test_the_same_search_again_measures_nothing(bench: Bench, saving: tuple[Tuned, MadeUp]) -> None:
@@ -212,8 +212,8 @@ def test_too_few_trials_try_out_the_largest_kernel(bench: Bench, tmp_path: Path)
 @pytest.mark.conformance
 def test_without_intensive_fusion_nothing_is_joined(bench: Bench, tmp_path: Path) -> None:
     runner = MadeUp(joined=0.1)
-    found = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
-    assert found.kernels == bench.kernels
+    tuned = bench.elsewhere(tmp_path).search(runner, Settings(FEW, intensive=False))
+    assert tuned.kernels == bench.kernels
     assert not any(joined for joined, _ in runner.seen)
 
 

@@ -55,11 +55,11 @@ def ends(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    found = []
+    processes = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
+            processes += [child, *descendants(child)]
+    return processes
 
 
 class Farm:
@@ -112,7 +112,7 @@ def farm() -> Iterator[Farm]:
 
 
 @contextmanager
-def opened(farm: Farm, timeout: float = 10.0, key: str = KEY) -> Iterator[RpcRunner]:
+def open_runner(farm: Farm, timeout: float = 10.0, key: str = KEY) -> Iterator[RpcRunner]:
     runner = RpcRunner(farm.address, key, TRIPLE, 1, timeout)
     try:
         yield runner
@@ -121,7 +121,7 @@ def opened(farm: Farm, timeout: float = 10.0, key: str = KEY) -> Iterator[RpcRun
 
 
 def test_kernels_are_measured_and_compared(farm: Farm, small: KernelObject) -> None:
-    with opened(farm) as runner:
+    with open_runner(farm) as runner:
         timings = runner.measure([small, small])
         (pairs,) = runner.compare(small, [small])
     assert all(timing.problem is None and timing.latency > 0 for timing in timings)
@@ -131,7 +131,7 @@ def test_kernels_are_measured_and_compared(farm: Farm, small: KernelObject) -> N
 @pytest.mark.conformance
 def test_a_kernel_that_crashes_or_hangs_costs_itself_alone(farm: Farm, small: KernelObject, tmp_path: Path) -> None:
     bad = [in_c(tmp_path, "crash", CRASH), in_c(tmp_path, "hang", HANG)]
-    with opened(farm, 3.0) as runner:
+    with open_runner(farm, 3.0) as runner:
         crash, hang, good = runner.measure([*bad, small])
     assert good.problem is None
     assert crash.problem
@@ -141,7 +141,7 @@ def test_a_kernel_that_crashes_or_hangs_costs_itself_alone(farm: Farm, small: Ke
 @pytest.mark.conformance
 def test_what_is_not_as_described_is_a_problem(farm: Farm, small: KernelObject) -> None:
     wrong = KernelObject("other", small.object_file, small.parameters)
-    with opened(farm) as runner:
+    with open_runner(farm) as runner:
         (timing,) = runner.measure([wrong])
     assert timing.problem
     assert "other" in timing.problem
@@ -152,7 +152,7 @@ def test_nothing_is_lost_with_a_server(farm: Farm, small: KernelObject, tmp_path
     """One of two is killed while both are at work: the first two kernels take more than a second each."""
     second = farm.add_server()
     slow = in_c(tmp_path, "slow", "extern int usleep(unsigned); usleep(700000);")
-    with opened(farm) as runner:
+    with open_runner(farm) as runner:
         runner.measure([small, small])
         killer = threading.Timer(0.7, ends, [second])
         killer.start()
@@ -168,7 +168,7 @@ def test_when_the_last_server_is_gone_it_is_said(
 ) -> None:
     monkeypatch.setattr("eqfuse.lowering.tuning.runners.rpc_runner._PATIENCE", 0.5)
     last = farm.add_server("mortal")
-    with opened(farm, key="mortal") as runner:
+    with open_runner(farm, key="mortal") as runner:
         killer = threading.Timer(1.0, ends, [last])
         killer.start()
         with pytest.raises(TuningError, match="no RPC server with the key 'mortal'"):
