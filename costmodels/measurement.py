@@ -97,11 +97,13 @@ def record_of(measurement: Measurement) -> dict[str, Any]:
 
 def measurement_of(record: object) -> Measurement:
     """The measurement that `record_of` made plain data of. Raises FieldError."""
-    for name in (*record, *FIELDS) if isinstance(record, dict) else ():
-        if name not in FIELDS:
-            raise FieldError(name, f"unknown; the fields are {', '.join(FIELDS)}")
-        if name not in record:
-            raise FieldError(name, "missing")
+    if isinstance(record, dict):
+        for name in record:
+            if name not in FIELDS:
+                raise FieldError(name, f"unknown; the fields are {', '.join(FIELDS)}")
+        for name in FIELDS:
+            if name not in record:
+                raise FieldError(name, "missing")
     try:
         return convert_json(record, Measurement)
     except JsonFieldError as error:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
-from ..ir.onnx_cases import Case, onnx_model
+from ..ir.onnx_cases import Case, cases, onnx_model
 from ..ir.operators.onnx_answers import random_array
 from .in_tvm import Call, assert_as_onnx_runtime, infer_types
 
