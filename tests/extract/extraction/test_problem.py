@@ -8,28 +8,26 @@ from eqfuse.errors import EqfuseError
 from eqfuse.extract.extraction.problem import Candidate, Problem, Solution, selection_cost
 
 
-@pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
-def test_costs_must_be_finite_and_not_negative(cost: float) -> None:
-    with pytest.raises(EqfuseError, match="e-class 0: cost"):
-        Problem(((Candidate(cost, ()),),), (0,))
+@pytest.mark.parametrize(
+    ("candidate", "root", "message"),
+    [
+        (Candidate(-1.0, ()), 0, "e-class 0: cost"),
+        (Candidate(float("nan"), ()), 0, "e-class 0: cost"),
+        (Candidate(float("inf"), ()), 0, "e-class 0: cost"),
+        (Candidate(1.0, (-1,)), 0, "e-class 0: children"),
+        (Candidate(1.0, (1,)), 0, "e-class 0: children"),
+        (Candidate(1.0, ()), 1, "roots"),
+    ],
+)
+def test_costs_are_finite_and_not_negative_and_children_and_roots_are_classes(
+    candidate: Candidate, root: int, message: str
+) -> None:
+    with pytest.raises(EqfuseError, match=message):
+        Problem(((candidate,),), (root,))
 
 
-@pytest.mark.parametrize("child", [-1, 1])
-def test_children_must_be_classes(child: int) -> None:
-    with pytest.raises(EqfuseError, match="e-class 0: children"):
-        Problem(((Candidate(1.0, (child,)),),), (0,))
-
-
-def test_roots_must_be_classes() -> None:
-    with pytest.raises(EqfuseError, match="roots"):
-        Problem(((Candidate(1.0, ()),),), (1,))
-
-
-def test_gap_is_relative_to_the_cost() -> None:
+def test_the_gap_is_relative_to_the_cost() -> None:
     assert Solution({}, 4.0, 3.0, "feasible", 0, 0).gap == 0.25
-
-
-def test_gap_of_a_free_solution_is_zero() -> None:
     assert Solution({}, 0.0, 0.0, "optimal", 0, 0).gap == 0.0
 
 

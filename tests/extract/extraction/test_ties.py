@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -18,21 +19,24 @@ def usable(problem: Problem) -> Graph:
     return drop_unextractable(drop_self_cyclic(problem))
 
 
-def test_a_whole_chain_comes_back() -> None:
-    """The root's original reads a class that nothing selected yet, in place of one that goes."""
-    classes = ((Candidate(1.0, (1,)), Candidate(1.0, (2,))), (Candidate(2.0, ()),), (Candidate(2.0, ()),))
-    problem = Problem(classes, (0,))
-    assert prefer_earlier(problem, usable(problem), {0: 1, 2: 0}) == {0: 0, 1: 0}
-
-
-def test_what_costs_more_does_not_come_back() -> None:
-    problem = Problem(((Candidate(1.0, (1,)), Candidate(2.0, ())), (Candidate(1.5, ()),)), (0,))
-    assert prefer_earlier(problem, usable(problem), {0: 1}) == {0: 1}
-
-
-def test_what_would_close_a_cycle_does_not_come_back() -> None:
-    problem = Problem(((Candidate(1.0, (1,)), Candidate(1.0, ())), (Candidate(1.0, (0,)),)), (0, 1))
-    assert prefer_earlier(problem, usable(problem), {0: 1, 1: 0}) == {0: 1, 1: 0}
+@pytest.mark.parametrize(
+    ("classes", "choice", "expected"),
+    [
+        # The root's original reads a class that nothing selected yet, in place of one that goes.
+        (
+            ((Candidate(1.0, (1,)), Candidate(1.0, (2,))), (Candidate(2.0, ()),), (Candidate(2.0, ()),)),
+            {0: 1, 2: 0}, {0: 0, 1: 0},
+        ),
+        (((Candidate(1.0, (1,)), Candidate(2.0, ())), (Candidate(1.5, ()),)), {0: 1}, {0: 1}),
+        (((Candidate(1.0, (1,)), Candidate(1.0, ())), (Candidate(1.0, (0,)),)), {0: 1, 1: 0}, {0: 1, 1: 0}),
+    ],
+    ids=["a chain comes back", "a dearer one does not", "one that closes a cycle does not"],
+)  # fmt: skip
+def test_small_problems(
+    classes: tuple[tuple[Candidate, ...], ...], choice: dict[int, int], expected: dict[int, int]
+) -> None:
+    problem = Problem(classes, tuple(number for number in choice if number < 2))
+    assert prefer_earlier(problem, usable(problem), choice) == expected
 
 
 @given(problems(WIDE_COSTS), st.data())

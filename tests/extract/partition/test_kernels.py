@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -69,6 +69,12 @@ class Build:
                 given_ = [None if i is None else arrays[i] for i in call]
                 arrays[operator.outputs[0]] = evaluate(operator.op, [*given_, *operator.attributes.values()])
         return arrays
+
+
+def graph_of(make: Callable[[Build], int]) -> OperatorGraph:
+    build = Build()
+    make(build)
+    return build.graph()
 
 
 def everything(graph: OperatorGraph) -> tuple[int, ...]:
@@ -142,10 +148,10 @@ def squeeze_and_excite(build: Build) -> int:
     return build.add("Mul", deep, gate)
 
 
-def convolution(build: Build, x: int, weight: int, pad: int, group: int) -> int:
-    kernel = build.arrays[weight].shape[2:]
+def convolution(build: Build, x: int, weight: int, pad: int, group: int, stride: int = 1) -> int:
+    kernel, strides = build.arrays[weight].shape[2:], (stride, stride)
     return build.add(
-        "Conv", x, weight, kernel_shape=kernel, pads=(pad,) * 4, strides=(1, 1), dilations=(1, 1), group=group
+        "Conv", x, weight, kernel_shape=kernel, pads=(pad,) * 4, strides=strides, dilations=(1, 1), group=group
     )
 
 
@@ -190,10 +196,7 @@ def pooled_apart(build: Build) -> int:
 
 def strided_pointwise(build: Build) -> int:
     wide = build.add("Relu", convolution(build, build.source(1, 2, 4, 4), build.source(3, 2, 1, 1), 0, 1))
-    weight = build.source(2, 3, 1, 1, constant=True)
-    return build.add(
-        "Conv", wide, weight, kernel_shape=(1, 1), pads=(0,) * 4, strides=(2, 2), dilations=(1, 1), group=1
-    )
+    return convolution(build, wide, build.source(2, 3, 1, 1, constant=True), 0, 1, stride=2)
 
 
 KERNELS = (
@@ -203,14 +206,21 @@ KERNELS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", KERNELS, ids=[k.__name__ for k in KERNELS])
+EVERY_KERNEL = pytest.mark.parametrize("make", KERNELS, ids=[k.__name__ for k in KERNELS])
+
+
+def cut_loops(model: KernelModel) -> tuple[Loops, set[int], Mapping[int, Axes]]:
+    """The loops of the whole graph as one kernel, those that are cut into tiles, and the axes of its values."""
+    loops, axes = model.loops(everything(model.graph))
+    return loops, set().union(*(loops.tiled(axes[v]) for v in model.kept(everything(model.graph)))), axes
+
+
+@EVERY_KERNEL
 def test_no_costly_element_is_needed_by_two_tiles(make: Any) -> None:
     build = Build()
     result = make(build)
     graph = build.graph()
-    model = KernelModel(graph, HOST)
-    loops, axes = model.loops(everything(graph))
-    cut = set().union(*(loops.tiled(axes[v]) for v in model.kept(everything(graph))))
+    loops, cut, axes = cut_loops(KernelModel(graph, HOST))
     places = coordinates(loops, axes[result], build.arrays[result].shape)
     assert cut <= set(places), "a sum over a loop that is cut is complete only after the last tile"
     for value in (o.outputs[0] for o in graph.operators if o.op in ANCHORS):
@@ -234,29 +244,20 @@ def coordinates(loops: Loops, axes: Axes, shape: Sequence[int]) -> dict[int, Any
 
 
 def test_attention_is_one_kernel_tiled_by_heads() -> None:
-    build = Build()
-    attention(build)
-    graph = build.graph()
-    model = KernelModel(graph, HOST)
-    loops, axes = model.loops(everything(graph))
-    cut = set().union(*(loops.tiled(axes[v]) for v in model.kept(everything(graph))))
+    model = KernelModel(graph_of(attention), HOST)
+    loops, cut, _ = cut_loops(model)
     assert sorted(loops.size((loop,)) for loop in cut) == [2]
-    assert model.kernel(everything(graph)) < inf
+    assert model.kernel(everything(model.graph)) < inf
 
 
-def test_two_convolutions_with_windows_are_no_kernel() -> None:
-    graph = convolutions(16, 3, 1)
-    assert KernelModel(graph, HOST).kernel(everything(graph)) == inf
-
-
-def test_a_convolution_and_a_pointwise_one_are_a_kernel() -> None:
-    graph = convolutions(16, 1, 0)
-    assert KernelModel(graph, HOST).kernel(everything(graph)) < inf
-
-
-def test_two_complex_operators_too_heavy_to_tune_are_no_kernel() -> None:
-    graph = convolutions(1024, 1, 0)
-    assert KernelModel(graph, HOST).kernel(everything(graph)) == inf
+@pytest.mark.parametrize(
+    ("channels", "window", "pad", "is_kernel"),
+    [(16, 3, 1, False), (16, 1, 0, True), (1024, 1, 0, False)],
+    ids=["two windows", "a window and a pointwise one", "too heavy to tune"],
+)
+def test_two_convolutions(channels: int, window: int, pad: int, is_kernel: bool) -> None:
+    graph = convolutions(channels, window, pad)
+    assert (KernelModel(graph, HOST).kernel(everything(graph)) < inf) == is_kernel
 
 
 def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:
@@ -275,38 +276,24 @@ def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:
 # --- prices
 
 
-@pytest.mark.parametrize("make", KERNELS, ids=[k.__name__ for k in KERNELS])
-def test_an_operator_by_itself_costs_what_the_roofline_says(make: Any) -> None:
-    build = Build()
-    make(build)
-    graph = build.graph()
-    priced = KernelModel(graph, HOST).partition(unfused(graph))
-    assert priced == pytest.approx(sum(seconds(o, HOST) for o in graph.operations), rel=0.02)
-
-
-@pytest.mark.parametrize("make", KERNELS, ids=[k.__name__ for k in KERNELS])
-def test_a_sub_graph_costs_no_more_than_its_operators_alone(make: Any) -> None:
-    build = Build()
-    make(build)
-    graph = build.graph()
+@EVERY_KERNEL
+def test_an_operator_alone_costs_what_the_roofline_says_and_a_sub_graph_no_more_than_its_operators(make: Any) -> None:
+    graph = graph_of(make)
     model = KernelModel(graph, HOST)
-    assert model.group(everything(graph)) <= model.partition(unfused(graph))
+    apart = model.partition(unfused(graph))
+    assert apart == pytest.approx(sum(seconds(o, HOST) for o in graph.operations), rel=0.02)
+    assert model.group(everything(graph)) <= apart
 
 
 def test_a_measured_kernel_costs_what_was_measured() -> None:
-    build = Build()
-    two_in_a_row(build)
-    graph = build.graph()
+    graph = graph_of(two_in_a_row)
     assert KernelModel(graph, HOST, measured=lambda members: 42.0).kernel(everything(graph)) == 42.0
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_kernels_of_any_part_can_run_in_their_order(data: st.DataObject) -> None:
-    build = Build()
-    make = data.draw(st.sampled_from(KERNELS))
-    make(build)
-    graph = build.graph()
+    graph = graph_of(data.draw(st.sampled_from(KERNELS)))
     members = tuple(m for m in everything(graph) if data.draw(st.booleans()))
     assume(members)
     kernels = KernelModel(graph, HOST).kernels(members)
@@ -316,9 +303,7 @@ def test_kernels_of_any_part_can_run_in_their_order(data: st.DataObject) -> None
 
 
 def test_conventional_fusion_has_one_anchor_op() -> None:
-    build = Build()
-    two_in_a_row(build)
-    graph = build.graph()
+    graph = graph_of(two_in_a_row)
     assert KernelModel(graph, HOST).kernel(everything(graph)) < inf
     assert KernelModel(graph, HOST, intensive=False).kernel(everything(graph)) == inf
 

@@ -17,7 +17,6 @@ from eqfuse.extract.partition.baselines.fuse_ops import (
     post_dominators,
 )
 from eqfuse.extract.partition.baselines.pattern_kinds import PatternKind, edge_kind, pattern_kind
-from eqfuse.extract.partition.groups import Partition
 from eqfuse.ir.graph import OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS
 from eqfuse.ir.types import TensorType
@@ -34,7 +33,107 @@ def groups(graph: OperatorGraph) -> list[list[int]]:
     return sorted(map(list, fuse_ops(graph).members))
 
 
-# Networks
+# Small graphs
+
+
+def _readers_that_do_not_meet_again(b: Builder) -> None:
+    x = b.op("Relu", b.input(4))
+    b.op("Exp", x)
+    b.op("Neg", x)
+
+
+def _an_opaque_branch(b: Builder) -> None:
+    """It keeps the branches apart."""
+    x = b.op("Relu", b.input(4, 4))
+    y = b.op("Gather", x, b.constant(4), shape=(4, 4))
+    b.op("Add", b.op("Exp", x), y)
+
+
+def _an_unknown_operator(b: Builder) -> None:
+    b.op("Exp", b.node("Relu", (b.op("Exp", b.input(4)),), [(4,)], is_opaque=True)[0])
+
+
+def _a_product_that_is_broadcast(b: Builder) -> None:
+    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
+    b.op("Add", x, b.input(4, 4))
+
+
+def _a_product_that_is_broadcast_further_on(b: Builder) -> None:
+    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
+    wide = b.input(4, 4)
+    left, right = (b.op("Add", b.op(op, x), wide) for op in ("Relu", "Exp"))
+    b.op("Mul", left, right)
+
+
+def _a_broadcast(b: Builder) -> None:
+    b.op("Add", b.op("Relu", b.input(1, 4)), b.input(4, 4))
+
+
+def _a_movement_that_comes_along_to_a_product(b: Builder) -> None:
+    product = b.op("MatMul", b.input(4, 4), b.constant(4, 4), shape=(4, 4))
+    x = b.op("Relu", b.input(4, 4))
+    moved = b.op("Transpose", x, shape=(4, 4), perm=(1, 0))
+    b.op("Add", b.op("Add", x, moved), product)
+
+
+def _a_softmax_into_a_concat(b: Builder) -> None:
+    """Only what feeds the Concat element by element joins it, and last."""
+    x = b.op("Softmax", b.input(2, 4))
+    both = b.op("Concat", x, b.op("Relu", b.input(2, 4)), shape=(2, 8), axis=1)
+    b.op("Add", both, b.input(2, 8))
+
+
+def _halves_that_part(b: Builder) -> None:
+    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
+    b.op("Exp", left)
+    b.op("Neg", right)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (_readers_that_do_not_meet_again, [[0], [1], [2]]),
+        (_an_opaque_branch, [[0], [1], [2, 3]]),
+        (_an_unknown_operator, [[0], [1], [2]]),
+        (_a_product_that_is_broadcast, [[0], [1]]),
+        (_a_product_that_is_broadcast_further_on, [[0], [1, 2, 3, 4, 5]]),
+        (_a_broadcast, [[0, 1]]),
+        (_a_movement_that_comes_along_to_a_product, [[0, 1, 2, 3, 4]]),
+        (_a_softmax_into_a_concat, [[0], [1, 2, 3]]),
+        (_halves_that_part, [[0, 1], [2], [3]]),
+    ],
+)
+def test_small_graphs(build: Callable[[Builder], None], expected: list[list[int]]) -> None:
+    builder = Builder()
+    build(builder)
+    assert groups(builder.graph()) == expected
+
+
+@pytest.mark.parametrize(
+    ("operators", "expected"),
+    [
+        ("Relu Exp Sigmoid", [[0, 1, 2]]),
+        ("Softmax Relu Softmax Relu", [[0, 1], [2, 3]]),  # two anchors stay apart
+        ("Relu Softmax", [[0], [1]]),  # an operator before an anchor stays outside
+        ("Relu Exp ReduceSum", [[0, 1, 2]]),
+        ("Relu ReduceSum Exp Neg", [[0, 1], [2, 3]]),  # a reduction ends a group
+        ("Softmax ReduceSum", [[0], [1]]),
+        ("Relu Transpose Reshape Exp", [[0, 1, 2, 3]]),
+        ("Softmax Transpose Reshape Exp", [[0], [1, 2, 3]]),
+        ("Relu Transpose Reshape Softmax", [[0, 1, 2], [3]]),
+    ],
+)
+def test_chains(operators: str, expected: list[list[int]]) -> None:
+    builder = Builder()
+    x = builder.input(4, 4)
+    for op in operators.split():
+        if op == "ReduceSum":
+            x = builder.op(op, x, shape=(4, 1), axes=(1,), keepdims=1)
+        elif op == "Transpose":
+            x = builder.op(op, x, shape=(4, 4), perm=(1, 0))
+        else:
+            x = builder.op(op, x, shape=(2, 8)) if op == "Reshape" else builder.op(op, x)
+    assert groups(builder.graph()) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,39 +147,25 @@ def groups(graph: OperatorGraph) -> list[list[int]]:
         (blocks.squeeze_excitation, [[0, 1, 2], [3], [4, 5], [6, 7], [8], [9]]),
         (blocks.inception, [[0, 1], [2, 3], [4], [5], [6, 7]]),
         (blocks.lstm_step, [[0, 1, 4], [2, 3], [5], [6, 7, 8, 10, 11, 12], [9, 13, 14]]),
+        (blocks.elementwise_into_concat, [[0, 1, 2, 3]]),
+        (blocks.concat_on_a_branch, [[0], [1, 2, 3, 4]]),  # the tuple keeps the branches apart
     ],
 )
 def test_blocks(block: Callable[[], OperatorGraph], expected: list[list[int]]) -> None:
-    assert groups(block()) == expected
-
-
-def test_method() -> None:
-    assert fuse_ops(chain("Relu")).method == "fuseops"
+    partition = fuse_ops(block())
+    assert sorted(map(list, partition.members)) == expected
+    assert partition.method == "fuseops"
 
 
 def test_no_operators() -> None:
     assert fuse_ops(OperatorGraph((), ())).count == 0
 
 
-# Element-wise operators and anchors
-
-
-def test_element_wise_chain() -> None:
-    assert groups(chain("Relu", "Exp", "Sigmoid")) == [[0, 1, 2]]
-
-
-def test_two_anchors_stay_apart() -> None:
-    assert groups(chain("Softmax", "Relu", "Softmax", "Relu")) == [[0, 1], [2, 3]]
-
-
-def test_what_comes_before_an_anchor_stays_outside() -> None:
-    assert groups(chain("Relu", "Softmax")) == [[0], [1]]
-
-
-def test_an_operator_that_nothing_is_known_of_stays_alone() -> None:
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_split_joins_where_its_parts_meet(read: int) -> None:
     b = Builder()
-    x = b.node("Relu", (b.op("Exp", b.input(4)),), [(4,)], is_opaque=True)[0]
-    assert groups(b.graph(b.op("Exp", x))) == [[0], [1], [2]]
+    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
+    assert groups(b.graph(b.op("Add", left, right if read == 2 else b.input(4, 2)))) == [[0, 1, 2]]
 
 
 def test_a_value_that_the_caller_reads_ends_a_group() -> None:
@@ -89,145 +174,11 @@ def test_a_value_that_the_caller_reads_ends_a_group() -> None:
     assert groups(b.graph(x, b.op("Exp", x))) == [[0], [1]]
 
 
-def test_readers_that_do_not_meet_again() -> None:
-    b = Builder()
-    x = b.op("Relu", b.input(4))
-    b.op("Exp", x)
-    b.op("Neg", x)
-    assert groups(b.graph()) == [[0], [1], [2]]
-
-
-def test_an_opaque_operator_on_one_branch_keeps_the_branches_apart() -> None:
-    b = Builder()
-    x = b.op("Relu", b.input(4, 4))
-    y = b.op("Gather", x, b.constant(4), shape=(4, 4))
-    assert groups(b.graph(b.op("Add", b.op("Exp", x), y))) == [[0], [1], [2, 3]]
-
-
-def test_an_anchor_stops_where_its_result_is_broadcast() -> None:
-    b = Builder()
-    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
-    assert groups(b.graph(b.op("Add", x, b.input(4, 4)))) == [[0], [1]]
-
-
-def test_an_anchor_stops_where_its_result_is_broadcast_further_on() -> None:
-    b = Builder()
-    x = b.op("MatMul", b.input(1, 4), b.constant(4, 4), shape=(1, 4))
-    wide = b.input(4, 4)
-    left, right = (b.op("Add", b.op(op, x), wide) for op in ("Relu", "Exp"))
-    assert groups(b.graph(b.op("Mul", left, right))) == [[0], [1, 2, 3, 4, 5]]
-
-
-def test_a_broadcast_joins_what_reads_it() -> None:
-    b = Builder()
-    x = b.op("Relu", b.input(1, 4))
-    assert groups(b.graph(b.op("Add", x, b.input(4, 4)))) == [[0, 1]]
-
-
-# Reductions
-
-
-def _reduced(*before: str, after: Sequence[str] = ()) -> OperatorGraph:
-    b = Builder()
-    x = b.input(4, 4)
-    for op in before:
-        x = b.op(op, x)
-    x = b.op("ReduceSum", x, shape=(4, 1), axes=(1,), keepdims=1)
-    for op in after:
-        x = b.op(op, x)
-    return b.graph()
-
-
-def test_element_wise_operators_join_a_reduction() -> None:
-    assert groups(_reduced("Relu", "Exp")) == [[0, 1, 2]]
-
-
-def test_a_reduction_ends_a_group() -> None:
-    assert groups(_reduced("Relu", after=["Exp", "Neg"])) == [[0, 1], [2, 3]]
-
-
-def test_an_anchor_stops_before_a_reduction() -> None:
-    assert groups(_reduced("Softmax")) == [[0], [1]]
-
-
-# Injective operators
-
-
-def _moved(first: str, *after: str) -> OperatorGraph:
-    b = Builder()
-    x = b.op("Transpose", b.op(first, b.input(4, 4)), shape=(4, 4), perm=(1, 0))
-    x = b.op("Reshape", x, shape=(2, 8))
-    for op in after:
-        x = b.op(op, x)
-    return b.graph()
-
-
-def test_injective_operators_fuse_with_element_wise_ones_around() -> None:
-    assert groups(_moved("Relu", "Exp")) == [[0, 1, 2, 3]]
-
-
-def test_an_anchor_stops_before_an_injective_operator() -> None:
-    assert groups(_moved("Softmax", "Exp")) == [[0], [1, 2, 3]]
-
-
-def test_injective_operators_do_not_join_an_anchor() -> None:
-    assert groups(_moved("Relu", "Softmax")) == [[0, 1, 2], [3]]
-
-
-def test_an_injective_operator_between_element_wise_ones_comes_along_to_an_anchor() -> None:
-    b = Builder()
-    product = b.op("MatMul", b.input(4, 4), b.constant(4, 4), shape=(4, 4))
-    x = b.op("Relu", b.input(4, 4))
-    moved = b.op("Transpose", x, shape=(4, 4), perm=(1, 0))
-    assert groups(b.graph(b.op("Add", b.op("Add", x, moved), product))) == [[0, 1, 2, 3, 4]]
-
-
-# Tuples
-
-
-def test_element_wise_operators_join_a_concat() -> None:
-    assert groups(blocks.elementwise_into_concat()) == [[0, 1, 2, 3]]
-
-
-def test_what_feeds_a_concat_joins_it_last() -> None:
-    b = Builder()
-    x = b.op("Softmax", b.input(2, 4))
-    joined = b.op("Concat", x, b.op("Relu", b.input(2, 4)), shape=(2, 8), axis=1)
-    assert groups(b.graph(b.op("Add", joined, b.input(2, 8)))) == [[0], [1, 2, 3]]
-
-
-def test_a_tuple_on_one_branch_keeps_the_branches_apart() -> None:
-    assert groups(blocks.concat_on_a_branch()) == [[0], [1, 2, 3, 4]]
-
-
-def _halves(read: int) -> OperatorGraph:
-    """Relu 0, Split 1, of which `read` halves are read, and Add 2."""
-    b = Builder()
-    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
-    return b.graph(b.op("Add", left, right if read == 2 else b.input(4, 2)))
-
-
-@pytest.mark.parametrize("read", [1, 2])
-def test_a_split_joins_where_its_parts_meet(read: int) -> None:
-    assert groups(_halves(read)) == [[0, 1, 2]]
-
-
-def test_a_split_whose_parts_part_stays_with_what_it_reads() -> None:
-    b = Builder()
-    left, right = b.node("Split", (b.op("Relu", b.input(4, 4)),), [(4, 2)] * 2, {"axis": 1})
-    b.op("Exp", left)
-    b.op("Neg", right)
-    assert groups(b.graph()) == [[0, 1], [2], [3]]
-
-
 def test_the_part_of_a_split_that_the_caller_reads_is_external() -> None:
     b = Builder()
     left, right = b.node("Split", (b.input(4, 4),), [(4, 2)] * 2, {"axis": 1})
     nodes = forward_graph(b.graph(left, b.op("Add", left, right)))
     assert nodes.is_external == [False, True, False, True]
-
-
-# Depth
 
 
 def test_no_group_is_larger_than_the_depth() -> None:
@@ -329,28 +280,13 @@ def test_the_immediate_post_dominator_is_the_first_node_that_all_paths_share(gra
 # What holds for every graph
 
 
-def last_operators(partition: Partition, number: int) -> set[int]:
-    """Operators of a group whose results are read outside."""
-    makers = {partition.graph.values[value].producer for value in partition.outputs[number]}
-    return {maker for maker in makers if maker is not None}
-
-
 @given(operator_graphs())
-def test_only_the_last_operator_of_a_group_is_read_from_outside(graph: OperatorGraph) -> None:
+def test_groups_are_acyclic_and_convex_and_only_their_ends_are_read_from_outside(graph: OperatorGraph) -> None:
     partition = fuse_ops(graph)
     for number, members in enumerate(partition.members):
-        assert last_operators(partition, number) <= {max(members)}
-
-
-@given(operator_graphs())
-def test_groups_are_acyclic(graph: OperatorGraph) -> None:
-    group = fuse_ops(graph).group
+        assert {graph.values[value].producer for value in partition.outputs[number]} <= {max(members)}
+    group = partition.group
     assert all(group[source] <= group[n] for n, sources in enumerate(graph.predecessors) for source in sources)
-
-
-@given(operator_graphs())
-def test_groups_are_convex(graph: OperatorGraph) -> None:
-    group = fuse_ops(graph).group
     below: list[set[int]] = []
     for sources in graph.predecessors:
         below.append(set(sources).union(*(below[s] for s in sources)))
@@ -360,16 +296,11 @@ def test_groups_are_convex(graph: OperatorGraph) -> None:
 
 
 @given(operator_graphs())
-def test_a_group_has_one_anchor_at_most(graph: OperatorGraph) -> None:
+def test_a_group_has_one_anchor_at_most_and_opaque_operators_stay_alone(graph: OperatorGraph) -> None:
     kinds = [pattern_kind(graph, operator) for operator in graph.operators]
     for members in fuse_ops(graph).members:
         assert [kinds[m] for m in members].count(ANCHOR) <= 1
-
-
-@given(operator_graphs())
-def test_opaque_operators_stay_alone(graph: OperatorGraph) -> None:
-    for members in fuse_ops(graph).members:
-        assert len(members) == 1 or all(pattern_kind(graph, graph.operators[m]) is not OPAQUE for m in members)
+        assert len(members) == 1 or all(kinds[m] is not OPAQUE for m in members)
 
 
 @given(forward_graphs(), st.integers(1, 6))
