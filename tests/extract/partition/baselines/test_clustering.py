@@ -13,6 +13,7 @@ from eqfuse.extract.partition.baselines.topological_stages import StagedGraph
 from eqfuse.extract.partition.baselines.weights import COMPLEX, weights
 from eqfuse.extract.partition.groups import PartitionError, partition_of
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.support.directed_graphs import connected_components
 
 from ..dags import Edges, edges, graph_of, stages
 from ..graphs import Builder, operator_graphs
@@ -29,39 +30,28 @@ def weighted(draw: st.DrawFn) -> tuple[Edges, list[float]]:
     return predecessors, draw(st.lists(SIZES, min_size=len(predecessors), max_size=len(predecessors)))
 
 
-def test_what_a_path_leaves_and_reenters_is_no_group() -> None:
-    assert cluster(graph_of(TRIANGLE), threshold=50, weights=[3, 100, 3]).members == ((0,), (1,), (2,))
-
-
-def test_the_whole_triangle_is_a_group() -> None:
-    assert cluster(graph_of(TRIANGLE), threshold=inf).members == ((0, 1, 2),)
-
-
-def test_the_heaviest_takes_its_lightest_neighbour() -> None:
-    graph = graph_of([[], [], [0, 1]])
-    assert cluster(graph, threshold=16, weights=[5, 3, 10]).members == ((0,), (1, 2))
-
-
-def test_the_weight_stays_below_the_threshold() -> None:
-    assert cluster(graph_of([[], [0]]), threshold=14, weights=[10, 4]).count == 2
-
-
-def test_the_method_is_named() -> None:
-    assert cluster(graph_of(TRIANGLE)).method == "ago"
+@pytest.mark.parametrize(
+    ("predecessors", "weights", "threshold", "groups"),
+    [
+        (TRIANGLE, [3.0, 100.0, 3.0], 50.0, [(0,), (1,), (2,)]),  # a path leaves {0, 2} and reenters it
+        (TRIANGLE, None, inf, [(0, 1, 2)]),
+        ([[], [], [0, 1]], [5.0, 3.0, 10.0], 16.0, [(0,), (1, 2)]),  # the heaviest takes its lightest neighbour
+        ([[], [0]], [10.0, 4.0], 14.0, [(0,), (1,)]),
+        ([], None, inf, []),
+        ([[i - 1] if i else [] for i in range(3000)], None, inf, [tuple(range(3000))]),
+    ],
+    ids=["path outside", "all", "lightest", "threshold", "empty", "long chain"],
+)
+def test_small_graphs(
+    predecessors: Edges, weights: list[float] | None, threshold: float, groups: list[tuple[int, ...]]
+) -> None:
+    partition = cluster(graph_of(predecessors), threshold=threshold, weights=weights)
+    assert (partition.members, partition.method) == (tuple(groups), "ago")
 
 
 def test_opaque_operators_stay_alone() -> None:
     graph = graph_of([[], [0], [1]], opaque=frozenset({1}))
     assert cluster(graph, threshold=inf).count == 3
-
-
-def test_no_operators() -> None:
-    assert cluster(graph_of([])).count == 0
-
-
-def test_a_long_chain_is_one_group() -> None:
-    graph = graph_of([[i - 1] if i else [] for i in range(3000)])
-    assert cluster(graph, threshold=inf).count == 1
 
 
 def test_every_operator_needs_a_weight() -> None:
@@ -88,43 +78,30 @@ def test_the_quotient_is_acyclic_and_staged_exactly_after_every_merge(
 
 
 @given(weighted(), st.sampled_from((4.0, 12.0, 40.0)))
-def test_groups_weigh_less_than_the_threshold_unless_single(case: tuple[Edges, list[float]], threshold: float) -> None:
+def test_groups_are_connected_and_weigh_less_than_the_threshold_unless_single(
+    case: tuple[Edges, list[float]], threshold: float
+) -> None:
     predecessors, sizes = case
     for members in cluster(graph_of(predecessors), threshold=threshold, weights=sizes).members:
         assert len(members) == 1 or sum(sizes[m] for m in members) < threshold
-
-
-@given(weighted())
-def test_groups_are_connected(case: tuple[Edges, list[float]]) -> None:
-    predecessors, sizes = case
-    for members in cluster(graph_of(predecessors), threshold=40, weights=sizes).members:
-        assert _reached(predecessors, members) == set(members)
+        readers = {m: [reader for reader in members if m in predecessors[reader]] for m in members}
+        assert len(connected_components(readers)) == 1
 
 
 @given(operator_graphs())
-def test_mini_sub_graphs_hold_one_complex_operator_at_most(graph: OperatorGraph) -> None:
-    for members in cluster(graph, threshold=inf).members:
-        for mini in split(graph, members, inf):
-            assert sum(graph.operators[m].op in COMPLEX for m in mini) <= 1
-
-
-@given(operator_graphs())
-def test_mini_sub_graphs_make_up_the_group_and_run_in_their_order(graph: OperatorGraph) -> None:
-    for members in cluster(graph, threshold=inf).members:
-        minis = split(graph, members, 30.0)
-        assert sorted(m for mini in minis for m in mini) == list(members)
-        place = {m: position for position, mini in enumerate(minis) for m in mini}
-        for member in members:
-            assert all(place[p] <= place[member] for p in graph.predecessors[member] if p in place)
-
-
-@given(operator_graphs())
-def test_the_partition_into_mini_sub_graphs_is_acyclic(graph: OperatorGraph) -> None:
+def test_mini_sub_graphs_make_up_the_group_run_in_their_order_and_hold_one_complex_operator(
+    graph: OperatorGraph,
+) -> None:
     labels = [0] * len(graph)
-    for members in cluster(graph).members:
-        for mini in split(graph, members, 30.0):
-            for member in mini:
-                labels[member] = mini[0]
+    for members in cluster(graph, threshold=inf).members:
+        for threshold in (inf, 30.0):
+            minis = split(graph, members, threshold)
+            assert sorted(m for mini in minis for m in mini) == list(members)
+            assert all(sum(graph.operators[m].op in COMPLEX for m in mini) <= 1 for mini in minis)
+            place = {m: position for position, mini in enumerate(minis) for m in mini}
+            for member in members:
+                assert all(place[p] <= place[member] for p in graph.predecessors[member] if p in place)
+                labels[member] = minis[place[member]][0]
     assert partition_of(graph, labels, "test").count == len(set(labels))
 
 
@@ -150,13 +127,3 @@ def test_two_products_with_steps_between_are_split_in_two() -> None:
 def test_theorem_1_read_widely_does_not_hold(predecessors: Edges, groups: list[int]) -> None:
     with pytest.raises(PartitionError, match="cycle"):
         partition_of(graph_of(predecessors), groups, "test")
-
-
-def _reached(predecessors: Edges, members: tuple[int, ...]) -> set[int]:
-    """What edges, in either direction, connect inside of `members` to the first."""
-    pairs = [(p, m) for m in members for p in predecessors[m] if p in members]
-    found, size = {members[0]}, 0
-    while size < len(found):
-        size = len(found)
-        found |= {n for pair in pairs if found & set(pair) for n in pair}
-    return found

@@ -28,12 +28,6 @@ def feature_map(*shape: int) -> Value:
     return Value("x", TensorType("float32", shape))
 
 
-def role(op: str, source: Shape, result: Shape, **attributes: int | str | tuple[int, ...]) -> Role:
-    builder = Builder()
-    builder.op(op, builder.input(*source), shape=result, **attributes)
-    return FeatureMaps(builder.graph()).roles[0]
-
-
 def stored(layout: Layout, shape: Shape) -> Layout:
     """How the input of a convolution is stored."""
     builder = Builder()
@@ -72,33 +66,24 @@ def test_what_a_reshape_makes_of_a_feature_map_is_none() -> None:
     assert flat not in FeatureMaps(builder.graph()).values
 
 
-@pytest.mark.parametrize("op", ["Relu", "Concat", "Softmax", "ReduceMean"])
-def test_operators_that_work_on_any_layout(op: str) -> None:
-    assert role(op, (1, 8, 4, 4), (1, 8, 4, 4)) is Role.ANY
-
-
-@pytest.mark.parametrize("op", ["MatMul", "DepthToSpace", "NonZero"])
-def test_operators_that_work_on_plain_maps_only(op: str) -> None:
-    assert role(op, (1, 8, 4, 4), (1, 2, 8, 8)) is Role.PLAIN
-
-
 @pytest.mark.parametrize(
-    ("op", "result", "expected"),
+    ("op", "result", "perm", "expected"),
     [
-        ("Reshape", (1, 8, 16), Role.ANY),
-        ("Reshape", (8, 1, 4, 4), Role.PLAIN),
-        ("Flatten", (1, 128), Role.PLAIN),
-        ("Resize", (1, 8, 8, 8), Role.ANY),
-        ("Resize", (1, 16, 4, 4), Role.PLAIN),
+        *((op, (1, 8, 4, 4), None, Role.ANY) for op in ("Relu", "Concat", "Softmax", "ReduceMean")),
+        *((op, (1, 2, 8, 8), None, Role.PLAIN) for op in ("MatMul", "DepthToSpace", "NonZero")),
+        ("Reshape", (1, 8, 16), None, Role.ANY),  # the channels stay
+        ("Reshape", (8, 1, 4, 4), None, Role.PLAIN),
+        ("Flatten", (1, 128), None, Role.PLAIN),
+        ("Resize", (1, 8, 8, 8), None, Role.ANY),
+        ("Resize", (1, 16, 4, 4), None, Role.PLAIN),
+        ("Transpose", (1, 8, 4, 4), (0, 1, 3, 2), Role.ANY),
+        ("Transpose", (1, 4, 4, 8), (0, 2, 3, 1), Role.PLAIN),
     ],
 )
-def test_whether_the_channels_stay(op: str, result: Shape, expected: Role) -> None:
-    assert role(op, (1, 8, 4, 4), result) is expected
-
-
-@pytest.mark.parametrize(("perm", "expected"), [((0, 1, 3, 2), Role.ANY), ((0, 2, 3, 1), Role.PLAIN)])
-def test_whether_a_transpose_moves_the_channels(perm: tuple[int, ...], expected: Role) -> None:
-    assert role("Transpose", (1, 4, 4, 4), (1, 4, 4, 4), perm=perm) is expected
+def test_roles(op: str, result: Shape, perm: tuple[int, ...] | None, expected: Role) -> None:
+    builder = Builder()
+    builder.op(op, builder.input(1, 8, 4, 4), shape=result, **({} if perm is None else {"perm": perm}))
+    assert FeatureMaps(builder.graph()).roles[0] is expected
 
 
 def test_nothing_is_known_of_an_opaque_operator() -> None:
@@ -110,18 +95,16 @@ def test_nothing_is_known_of_an_opaque_operator() -> None:
 # --- storage
 
 
-@pytest.mark.parametrize(("channels", "block"), [(32, 16), (24, 8), (12, 4)])
-def test_blocks_are_as_long_as_the_channels_fill(channels: int, block: int) -> None:
-    assert stored(BLOCKED, (1, channels, 4, 4)) == Layout("blocked", block)
-
-
-@pytest.mark.parametrize("channels", [3, "channels"])
-def test_channels_that_fill_no_block_are_plain(channels: int | str) -> None:
-    assert stored(BLOCKED, (1, channels, 4, 4)) == PLAIN
-
-
-def test_channels_last_are_so_whatever_their_number() -> None:
-    assert stored(CHANNELS_LAST, (1, 3, 4, 4)) == CHANNELS_LAST
+@pytest.mark.parametrize(
+    ("layout", "channels", "expected"),
+    [
+        *((BLOCKED, channels, Layout("blocked", block)) for channels, block in [(32, 16), (24, 8), (12, 4)]),
+        *((BLOCKED, channels, PLAIN) for channels in (3, "channels")),  # they fill no block
+        (CHANNELS_LAST, 3, CHANNELS_LAST),
+    ],
+)
+def test_blocks_are_as_long_as_the_channels_fill(layout: Layout, channels: int | str, expected: Layout) -> None:
+    assert stored(layout, (1, channels, 4, 4)) == expected
 
 
 def test_what_is_no_feature_map_is_plain() -> None:
@@ -134,13 +117,16 @@ def test_what_is_no_feature_map_is_plain() -> None:
 # --- conversions
 
 
-def test_a_map_of_one_pixel_is_the_same_in_all_layouts() -> None:
-    value = feature_map(1, 32, 1, 1)
-    assert [conversion_seconds(value, PLAIN, layout, HOST) for layout in layouts(HOST)] == [0.0, 0.0, 0.0]
-
-
-def test_one_block_of_channels_is_channels_last() -> None:
-    assert conversion_seconds(feature_map(1, 16, 4, 4), BLOCKED, CHANNELS_LAST, HOST) == 0.0
+@pytest.mark.parametrize(
+    ("shape", "source", "target"),
+    [
+        *(((1, 32, 1, 1), PLAIN, layout) for layout in layouts(HOST)),  # one pixel
+        ((1, 16, 4, 4), BLOCKED, CHANNELS_LAST),  # one block
+        ((0, 32, 8, 8), PLAIN, BLOCKED),  # no elements
+    ],
+)
+def test_a_conversion_that_moves_no_element_costs_nothing(shape: Shape, source: Layout, target: Layout) -> None:
+    assert conversion_seconds(feature_map(*shape), source, target, HOST) == 0.0
 
 
 @pytest.mark.parametrize("shape", [(1, 32, 8), (1, 32, 8, 8), (2, 32, 2, 8, 8)])
@@ -150,7 +136,3 @@ def test_a_conversion_costs_a_launch_and_the_bytes(shape: tuple[int, ...], sourc
     value = feature_map(*shape)
     least = HOST.launch_overhead + 2 * value.extent.bytes / HOST.bandwidth(2 * value.extent.bytes)
     assert conversion_seconds(value, source, target, HOST) >= (least if source != target else 0.0)
-
-
-def test_an_empty_map_costs_nothing() -> None:
-    assert conversion_seconds(feature_map(0, 32, 8, 8), PLAIN, BLOCKED, HOST) == 0.0

@@ -45,15 +45,10 @@ def test_edges_of_merged_nodes_are_united() -> None:
     assert graph.predecessors[3] == {merged, 2}
 
 
-def test_what_is_not_affix_does_not_merge() -> None:
-    graph = StagedGraph([[], [0], [0, 1]])
-    with pytest.raises(ValueError, match="the stages of 0 and 2 do not differ by one"):
-        graph.merge(0, 2)
-
-
-def test_nodes_of_one_stage_do_not_merge() -> None:
-    with pytest.raises(ValueError, match="do not differ by one"):
-        StagedGraph([[], []]).merge(0, 1)
+@pytest.mark.parametrize(("predecessors", "second"), [([[], [0], [0, 1]], 2), ([[], []], 1)])
+def test_nodes_that_are_not_affix_do_not_merge(predecessors: Edges, second: int) -> None:
+    with pytest.raises(ValueError, match=f"the stages of 0 and {second} do not differ by one"):
+        StagedGraph(predecessors).merge(0, second)
 
 
 def test_a_merge_may_lengthen_the_longest_path() -> None:
