@@ -169,49 +169,38 @@ def test_real_models(name: str, method: PartitionMethod) -> None:
     check(model, made)
 
 
-def test_each_group_of_several_nodes_is_one_call() -> None:
-    model = parsed(BRANCHES)
-    made = as_functions(model, cut(model, 0, 0, 1, 2))
-    assert [node.op_type for node in made.graph] == ["group_0_Relu_Exp", "Relu", "Exp"]
-    assert [node.domain for node in made.graph] == [DOMAIN, "", ""]
-
-
-def test_the_model_given_stays_as_it_was() -> None:
-    model = parsed(BRANCHES)
+@pytest.mark.parametrize(
+    ("text", "labels", "expected"),
+    [
+        (BRANCHES, (0, 0, 1, 2), ["group_0_Relu_Exp", "Relu", "Exp"]),
+        (KNOWN_SHAPE, (0, 0, 0, 0, 0), ["group_0_Relu_Exp_Shape_Reshape_and_1_more"]),
+        # A group that could not run at once becomes several functions.
+        (KNOWN_SHAPE, (0, 0, 1, 0, 0), ["group_0_Relu_Exp", "Shape", "group_0_Reshape_Neg"]),
+    ],
+)
+def test_each_group_of_several_nodes_is_a_call_and_the_model_given_stays(
+    text: str, labels: tuple[int, ...], expected: list[str]
+) -> None:
+    model = parsed(text)
     before = proto(model).SerializeToString(deterministic=True)
-    as_functions(model, cut(model, 0, 0, 1, 1))
+    made = as_functions(model, cut(model, *labels))
+    assert [node.op_type for node in made.graph] == expected
+    assert {node.domain for node in made.graph if node.op_type.startswith("group")} == {DOMAIN}
     assert proto(model).SerializeToString(deterministic=True) == before
+    check(model, made)
 
 
-def test_names_metadata_and_values_are_kept() -> None:
+def test_names_metadata_values_and_domains_are_kept_and_constants_are_inputs() -> None:
     model = parsed(MANY_KINDS)
     model.graph[1].metadata_props["scope"] = "encoder"
-    made = as_functions(model, cut(model, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6))
-    (function,) = made.ir.functions.values()
-    assert [node.name for node in function] == ["square", "scale", "halve", "limit", "drop"]
-    assert function[0].metadata_props == {"scope": "encoder", GROUP_KEY: "0"}
-    assert [value.name for value in function.outputs] == ["a", "b", "early", "d"]
-
-
-def test_constants_are_inputs_of_a_function() -> None:
-    model = parsed(MANY_KINDS)
-    made = as_functions(model, cut(model, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7))
-    (function,) = made.ir.functions.values()
-    assert [value.name for value in function.inputs] == ["x", "two", "sizes", "high"]
+    made = as_functions(model, cut(model, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5))
+    first, second = made.ir.functions.values()
+    assert [node.name for node in first] == ["square", "scale", "halve", "limit", "drop"]
+    assert first[0].metadata_props == {"scope": "encoder", GROUP_KEY: "0"}
+    assert [value.name for value in first.inputs] == ["x", "two", "sizes", "high"]
+    assert [value.name for value in first.outputs] == ["a", "b", "early", "d"]
+    assert second.opset_imports == {"": 17, "com.microsoft": 1}
     assert made.graph.initializers.keys() == model.graph.initializers.keys()
-
-
-def test_a_function_imports_the_domains_of_its_nodes() -> None:
-    model = parsed(MANY_KINDS)
-    made = as_functions(model, cut(model, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9))
-    (function,) = made.ir.functions.values()
-    assert function.opset_imports == {"": 17, "com.microsoft": 1}
-
-
-def test_many_operators_have_a_short_name() -> None:
-    model = parsed(KNOWN_SHAPE)
-    made = as_functions(model, cut(model, 0, 0, 0, 0, 0))
-    assert [node.op_type for node in made.graph] == ["group_0_Relu_Exp_Shape_Reshape_and_1_more"]
 
 
 def test_equal_groups_have_the_same_digest() -> None:
@@ -219,13 +208,6 @@ def test_equal_groups_have_the_same_digest() -> None:
     made = as_functions(model, cut(model, 0, 0, 1, 1))
     first, second = (function.metadata_props[DIGEST_KEY] for function in made.ir.functions.values())
     assert first == second
-
-
-def test_a_group_that_could_not_run_at_once_becomes_several_functions() -> None:
-    model = parsed(KNOWN_SHAPE)
-    made = as_functions(model, cut(model, 0, 0, 1, 0, 0))
-    assert [node.op_type for node in made.graph] == ["group_0_Relu_Exp", "Shape", "group_0_Reshape_Neg"]
-    check(model, made)
 
 
 def test_functions_of_one_name_are_told_apart() -> None:
