@@ -22,9 +22,9 @@ from .codegen.generated import Generated
 from .codegen.generator import Plan, write_program
 from .errors import DsaError
 from .network.batches import with_batch
-from .network.constant_slices import ConstantSlice
 from .network.deep_products import split_products
 from .network.lookups import with_lookups_apart
+from .network.rewriting import ConstantSlice
 from .network.subgraphs import Layer
 from .program.instructions import Program
 from .program.validate import validate

@@ -11,7 +11,7 @@ import numpy as np
 from ..codegen.generated import Generated
 from ..codegen.weights import pack_blob
 from ..network.boxes import Box
-from ..network.constant_slices import ConstantSlice
+from ..network.rewriting import ConstantSlice
 from ..network.storage import cast_array
 from ..program.instructions import Buffer, Program, Role
 

@@ -1,1 +1,1 @@
-"""The network to schedule: its sizes on the accelerator, and which part of what needs which."""
+"""The network to schedule: its sizes on the accelerator, and which part of a value needs which."""

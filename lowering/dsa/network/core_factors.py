@@ -17,12 +17,12 @@ def plain_binding(shape: Shape, cores: int, kept: Set[int] = frozenset()) -> Bin
     A factor divides the extent of its axis, and the cores that are left (8, 4, 2, 1 of eight), so that loads balance.
     Axes `kept` are bound to none.
     """
-    found: list[int] = []
+    factors: list[int] = []
     for axis, extent in enumerate(shape):
         factor = 1 if axis in kept else gcd(extent, cores)
-        found.append(factor)
+        factors.append(factor)
         cores //= factor
-    return tuple(found)
+    return tuple(factors)
 
 
 def core_count(binding: Sequence[int]) -> int:

@@ -36,7 +36,7 @@ def with_lookups_apart(graph: OperatorGraph, layers: Iterable[Layer]) -> tuple[L
 
 
 def _pieces(graph: OperatorGraph, layer: list[int]) -> Iterator[Layer]:
-    """What a look-up needs, itself, and then the rest."""
+    """The operators that a look-up needs, itself, and then the rest."""
     for index in (each for each in layer if is_lookup(graph, each)):
         before = _before(graph, index, layer)
         if before:
@@ -48,10 +48,11 @@ def _pieces(graph: OperatorGraph, layer: list[int]) -> Iterator[Layer]:
 
 
 def _before(graph: OperatorGraph, index: int, layer: list[int]) -> list[int]:
-    found: set[int] = set()
+    """The operators of a layer that one of them waits for."""
+    before: set[int] = set()
     queue = [index]
     while queue:
-        sources = set(graph.predecessors[queue.pop()]) & set(layer) - found
-        found |= sources
+        sources = set(graph.predecessors[queue.pop()]) & set(layer) - before
+        before |= sources
         queue += sources
-    return sorted(found)
+    return sorted(before)

@@ -6,8 +6,6 @@ channels innermost such parts are long runs of bytes. Everything else lies as ON
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ....ir.graph import Operator, OperatorGraph
@@ -32,18 +30,18 @@ def stored_axes(graph: OperatorGraph) -> tuple[Axes, ...]:
 
 
 def _feature_maps(graph: OperatorGraph) -> frozenset[int]:
-    """Values of rank 3 or more that spatial operators read or make, and what element-wise ones make of them."""
-    found: set[int] = set()
-    changed = True
-    while changed:
-        before = len(found)
+    """Values of rank 3 or more that spatial operators read or make, and those that element-wise ones make of them."""
+    maps: set[int] = set()
+    before = -1
+    while len(maps) > before:
+        before = len(maps)
         for operator in (*graph.operators, *reversed(graph.operators)):
-            found |= _joined(graph, operator, found)
-        changed = len(found) > before
-    return frozenset(found)
+            maps |= _maps_beside(graph, operator, maps)
+    return frozenset(maps)
 
 
-def _joined(graph: OperatorGraph, operator: Operator, found: set[int]) -> set[int]:
+def _maps_beside(graph: OperatorGraph, operator: Operator, maps: set[int]) -> set[int]:
+    """Operands and results of an operator that are feature maps, given those that are known."""
     data = [v for v in (*operator.inputs, *operator.outputs) if v is not None and not graph.values[v].is_constant]
     deep = [v for v in data if len(graph.values[v].extent.dimensions) >= 3]
     if operator.is_opaque:
@@ -51,11 +49,8 @@ def _joined(graph: OperatorGraph, operator: Operator, found: set[int]) -> set[in
     if operator.op in _SPATIAL:
         return {v for v in deep if v == operator.inputs[0] or v in operator.outputs}
     is_alike = operator.op in _ALIKE or operator.op in ELEMENTWISE
-    return set(deep) if is_alike and any(v in found for v in deep) and _same_rank(graph, deep) else set()
-
-
-def _same_rank(graph: OperatorGraph, values: Sequence[int]) -> bool:
-    return len({len(graph.values[v].extent.dimensions) for v in values}) == 1
+    ranks = {len(graph.values[v].extent.dimensions) for v in deep}
+    return set(deep) if is_alike and not maps.isdisjoint(deep) and len(ranks) == 1 else set()
 
 
 def stored_box(axes: Axes, box: Box) -> Box:
@@ -74,7 +69,7 @@ def stored_array(axes: Axes, array: np.ndarray) -> np.ndarray:
 
 
 def plain_array(axes: Axes, array: np.ndarray) -> np.ndarray:
-    """A view of what is in memory, its axes as ONNX has them."""
+    """A view of an array as stored, its axes as ONNX has them."""
     return array.transpose(np.argsort(axes)) if axes else array
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
-from .boxes import Box, shape_of, size
+from .boxes import Box, shape_of
 from .graph import Network
 
 Layer = tuple[int, ...]
@@ -61,7 +62,7 @@ def sub_graph(network: Network, layers: Iterable[Layer]) -> SubGraph:
                 intermediates.append(value)
     is_constant = {v: graph.values[v].is_constant for v in outside}
     last = set(ordered[-1])
-    outputs.sort(key=lambda v: (graph.values[v].producer in last, size_of(network, v), v))
+    outputs.sort(key=lambda v: (graph.values[v].producer in last, prod(network.shapes[v]), v))
     return SubGraph(
         ordered,
         tuple(v for v in outside if not is_constant[v]),
@@ -69,11 +70,6 @@ def sub_graph(network: Network, layers: Iterable[Layer]) -> SubGraph:
         tuple(outputs),
         tuple(intermediates),
     )
-
-
-def size_of(network: Network, value: int) -> int:
-    """Elements of a value."""
-    return size(tuple((0, extent) for extent in network.shapes[value]))
 
 
 @dataclass(frozen=True)
@@ -121,10 +117,10 @@ def moved_axis(network: Network, value: int, boxes: Sequence[Mapping[int, Box]])
     This is Algorithm 1's match_dim: `boxes` are what two or more instances need, which lie along one dimension of
     their sub-graph's output.
     """
-    found = [box[value] for box in boxes if value in box]
-    if len(found) < len(boxes) or not found:
+    parts = [box[value] for box in boxes if value in box]
+    if len(parts) < len(boxes) or not parts:
         return None
-    axes = [axis for axis, intervals in enumerate(zip(*found, strict=True)) if len(set(intervals)) > 1]
-    if len(axes) != 1 or shape_of(found[0])[axes[0]] >= network.shapes[value][axes[0]]:
+    axes = [axis for axis, intervals in enumerate(zip(*parts, strict=True)) if len(set(intervals)) > 1]
+    if len(axes) != 1 or shape_of(parts[0])[axes[0]] >= network.shapes[value][axes[0]]:
         return None
     return axes[0]

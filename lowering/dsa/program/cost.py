@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import NamedTuple
 
 from ....costmodels.dsa_device import ComputeUnit, Dataflow, DsaDevice, UnitKind
+from ..alignment import round_up
 from .instructions import (
     Compute,
     Engine,
@@ -25,8 +27,13 @@ from .systolic import best_dataflow
 
 UNIT_KINDS: dict[Unit, UnitKind] = {Unit.MME: "matrix", Unit.VME: "vector_mac", Unit.VECTOR: "vector"}
 
-Link = tuple[Level, int, int]
-"""DDR, the ports of a cluster's GB towards its cores, or the port of one LB: level, cluster, core."""
+
+class Link(NamedTuple):
+    """DDR, the ports of a cluster's GB towards its cores, or the port of one LB."""
+
+    level: Level
+    cluster: int
+    core: int
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Cost:
 
     DDR's bandwidth is shared by all clusters, the GB's by all cores of its cluster; the port of one LB has a core's
     part of the GB's. A row of a transfer takes all the aligned beats of `device.alignment` bytes that it touches. A
-    matrix product takes the least cycles over the dataflows of its unit. What is asked often is kept.
+    matrix product takes the least cycles over the dataflows of its unit. Answers that are asked for often are cached.
     """
 
     device: DsaDevice
@@ -89,33 +96,31 @@ class Cost:
         return [self._product(unit, product)[1] for product in products] if unit else []
 
     def _product(self, unit: ComputeUnit, product: Product) -> tuple[int, Dataflow]:
-        found = self._products.get((unit, product))
-        if found is None:
-            found = self._products[unit, product] = best_dataflow(unit, product)
-        return found
+        if (unit, product) not in self._products:
+            self._products[unit, product] = best_dataflow(unit, product)
+        return self._products[unit, product]
 
     def latency(self, movement: Movement) -> float:
         """Cycles before the first byte."""
-        seconds = self.device.dma_latency if _touches_ddr(movement) else self.device.hoist_latency
-        return seconds * self.device.clock
+        memories = {movement.reads[0].memory, *(region.memory for region in movement.writes)}
+        touches_ddr = any(memory.level is Level.DDR for memory in memories)
+        return (self.device.dma_latency if touches_ddr else self.device.hoist_latency) * self.device.clock
 
     def wire_bytes(self, movement: Movement) -> int:
         """Bytes of the beats that a transfer takes; one with indices takes theirs too."""
         if isinstance(movement, IndexedTransfer):
-            rows = movement.count * self._table_row(movement.table, movement.row_bytes)
+            # Only the indices say which rows are read: each counts as the one that touches most beats.
+            beat, row = self.device.alignment, movement.row_bytes
+            step = gcd(row, beat)
+            longest = round_up(beat - step + movement.table.address % step + row, beat)
+            rows = movement.count * longest
             return max(rows, self._beats(movement.target)) + self._beats(movement.indices.region)
         return max(map(self._beats, (movement.source, *movement.targets)))
-
-    def _table_row(self, table: Region, row_bytes: int) -> int:
-        """Beats of whichever row touches most: which rows are read, only the indices say."""
-        beat = self.device.alignment
-        step = gcd(row_bytes, beat)
-        return -(-(beat - step + table.address % step + row_bytes) // beat) * beat
 
     def _beats(self, region: Region) -> int:
         beat, rows = self.device.alignment, region.rows
         if rows == 1 or region.stride == region.row_bytes:
-            return -(-(region.address % beat + region.size) // beat) * beat
+            return round_up(region.address % beat + region.size, beat)
         # Where rows begin within a beat repeats.
         period = min(rows, beat // gcd(region.stride, beat))
         starts = (region.address + region.stride * row for row in range(period))
@@ -125,16 +130,15 @@ class Cost:
     def links(self, movement: Movement) -> tuple[Link, ...]:
         """What a transfer shares with others. Bytes between LB and anything else cross the ports of the GB."""
         memories = tuple([region.memory for region in (*movement.reads, *movement.writes)])
-        found = self._links.get(memories)
-        if found is None:
-            found = self._links[memories] = _links(memories)
-        return found
+        if memories not in self._links:
+            self._links[memories] = _links(memories)
+        return self._links[memories]
 
     def bandwidth(self, link: Link) -> float:
         """Bytes a cycle."""
         device = self.device
         gb = device.global_bandwidth / device.clock
-        return {Level.DDR: device.ddr_bandwidth / device.clock, Level.GB: gb, Level.LB: gb / device.cores}[link[0]]
+        return {Level.DDR: device.ddr_bandwidth / device.clock, Level.GB: gb, Level.LB: gb / device.cores}[link.level]
 
     def capacity(self, memory: Memory) -> int:
         """Bytes of a memory."""
@@ -145,17 +149,7 @@ class Cost:
 
 def _links(memories: Sequence[Memory]) -> tuple[Link, ...]:
     inside = all(memory.level is Level.GB for memory in memories)
-    found = {_link(memory) for memory in memories if memory.level is not Level.GB}
+    links = {Link(memory.level, memory.cluster, memory.core) for memory in memories if memory.level is not Level.GB}
     if inside or any(memory.level is Level.LB for memory in memories):
-        found |= {(Level.GB, memory.cluster, 0) for memory in memories if memory.level is not Level.DDR}
-    return tuple(sorted(found, key=lambda link: (link[0].value, *link[1:])))
-
-
-def _link(memory: Memory) -> Link:
-    return memory.level, memory.cluster, memory.core
-
-
-def _touches_ddr(movement: Movement) -> bool:
-    if isinstance(movement, IndexedTransfer):
-        return movement.table.memory.level is Level.DDR or movement.target.memory.level is Level.DDR
-    return any(region.memory.level is Level.DDR for region in (movement.source, *movement.targets))
+        links |= {Link(Level.GB, memory.cluster, 0) for memory in memories if memory.level is not Level.DDR}
+    return tuple(sorted(links, key=lambda link: (link.level.value, link.cluster, link.core)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .instructions import Compute, Engine, Instruction, Program, ProgramError, describe
+from .instructions import Compute, Engine, Program, ProgramError, describe
 
 
 def predecessors(program: Program) -> list[tuple[int, ...]]:
@@ -15,21 +15,17 @@ def predecessors(program: Program) -> list[tuple[int, ...]]:
     Raises ProgramError where an instruction waits for one that does not come earlier.
     """
     last: dict[Engine, int] = {}
-    found = []
+    before_each = []
     for index, instruction in enumerate(program.instructions):
         for wait in instruction.waits:
             if not 0 <= wait < index:
                 raise ProgramError(f"{describe(index, instruction)} waits for #{wait}, which does not come before it")
         engines = instruction.engines
         before = [last[engine] for engine in engines if engine in last]
-        found.append(tuple(dict.fromkeys((*before, *instruction.waits))))
-        last.update(dict.fromkeys(held(instruction), index))
-    return found
-
-
-def held(instruction: Instruction) -> tuple[Engine, ...]:
-    """The engines that an instruction occupies until it ends."""
-    return instruction.engines[:1] if isinstance(instruction, Compute) else instruction.engines
+        before_each.append(tuple(dict.fromkeys((*before, *instruction.waits))))
+        held = engines[:1] if isinstance(instruction, Compute) else engines  # until the instruction ends
+        last.update(dict.fromkeys(held, index))
+    return before_each
 
 
 def users(program: Program) -> list[tuple[tuple[int, int], ...]]:
@@ -38,14 +34,14 @@ def users(program: Program) -> list[tuple[tuple[int, int], ...]]:
     It starts when they have used it, which may be before they end.
     """
     last: dict[Engine, tuple[int, int]] = {}
-    found = []
+    users_of_each = []
     for index, instruction in enumerate(program.instructions):
-        found.append(tuple(last[engine] for engine in instruction.engines if engine in last))
+        users_of_each.append(tuple(last[engine] for engine in instruction.engines if engine in last))
         for number, engine in enumerate(instruction.engines):
             last.pop(engine, None)
             if number and isinstance(instruction, Compute):
                 last[engine] = index, number
-    return found
+    return users_of_each
 
 
 class Ordering:
@@ -61,13 +57,10 @@ class Ordering:
         self.column = [each[0] if each else 0 for each in own]
         self._ended = np.full((count, max(len(columns), 1)), -1, np.int32)
         for index, before in enumerate(predecessors(program)):
-            self._fill(index, before, own[index])
-
-    def _fill(self, index: int, before: tuple[int, ...], own: list[int]) -> None:
-        row = self._ended[index]
-        for earlier in before:
-            np.maximum(row, self._ended[earlier], out=row)
-        row[own] = index
+            row = self._ended[index]
+            for earlier in before:
+                np.maximum(row, self._ended[earlier], out=row)
+            row[own[index]] = index
 
     def before(self, first: int, second: int) -> bool:
         """Whether `first` ends before `second` starts in every run."""

@@ -385,8 +385,8 @@ class Program(_Record, frozen=True, dict=True):
 
     def engines(self) -> list[Engine]:
         """Every engine that has an instruction, in order of cluster, core and unit."""
-        found = {engine for instruction in self.instructions for engine in instruction.engines}
-        return sorted(found, key=lambda engine: engine.order)
+        engines = {engine for instruction in self.instructions for engine in instruction.engines}
+        return sorted(engines, key=lambda engine: engine.order)
 
     @cached_property
     def buffers_by_name(self) -> Mapping[str, Buffer]:

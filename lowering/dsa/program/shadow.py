@@ -1,5 +1,5 @@
-"""What the bytes of one memory hold while a program is checked: who wrote them last, for which buffer, and who read
-them.
+"""The state of the bytes of one memory while a program is checked: who wrote them last, for which buffer, and who
+read them.
 
 Bytes that no instruction tells apart share a cell: cells end where a region begins or ends.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,6 @@ INITIALLY = -1
 
 Cells = slice | np.ndarray
 """The numbers of the cells of a region."""
-_Rows = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Shadow:
     """`regions`: all that are read, written or initially there; `readers`: how many engines touch the memory."""
 
     def __init__(self, regions: Iterable[Region], readers: int) -> None:
-        distinct = {_rows(region): region for region in regions}.values()
+        distinct = {rows_of(region): region for region in regions}.values()
         edges = [edge for region in distinct if region.rows == 1 for edge in (region.address, region.end)]
         strided = [region.starts + end for region in distinct if region.rows > 1 for end in (0, region.row_bytes)]
         self._bounds = np.unique(np.concatenate([np.array(edges, np.int64), *strided]))
         self._cell = {bound: cell for cell, bound in enumerate(self._bounds.tolist())}
         self._owner = np.full(len(self._bounds), _owner(NOBODY, 0), np.int64)
         self._readers = np.full((len(self._bounds), readers), -1, np.int32)
-        self._cells: dict[_Rows, Cells] = {}
+        self._cells: dict[Rows, Cells] = {}
 
     def owners(self, cells: Cells) -> list[tuple[int, int]]:
         """The writers and buffers of `pieces`, in any order."""
@@ -71,8 +71,8 @@ class Shadow:
     def readers(self, cells: Cells) -> list[int]:
         """Per engine, the last instruction that read these bytes since they were written."""
         rows = self._readers[cells]
-        found = rows[0] if len(rows) == 1 else rows.max(axis=0)
-        return [each for each in found.tolist() if each >= 0]
+        latest = rows[0] if len(rows) == 1 else rows.max(axis=0)
+        return [each for each in latest.tolist() if each >= 0]
 
     def read(self, cells: Cells, index: int, engine: int) -> None:
         """Instruction `index` on an engine of this memory reads them."""
@@ -89,11 +89,11 @@ class Shadow:
 
     def cells(self, region: Region) -> Cells:
         """Those of a region, by which the other methods know its bytes."""
-        rows = _rows(region)
-        found = self._cells.get(rows)
-        if found is None:
-            found = self._cells[rows] = self._find(region)
-        return found
+        place = rows_of(region)
+        cells = self._cells.get(place)
+        if cells is None:
+            cells = self._cells[place] = self._find(region)
+        return cells
 
     def _find(self, region: Region) -> Cells:
         if region.rows == 1:
@@ -113,6 +113,15 @@ def _pair(owner: int) -> tuple[int, int]:
     return owner >> 32, owner & 0xFFFFFFFF
 
 
-def _rows(region: Region) -> _Rows:
+class Rows(NamedTuple):
     """Where a region is in its memory, whatever its buffer."""
-    return region.address, region.row_bytes, region.rows, region.stride
+
+    address: int
+    row_bytes: int
+    rows: int
+    stride: int
+
+
+def rows_of(region: Region) -> Rows:
+    """Where a region is."""
+    return Rows(region.address, region.row_bytes, region.rows, region.stride)

@@ -1,4 +1,4 @@
-"""What must hold of each instruction and buffer by itself: places, sizes, alignment, and paths that exist."""
+"""Rules for each instruction and buffer by itself: places, sizes, alignment, and paths that exist."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Structure:
         self.cost, self.device = cost, cost.device
         self.buffers = program.buffers_by_name
         self.engines: dict[Engine, list[str]] = {}
-        """What is wrong with each engine that has been asked for."""
+        """The problems of each engine that was asked for."""
 
     def buffer(self, buffer: Buffer) -> Iterator[str]:
         for problem in self._buffer(buffer):
@@ -90,7 +90,7 @@ class _Structure:
             case Transfer():
                 yield from self._transfer(instruction)
             case IndexedTransfer():
-                yield from self._indexed(instruction)
+                yield from self._indexed_transfer(instruction)
             case Compute():
                 yield from self._compute(instruction)
             case Barrier():
@@ -129,7 +129,7 @@ class _Structure:
                 yield f"{transfer.source.size} bytes of {transfer.source} to {target.size} bytes of {target}"
         yield from _path(transfer)
 
-    def _indexed(self, gather: IndexedTransfer) -> Iterator[str]:
+    def _indexed_transfer(self, gather: IndexedTransfer) -> Iterator[str]:
         indices, table, target = gather.indices, gather.table, gather.target
         yield from _operand(indices)
         if indices.dtype not in INDEX_TYPES or indices.region.memory.level is Level.DDR:
@@ -159,13 +159,9 @@ def _path(movement: Movement) -> Iterator[str]:
     if movement.engine.unit is not Unit.DMA:
         yield f"a transfer needs a DMA channel, not {movement.engine}"
     for region in (*movement.reads, *movement.writes):
-        if region.memory.level is not Level.DDR and not _reaches(movement.engine, region.memory):
+        # A channel reaches its own cluster; one of a core reaches other cores' LBs too, through the GB's ports.
+        if region.memory.level is not Level.DDR and movement.engine.cluster != region.memory.cluster:
             yield f"channel {movement.engine} does not reach {region.memory}"
-
-
-def _reaches(engine: Engine, memory: Memory) -> bool:
-    """A channel reaches what is in its cluster; one of a core reaches other cores' LBs too, through the GB's ports."""
-    return engine.cluster == memory.cluster
 
 
 def _operand(operand: Operand) -> Iterator[str]:

@@ -50,5 +50,5 @@ def best_dataflow(unit: ComputeUnit, product: Product) -> tuple[int, Dataflow]:
     """
     arrays = [SystolicArray(unit.rows, unit.columns, each) for each in unit.dataflows]
     both = (product, Product(product.n, product.m, product.k, product.count))
-    found = ((array.cycles(each), array.dataflow) for array in arrays for each in both)
-    return min(found, key=lambda each: each[0])
+    options = ((array.cycles(each), array.dataflow) for array in arrays for each in both)
+    return min(options, key=lambda option: option[0])

@@ -1,8 +1,8 @@
 """Checks a program against a device, whatever order the engines run in.
 
 Beyond what each instruction needs by itself (structure.py), every byte that is read must have been written, as a part
-of the same buffer, by an instruction that certainly ended before; and what is overwritten must have been read and
-written by instructions that certainly ended before. So live buffers overlap nowhere, and no engine runs ahead of
+of the same buffer, by an instruction that certainly ended before; and bytes that are overwritten must have been read
+and written by instructions that certainly ended before. So live buffers overlap nowhere, and no engine runs ahead of
 another.
 """
 
@@ -14,7 +14,7 @@ from itertools import islice
 from ....costmodels.dsa_device import DsaDevice
 from .happens_before import Ordering
 from .instructions import INITIAL, Buffer, Compute, Instruction, Memory, Program, ProgramError, Region, Role, describe
-from .shadow import INITIALLY, NOBODY, Cells, Piece, Shadow
+from .shadow import INITIALLY, NOBODY, Cells, Piece, Shadow, rows_of
 from .structure import structure_problems
 
 
@@ -26,16 +26,16 @@ def validate(program: Program, device: DsaDevice) -> None:
 
 def problems(program: Program, device: DsaDevice) -> Iterator[str]:
     """All that is wrong with a program; data is followed only where each instruction is right by itself."""
-    found = False
+    is_sound = True
     for problem in structure_problems(program, device):
-        found = True
+        is_sound = False
         yield problem
     try:
         ordering = Ordering(program)
     except ProgramError as error:
         yield str(error)
         return
-    if not found:
+    if is_sound:
         yield from _DataFlow(program, ordering).problems()
 
 
@@ -77,17 +77,17 @@ class _DataFlow:
         reads, writes = instruction.reads, instruction.writes
         if len(reads) + len(writes) > 1:
             yield from _overlaps(instruction, reads, writes)
-        found = [(region, *self._cells(region)) for region in reads]
-        for region, shadow, cells in found:
+        read = [(region, *self._cells(region)) for region in reads]
+        for region, shadow, cells in read:
             if not self._readable(index, self.numbers[region.buffer], shadow.owners(cells)):
                 yield from self._reads(index, region)
-        for region, shadow, cells in found:
+        for region, shadow, cells in read:
             shadow.read(cells, index, self.columns[region.memory][self.ordering.column[index]])
-        found = [(region, *self._cells(region)) for region in writes]
-        for region, shadow, cells in found:
+        written = [(region, *self._cells(region)) for region in writes]
+        for region, shadow, cells in written:
             if not self._writable(index, shadow.owners(cells), shadow.readers(cells)):
                 yield from self._writes(index, region)
-        for region, shadow, cells in found:
+        for region, shadow, cells in written:
             shadow.write(cells, index, self.numbers[region.buffer])
 
     def _cells(self, region: Region) -> tuple[Shadow, Cells]:
@@ -148,13 +148,13 @@ class _DataFlow:
 
 def _engines_of(program: Program, column: Sequence[int]) -> dict[Memory, dict[int, int]]:
     """Per memory, the engines (by column) that read or write it, numbered; an instruction counts for its first."""
-    found: dict[Memory, dict[int, int]] = {}
+    engines: dict[Memory, dict[int, int]] = {}
     for engine, instruction in zip(column, program.instructions, strict=True):
         for region in (*instruction.reads, *instruction.writes):
-            columns = found.setdefault(region.memory, {})
+            columns = engines.setdefault(region.memory, {})
             if engine not in columns:
                 columns[engine] = len(columns)
-    return found
+    return engines
 
 
 def _whole(buffer: Buffer) -> Region:
@@ -170,16 +170,11 @@ def _overlaps(instruction: Instruction, reads: Sequence[Region], writes: Sequenc
     in_place = isinstance(instruction, Compute) and instruction.in_place
     for position, written in enumerate(writes):
         for read in reads:
-            if overlap(written, read) and not (in_place and _same_place(written, read)):
+            if overlap(written, read) and not (in_place and rows_of(written) == rows_of(read)):
                 yield f"writes {written} while it reads {read}"
         for other in writes[:position]:
             if overlap(written, other):
                 yield f"writes {written} and {other}, which overlap"
-
-
-def _same_place(first: Region, second: Region) -> bool:
-    rows = (first.address, first.row_bytes, first.rows, first.stride)
-    return rows == (second.address, second.row_bytes, second.rows, second.stride)
 
 
 def overlap(first: Region, second: Region) -> bool:

@@ -124,20 +124,19 @@ def _box(view: _View, instance: int) -> str:
     (left, width), top = view.span(instance), view.top(instance)
     time = view.timestamps[instance]
     return (
-        f'<g class="instance"><title>{escape_html(_title(view, instance))}</title>'
+        f'<g class="instance"><title>{escape_html(_describe(view, instance))}</title>'
         f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BOX}" rx="3" '
         'fill="#d4e6f7" stroke="#445566"/>'
         f'<text x="{left + width / 2:.1f}" y="{top + 16}" text-anchor="middle">{time}</text></g>'
     )
 
 
-def _title(view: _View, instance: int) -> str:
-    """What a box is: its output, and the most bytes that it takes at once."""
-    found = view.graph.instances[instance]
-    group, values = view.graph.groups[found.subgraph], view.graph.network.graph.values
-    made = (f"{values[v].name}[{_slices(box)}]" for v, box in found.written.items())
-    return f"{view.timestamps[instance]}: {', '.join(made)}; at most {group.split.footprint:,} bytes at once"
-
-
-def _slices(box: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{start}:{stop}" for start, stop in box)
+def _describe(view: _View, instance: int) -> str:
+    """The outputs of an instance, and the most bytes that it takes at once."""
+    subgraph, written = view.graph.instances[instance].subgraph, view.graph.instances[instance].written
+    outputs = []
+    for value, box in written.items():
+        slices = ", ".join(f"{start}:{stop}" for start, stop in box)
+        outputs.append(f"{view.graph.network.graph.values[value].name}[{slices}]")
+    footprint = view.graph.groups[subgraph].split.footprint
+    return f"{view.timestamps[instance]}: {', '.join(outputs)}; at most {footprint:,} bytes at once"

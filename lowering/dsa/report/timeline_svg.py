@@ -85,13 +85,13 @@ def _spans(timeline: Timeline, gap: float) -> dict[Engine, list[_Span]]:
     spans: dict[Engine, list[_Span]] = {engine: [] for engine in timeline.program.engines()}
     for index, instruction in enumerate(timeline.program.instructions):
         kind = kind_of(instruction)
-        for engine, start, end in timeline.occupied(index):
+        for engine, start, end in timeline.occupied_engines(index):
             _add(spans[engine], _Span(kind, start, end, f"#{index} {event_name(instruction)}"), gap)
     return spans
 
 
 def _add(row: list[_Span], span: _Span, gap: float) -> None:
-    """Joins what is too small to see to the span before."""
+    """Add a span; one that is too small to see joins the one before."""
     last = row[-1] if row else None
     if last and last.kind == span.kind and span.start - last.end < gap and span.end - span.start < 2 * gap:
         row[-1] = _Span(last.kind, last.start, span.end, f"{last.title.removesuffix(' and more')} and more")

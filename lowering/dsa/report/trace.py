@@ -44,7 +44,7 @@ def _events(timeline: Timeline, threads: dict[Engine, int]) -> Iterator[dict[str
     microseconds, cost = 1e6 / timeline.device.clock, timeline.cost
     for index, instruction in enumerate(timeline.program.instructions):
         event = {"ph": "X", "name": event_name(instruction), "cat": kind_of(instruction)}
-        for engine, start, end in timeline.occupied(index):
+        for engine, start, end in timeline.occupied_engines(index):
             span = {"ts": start * microseconds, "dur": (end - start) * microseconds}
             place = {"pid": engine.cluster, "tid": threads[engine], "args": _args(index, instruction, cost)}
             yield event | span | place

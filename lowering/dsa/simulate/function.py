@@ -1,7 +1,7 @@
 """Runs a program on real bytes: DDR, GB and LB are byte arrays, and kernels compute on views of them.
 
 A memory starts with every bit set (NaN in any floating-point format), so what is read before it is written shows in the
-result, as does what is overwritten too early.
+result, as do bytes that are overwritten too early.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class _Machine:
             if (given := contents.get(buffer.name)) is None:
                 raise ProgramError(f"{buffer.role.value} {buffer.name!r}: no content given")
             if given.dtype != np.dtype(buffer.dtype) or given.shape != buffer.shape:
-                wanted, found = f"{buffer.dtype}{list(buffer.shape)}", f"{given.dtype}{list(given.shape)}"
-                raise ProgramError(f"{buffer.role.value} {buffer.name!r}: needs {wanted}, not {found}")
+                wanted, actual = f"{buffer.dtype}{list(buffer.shape)}", f"{given.dtype}{list(given.shape)}"
+                raise ProgramError(f"{buffer.role.value} {buffer.name!r}: needs {wanted}, not {actual}")
             self.value(buffer)[...] = given
 
     def value(self, buffer: Buffer) -> np.ndarray:
@@ -105,7 +105,7 @@ class _Machine:
         """One instruction, on the memories themselves."""
         match self.program.instructions[index]:
             case (Transfer() | IndexedTransfer()) as movement:
-                self._move(movement, self._taken(index, movement))
+                self._write(movement, self._read(index, movement))
             case Compute() as compute:
                 kernel = self._kernel(index, compute)
                 kernel([self.view(each) for each in compute.inputs], [self.view(each) for each in compute.outputs])
@@ -116,7 +116,7 @@ class _Machine:
             raise ProgramError(f"{instruction}: no kernel {compute.kernel!r} among the {len(self.kernels)} given")
         return self.kernels[compute.kernel]
 
-    def _taken(self, index: int, movement: Movement) -> np.ndarray:
+    def _read(self, index: int, movement: Movement) -> np.ndarray:
         """The bytes that a transfer moves."""
         if isinstance(movement, Transfer):
             return self.rows(movement.source).copy()
@@ -128,9 +128,9 @@ class _Machine:
             raise ProgramError(f"{describe(index, movement)}: {problem}")
         return np.asarray(table[indices.reshape(-1)])
 
-    def _move(self, movement: Movement, taken: np.ndarray) -> None:
+    def _write(self, movement: Movement, moved: np.ndarray) -> None:
         for target in movement.writes:
-            self.rows(target)[...] = taken.reshape(target.rows, target.row_bytes)
+            self.rows(target)[...] = moved.reshape(target.rows, target.row_bytes)
 
     def replay(self, timeline: Timeline) -> None:
         """All instructions, each reading at its start and writing at its end; ends come before starts of the same
@@ -147,18 +147,19 @@ class _Machine:
         """Takes what the instruction reads; the result writes what it writes."""
         match self.program.instructions[index]:
             case (Transfer() | IndexedTransfer()) as movement:
-                taken = self._taken(index, movement)
-                return lambda: self._move(movement, taken)
+                moved = self._read(index, movement)
+                return lambda: self._write(movement, moved)
             case Compute() as compute:
                 outputs = [self.view(each).copy() for each in compute.outputs]
                 self._kernel(index, compute)([self.view(each).copy() for each in compute.inputs], outputs)
-                return lambda: self._store(compute, outputs)
+
+                def store() -> None:
+                    for operand, value in zip(compute.outputs, outputs, strict=True):
+                        self.view(operand)[...] = value
+
+                return store
             case _:
                 return lambda: None
-
-    def _store(self, compute: Compute, outputs: Sequence[np.ndarray]) -> None:
-        for operand, value in zip(compute.outputs, outputs, strict=True):
-            self.view(operand)[...] = value
 
 
 def _strides(shape: Sequence[int], innermost: int) -> Iterator[int]:

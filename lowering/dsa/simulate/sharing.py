@@ -10,7 +10,7 @@ Flow = TypeVar("Flow", bound=Hashable)
 LinkName = TypeVar("LinkName", bound=Hashable)
 
 _KEPT = 1 << 15
-"""Loads whose rates a Sharing remembers."""
+"""The most loads whose rates a Sharing remembers."""
 
 
 def fair_rates(
@@ -59,20 +59,20 @@ def _take(
             left[link] = max(left[link] - count * share, 0.0)
 
 
-def connected(start: Sequence[Flow], flows: Mapping[Flow, Sequence[LinkName]]) -> dict[Flow, Sequence[LinkName]]:
+def connected_flows(start: Sequence[Flow], flows: Mapping[Flow, Sequence[LinkName]]) -> dict[Flow, Sequence[LinkName]]:
     """The flows that share a link with one of `start`, directly or through others, `start` included."""
     by_link: dict[LinkName, list[Flow]] = {}
     for flow, links in flows.items():
         for link in links:
             by_link.setdefault(link, []).append(flow)
-    found = {flow: flows[flow] for flow in start if flow in flows}
-    queue = list(found)
+    reached = {flow: flows[flow] for flow in start if flow in flows}
+    queue = list(reached)
     for flow in queue:
         for link in flows[flow]:
-            new = [each for each in by_link.pop(link, ()) if each not in found]
-            found.update((each, flows[each]) for each in new)
+            new = [each for each in by_link.pop(link, ()) if each not in reached]
+            reached.update((each, flows[each]) for each in new)
             queue.extend(new)
-    return found
+    return reached
 
 
 Route = tuple[LinkName, ...]

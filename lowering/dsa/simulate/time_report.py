@@ -1,4 +1,4 @@
-"""What a simulated run amounts to: cycles, throughput, bytes moved, utilisation, and how far from a lower bound."""
+"""The figures of a simulated run: cycles, throughput, bytes moved, utilisation, and how far from a lower bound."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def busy_cycles(timeline: Timeline) -> dict[Engine, float]:
     """Per engine, the cycles that it is occupied."""
     busy = dict.fromkeys(timeline.program.engines(), 0.0)
     for index in range(len(timeline.program.instructions)):
-        for engine, start, end in timeline.occupied(index):
+        for engine, start, end in timeline.occupied_engines(index):
             busy[engine] += end - start
     return busy
 
@@ -188,14 +188,11 @@ def lower_bound(program: Program, device: DsaDevice) -> LowerBound:
         if isinstance(instruction, Compute):
             done.update({work.unit: work.total for work in instruction.work})
     bandwidth = device.ddr_bandwidth / device.clock
-    compute = ((unit, done[unit] / _peak(device, unit)) for unit in COMPUTE_UNITS if done[unit])
-    return LowerBound(tuple(compute), compulsory_bytes(program) / bandwidth)
-
-
-def _peak(device: DsaDevice, unit: Unit) -> float:
+    peaks = {unit: device.clusters * sum(device.count(u) * u.operations for u in device.units if u.kind == kind)
+             for unit, kind in UNIT_KINDS.items()}  # fmt: skip
     """Operations per cycle of all units of a kind."""
-    kinds = (each for each in device.units if each.kind == UNIT_KINDS[unit])
-    return device.clusters * sum(device.count(each) * each.operations for each in kinds)
+    compute = ((unit, done[unit] / peaks[unit]) for unit in COMPUTE_UNITS if done[unit])
+    return LowerBound(tuple(compute), compulsory_bytes(program) / bandwidth)
 
 
 def compulsory_bytes(program: Program) -> int:
@@ -221,10 +218,10 @@ def _distinct(program: Program, regions: Iterable[Region], roles: Iterable[Role]
     for region in regions:
         if region.memory.level is Level.DDR and region.buffer in wanted:
             touched.setdefault(region.buffer, set()).add(region)
-    return {name: _covered(each) for name, each in touched.items()}
+    return {name: _count_covered(each) for name, each in touched.items()}
 
 
-def _covered(regions: Collection[Region]) -> int:
+def _count_covered(regions: Collection[Region]) -> int:
     """Bytes that lie in any of the regions of one memory."""
     each = [region.starts for region in regions]
     starts = np.concatenate(each)

@@ -21,7 +21,7 @@ from ....costmodels.dsa_device import DsaDevice
 from ..program.cost import Cost, Link
 from ..program.happens_before import predecessors, users
 from ..program.instructions import Barrier, Compute, Engine, IndexedTransfer, Program, Transfer
-from .sharing import Sharing, connected
+from .sharing import Sharing, connected_flows
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Timeline:
         """The prices that it was simulated with."""
         return Cost(self.device)
 
-    def occupied(self, index: int) -> Iterator[tuple[Engine, float, float]]:
+    def occupied_engines(self, index: int) -> Iterator[tuple[Engine, float, float]]:
         """The engines that an instruction occupies, from when until when."""
         instruction, start, end = self.program.instructions[index], self.starts[index], self.ends[index]
         for number, engine in enumerate(instruction.engines):
@@ -99,7 +99,7 @@ class _Network:
         del self.by_route[route][index]
         self.sharing.counts[route] -= 1
 
-    def changed(self, started: list[int]) -> Iterator[tuple[int, _Flow, float]]:
+    def new_rates(self, started: list[int]) -> Iterator[tuple[int, _Flow, float]]:
         """New rates: those of routes whose load changed them, and of flows that have just started."""
         routes = self.sharing.update()
         rates = self.sharing.rates
@@ -120,7 +120,7 @@ def _networks(program: Program, cost: Cost) -> dict[tuple[Link, ...], _Network]:
     networks: dict[tuple[Link, ...], _Network] = {}
     for route in routes:
         if route not in networks:
-            together = connected([route], routes)
+            together = connected_flows([route], routes)
             network = _Network(Sharing([each for each in routes if each in together], bandwidth))
             networks.update(dict.fromkeys(together, network))
     return networks
@@ -175,7 +175,7 @@ class _Run:
                 network = self._flow(index, now)
                 touched.setdefault(id(network), (network, []))[1].append(index)
             elif event is _Event.RELEASE:
-                self._proceed(self.next_users[index, version], now)
+                self._count_down(self.next_users[index, version], now)
             elif version == _FIXED:
                 self._end(index, now)
             elif (flowing := self.flowing.get(index)) and flowing.flows[index].version == version:
@@ -184,7 +184,7 @@ class _Run:
                 del self.flowing[index]
                 self._end(index, now)
         for network, started in touched.values():
-            for index, flow, rate in network.changed(started):
+            for index, flow, rate in network.new_rates(started):
                 self._set_rate(index, flow, rate, now)
 
     def _start(self, index: int, now: float) -> None:
@@ -218,9 +218,10 @@ class _Run:
 
     def _end(self, index: int, now: float) -> None:
         self.ends[index] = now
-        self._proceed(self.followers[index], now)
+        self._count_down(self.followers[index], now)
 
-    def _proceed(self, followers: list[int], now: float) -> None:
+    def _count_down(self, followers: list[int], now: float) -> None:
+        """Start those that waited for nothing else."""
         for follower in followers:
             self.pending[follower] -= 1
             if self.pending[follower] == 0:

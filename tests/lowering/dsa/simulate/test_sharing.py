@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.dsa.simulate.sharing import connected, fair_rates
+from eqfuse.lowering.dsa.simulate.sharing import connected_flows, fair_rates
 
 LINKS = "abcd"
 FLOWS = st.lists(st.sets(st.sampled_from(LINKS), min_size=1).map(sorted), min_size=1, max_size=8).map(
@@ -46,4 +46,4 @@ def test_unconnected_flows_do_not_matter(flows: dict[int, list[str]]) -> None:
     bandwidth = {link: float(place + 1) for place, link in enumerate(LINKS)}
     together = fair_rates(flows, bandwidth)
     for flow in flows:
-        assert fair_rates(connected([flow], flows), bandwidth)[flow] == pytest.approx(together[flow])
+        assert fair_rates(connected_flows([flow], flows), bandwidth)[flow] == pytest.approx(together[flow])

@@ -323,7 +323,7 @@ def test_what_must_come_before_does(program: Program) -> None:
 
 def _used(timeline: Timeline, index: int, number: int) -> float:
     """When a kernel has used one of its units."""
-    return list(timeline.occupied(index))[number][2]
+    return list(timeline.occupied_engines(index))[number][2]
 
 
 @given(programs())
