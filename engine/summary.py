@@ -66,6 +66,7 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
     """Measure the main graph; shapes come from `knowledge`."""
     layers = list(layer_nodes(model))
     operations = [_operation(n, model, knowledge) for n in layers]
+    initializers = model.graph.initializers  # `stored` has Constant nodes, too
     outputs = [knowledge.types.get(o.name or "") for n in layers if n.op_type not in VIEWS for o in n.outputs]
     return GraphSummary(
         nodes=model.graph.num_nodes(),
@@ -73,19 +74,12 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         operators=dict(Counter(n.op_type for n in layers).most_common()),
         flops=sum(flops(o) for o in operations),
         intermediate_bytes=sum(t.bytes() for t in outputs if t is not None),
-        weight_bytes=model.weight_bytes + _constant_bytes(model),
+        weight_bytes=model.weight_bytes + sum(t.nbytes for n, t in model.stored.items() if n not in initializers),
         predicted=sum(price.price(o) for o in operations),
         unit=price.unit,
         assumed_sizes=_assumed_sizes(model),
         uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
     )
-
-
-def _constant_bytes(model: Model) -> int:
-    """Bytes of the values of Constant nodes of the main graph."""
-    values = (node.outputs[0] for node in model.graph if node.op_type == "Constant")
-    tensors = (ir.convenience.get_const_tensor(value) for value in values)
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _assumed_sizes(model: Model) -> dict[str, int]:
