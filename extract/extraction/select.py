@@ -105,8 +105,10 @@ class _Pricer:
             is_writable = is_original or (
                 emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True) is not None
             )
-            operation = _operation(node, operands, output, constant, continued)
-            self.prices[key] = self.pricing.model.price(operation) if is_writable else None
+            self.prices[key] = None
+            if is_writable:
+                operation = _operation(node, operands, output, constant, continued)
+                self.prices[key] = self.pricing.model.price(operation)
         return self.prices[key]
 
 
