@@ -27,7 +27,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cache_levels", lambda: CACHES)
 
 
-def derived() -> Device:
+def detect_host() -> Device:
     host_device.cache_clear()
     device = load_device("host")
     host_device.cache_clear()
@@ -35,7 +35,7 @@ def derived() -> Device:
 
 
 def test_the_system_says_cores_and_caches_and_the_class_the_rest() -> None:
-    device, class_ = derived(), load_device("x86-64-v3")
+    device, class_ = detect_host(), load_device("x86-64-v3")
     assert (device.name, device.cores, device.mtriple, device.mcpu) == ("host", 5, "", "")
     assert [(c.level, c.size, c.ways, c.line) for c in device.caches] == [(1, 64 << 10, 8, 64), (2, 1 << 20, 16, 128)]
     assert (device.vector_bits, device.vector_registers, device.clock) == (256, 16, class_.clock)
@@ -49,19 +49,19 @@ def test_vectors_are_those_of_the_instruction_set(
     monkeypatch: pytest.MonkeyPatch, level: str, bits: int, registers: int
 ) -> None:
     monkeypatch.setattr(host, "processor_level", lambda: level)
-    assert (derived().vector_bits, derived().vector_registers) == (bits, registers)
+    assert (detect_host().vector_bits, detect_host().vector_registers) == (bits, registers)
 
 
 def test_an_arm_host_has_a_class_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert host_figures(DIRECTORY).class_name == "arm64"
-    assert derived().cores == 5
+    assert detect_host().cores == 5
 
 
 def test_a_processor_of_no_class_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "processor_level", lambda: None)
     with pytest.raises(UsageError, match=r"this processor \(x86_64\) is neither x86-64 with SSE4.2 nor 64-bit Arm"):
-        derived()
+        detect_host()
 
 
 @pytest.mark.parametrize(
@@ -77,38 +77,38 @@ def test_caches_that_cannot_be_are_those_of_the_class(
     monkeypatch: pytest.MonkeyPatch, caches: tuple[CacheLevel, ...]
 ) -> None:
     monkeypatch.setattr(host, "cache_levels", lambda: caches)
-    assert [c.size for c in derived().caches] == [c.size for c in load_device("x86-64-v3").caches]
+    assert [c.size for c in detect_host().caches] == [c.size for c in load_device("x86-64-v3").caches]
 
 
 def test_a_virtual_machine_does_not_have_all_of_its_hosts_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cache_levels", lambda: (*CACHES, CacheLevel(3, 300 << 20, 20, 64)))
-    assert derived().caches[2].size == load_device("x86-64-v3").caches[2].size
+    assert detect_host().caches[2].size == load_device("x86-64-v3").caches[2].size
 
 
 def test_measurements_replace_the_figures_of_the_class_until_they_are_forgotten() -> None:
-    before = derived()
+    before = detect_host()
     keep_measurements(HostMeasurements({"clock": 5e9, "dram_bandwidth": 2e10}, {1: 3e11, 2: 1e11}))
-    measured = derived()
+    measured = detect_host()
     assert (measured.clock, measured.dram_bandwidth) == (5e9, 2e10)
     assert [cache.bandwidth for cache in measured.caches] == [3e11, 1e11]
     assert measured.digest != before.digest
     forget_measurements()
-    assert derived() == before
+    assert detect_host() == before
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"figures": {"clock": "fast"}}', '{"figures": {"clock": -1}}', "\0"])
 def test_a_damaged_file_of_measurements_counts_as_none(text: str) -> None:
-    before = derived()
+    before = detect_host()
     path = keep_measurements(HostMeasurements({"clock": 5e9}, {}))
     path.write_text(text, encoding="utf-8")
-    assert derived() == before
+    assert detect_host() == before
 
 
 def test_measurements_of_another_processor_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = derived()
+    before = detect_host()
     keep_measurements(HostMeasurements({"clock": 5e9}, {}))
     monkeypatch.setattr(host, "processor_identity", lambda: "another one")
-    assert derived() == before
+    assert detect_host() == before
 
 
 def test_every_figure_states_its_origin() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import ArrayLike
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from eqfuse.cli import main
 from eqfuse.driver.optimize import optimize_model
@@ -22,6 +22,8 @@ from eqfuse.engine.onnx.inference import Knowledge
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.types import TensorType
 from eqfuse.support.deadlines import OutOfTime
+
+from .models import model, value
 
 RECORD = """\
 ; made for a test
@@ -37,26 +39,24 @@ ONE = '(rewrite (Sub x x) (Full (vec-empty) 1.0 "float32") :ruleset explore :nam
 HARMLESS = '(rewrite (Exp (Neg a)) (Reciprocal (Exp a)) :ruleset explore :name "harmless")'
 
 
-def written(folder: Path, dtype: str, nodes: Sequence[onnx.NodeProto], **weights: ArrayLike) -> Path:
+def save_model(folder: Path, dtype: str, nodes: Sequence[onnx.NodeProto], **weights: ArrayLike) -> Path:
     """A model from the scalar x to the scalar y."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    ends = [helper.make_tensor_value_info(name, kind, []) for name in "xy"]
-    stored = [numpy_helper.from_array(np.asarray(a, dtype), n) for n, a in weights.items()]
-    graph = helper.make_graph(nodes, "scalars", ends[:1], ends[1:], stored)
+    arrays = {name: np.asarray(array, dtype) for name, array in weights.items()}
     path = folder / "in.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model(nodes, [value("x", [], kind)], [value("y", [], kind)], arrays), path)
     return path
 
 
-def doubled(folder: Path, dtype: str = "float32") -> Path:
+def double(folder: Path, dtype: str = "float32") -> Path:
     """2x"""
-    return written(folder, dtype, [helper.make_node("Mul", ["x", "two"], ["y"])], two=2)
+    return save_model(folder, dtype, [helper.make_node("Mul", ["x", "two"], ["y"])], two=2)
 
 
 def difference(folder: Path) -> Path:
     """exp x - exp x"""
     nodes = [helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Sub", ["a", "a"], ["y"])]
-    return written(folder, "float32", nodes)
+    return save_model(folder, "float32", nodes)
 
 
 def rules(folder: Path, *texts: str) -> Path:
@@ -84,12 +84,12 @@ def message(model: Path, *own: Path) -> str:
 def test_distinct_constants_in_one_class_end_the_run(dtype: str, tmp_path: Path) -> None:
     own = rules(tmp_path, WRONG)
     element = "2.0" if dtype.startswith("float") else "2"
-    assert f"constants equal: (Full [] 2.0 {dtype}) is {element}, " in message(doubled(tmp_path, dtype), own)
+    assert f"constants equal: (Full [] 2.0 {dtype}) is {element}, " in message(double(tmp_path, dtype), own)
 
 
 def test_the_rule_is_named(tmp_path: Path) -> None:
     own = rules(tmp_path, HARMLESS, WRONG)
-    assert message(doubled(tmp_path), own).startswith(f"{own}:14:1: rule two-is-three proved two distinct constants ")
+    assert message(double(tmp_path), own).startswith(f"{own}:14:1: rule two-is-three proved two distinct constants ")
 
 
 @pytest.mark.conformance
@@ -104,7 +104,7 @@ def test_a_sound_rule_passes(tmp_path: Path) -> None:
 
 @pytest.mark.conformance
 def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, own = doubled(tmp_path), rules(tmp_path, WRONG)
+    model, own = double(tmp_path), rules(tmp_path, WRONG)
     code = main(["optimize", str(model), str(tmp_path / "out.onnx"), "--rules", str(own), "--trust-rules"])
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (4, 1)
@@ -123,12 +123,12 @@ def constant(*nodes: ENode, type_: TensorType = FLOAT) -> EClass:
     return EClass(nodes, type_, True)
 
 
-def found(folder: Path, *classes: EClass, deadline: float = inf, **weights: ArrayLike) -> Conflict | None:
+def conflict_of(folder: Path, *classes: EClass, deadline: float = inf, **weights: ArrayLike) -> Conflict | None:
     """The conflict in an e-graph of these classes."""
-    model = read(written(folder, "float32", [helper.make_node("Identity", ["x"], ["y"])]))
+    identity = read(save_model(folder, "float32", [helper.make_node("Identity", ["x"], ["y"])]))
     saturation = Saturation("saturated", 1, (), 0.0, ())
     arrays = {name: np.asarray(array) for name, array in weights.items()}
-    return find_conflict(model, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation), deadline)
+    return find_conflict(identity, Knowledge({}, arrays, frozenset()), EGraph(classes, {}, (), saturation), deadline)
 
 
 def binary(op: str, *operands: int) -> ENode:
@@ -136,23 +136,23 @@ def binary(op: str, *operands: int) -> ENode:
 
 
 def test_two_stored_constants(tmp_path: Path) -> None:
-    assert found(tmp_path, constant(V, W), v=[1.0, 2, 3], w=[1.0, 2, 4]) is not None
+    assert conflict_of(tmp_path, constant(V, W), v=[1.0, 2, 3], w=[1.0, 2, 4]) is not None
 
 
 def test_constant_expressions(tmp_path: Path) -> None:
     classes = constant(V), constant(W), constant(binary("Add", 0, 1), binary("Mul", 0, 1))
-    conflict_ = found(tmp_path, *classes, v=[2.0, 2, 2], w=[2.0, 2, 3])
+    conflict_ = conflict_of(tmp_path, *classes, v=[2.0, 2, 2], w=[2.0, 2, 3])
     assert str(conflict_) == "(Mul v w) is 6.0 at [2], (Add v w) is 5.0 at [2]"
 
 
 def test_equal_expressions_agree(tmp_path: Path) -> None:
     classes = constant(V), constant(W), constant(binary("Add", 0, 1), binary("Add", 1, 0))
-    assert found(tmp_path, *classes, v=[2.0, 2, 2], w=[0.1, 2, 3]) is None
+    assert conflict_of(tmp_path, *classes, v=[2.0, 2, 2], w=[0.1, 2, 3]) is None
 
 
 def test_rounding_of_stored_constants_is_no_conflict(tmp_path: Path) -> None:
     third = np.full(3, 1 / 3)
-    assert found(tmp_path, constant(V, W), v=third, w=third.astype(np.float32)) is None
+    assert conflict_of(tmp_path, constant(V, W), v=third, w=third.astype(np.float32)) is None
 
 
 def test_what_large_operands_leave_of_a_sum_is_no_conflict(tmp_path: Path) -> None:
@@ -161,36 +161,36 @@ def test_what_large_operands_leave_of_a_sum_is_no_conflict(tmp_path: Path) -> No
     rounded = ENode("Weight", ("r",), ())
     classes = constant(V), constant(W), constant(binary("Sub", 1, 0), rounded)
     r = w.astype(np.float32) - v.astype(np.float32)
-    assert found(tmp_path, *classes, v=v, w=w, r=r) is None
+    assert conflict_of(tmp_path, *classes, v=v, w=w, r=r) is None
 
 
 def test_a_step_at_its_edge_is_no_conflict(tmp_path: Path) -> None:
     """floor(v) where v is 1, but for rounding."""
     one = ENode("Weight", ("one",), ())
     classes = constant(V), constant(binary("Floor", 0), one)
-    assert found(tmp_path, *classes, v=[1 - 1e-9] * 3, one=[1.0] * 3) is None
+    assert conflict_of(tmp_path, *classes, v=[1 - 1e-9] * 3, one=[1.0] * 3) is None
 
 
 def test_infinity_is_no_conflict(tmp_path: Path) -> None:
-    assert found(tmp_path, constant(V, W), v=[np.inf, 1.0, np.nan], w=[1e38, 1.0, 2.0]) is None
+    assert conflict_of(tmp_path, constant(V, W), v=[np.inf, 1.0, np.nan], w=[1e38, 1.0, 2.0]) is None
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool"])
 def test_integers_and_truth_values_are_exact(dtype: str, tmp_path: Path) -> None:
     v, w = np.array([1, 0, 2**40]).astype(dtype), np.array([1, 1, 2**40]).astype(dtype)
-    assert found(tmp_path, constant(V, W, type_=TensorType(dtype, (3,))), v=v, w=w) is not None
+    assert conflict_of(tmp_path, constant(V, W, type_=TensorType(dtype, (3,))), v=v, w=w) is not None
 
 
 def test_large_constants_are_not_computed(tmp_path: Path) -> None:
     large = TensorType("float32", (2**17,))
     v = np.arange(2**17, dtype=np.float32)
     classes = constant(V, type_=large), constant(binary("Add", 0, 0), binary("Mul", 0, 0), type_=large)
-    assert found(tmp_path, *classes, v=v) is None
+    assert conflict_of(tmp_path, *classes, v=v) is None
 
 
 def test_nothing_is_computed_after_the_deadline(tmp_path: Path) -> None:
     """Else the distinct weights of one class would be a conflict."""
     distinct = {"v": [1.0, 2.0, 3.0], "w": [1.0, 2.0, 4.0]}
-    assert found(tmp_path, constant(V, W), **distinct) is not None
+    assert conflict_of(tmp_path, constant(V, W), **distinct) is not None
     with pytest.raises(OutOfTime):
-        found(tmp_path, constant(V, W), deadline=0.0, **distinct)
+        conflict_of(tmp_path, constant(V, W), deadline=0.0, **distinct)

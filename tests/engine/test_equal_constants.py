@@ -29,16 +29,16 @@ def leaves() -> st.SearchStrategy[str]:
     return st.sampled_from([f'(Weight "{name}")' for name in SHAPES])
 
 
-def extended(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def extend(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     binary = st.builds("({} {} {})".format, st.sampled_from(["Add", "Sub", "Mul", "Div", "MatMul"]), inner, inner)
     unary = st.builds("({} {})".format, st.sampled_from(["Neg", "Reciprocal", "Sqrt"]), inner)
     shapes = st.sampled_from([(SIZE,), (SIZE, 1), (1, SIZE), (1, SIZE, 1)])
-    moved = st.builds(lambda t, s: f"(Reshape {t} {vector(s)})", inner, shapes)
+    reshaped = st.builds(lambda t, s: f"(Reshape {t} {vector(s)})", inner, shapes)
     turned = st.builds("(Transpose {} (vec-of 1 0))".format, inner)
-    return st.one_of(binary, unary, moved, turned)
+    return st.one_of(binary, unary, reshaped, turned)
 
 
-terms = st.recursive(leaves(), extended, max_leaves=5)
+terms = st.recursive(leaves(), extend, max_leaves=5)
 
 
 def parse(text: str) -> Any:
@@ -57,12 +57,12 @@ def parse(text: str) -> Any:
     return read()
 
 
-def evaluate(term: Any, known: dict[str, Array]) -> Array:
+def evaluate(term: Any, weights: dict[str, Array]) -> Array:
     """The value of a term; ValueError where its shapes do not fit."""
     op, *rest = term
     if op == "Weight":
-        return known[rest[0].strip('"')]
-    first = evaluate(rest[0], known)
+        return weights[rest[0].strip('"')]
+    first = evaluate(rest[0], weights)
     if op == "Reshape":
         return first.reshape([int(d) for d in rest[1][1:]])
     if op == "Transpose":
@@ -71,10 +71,10 @@ def evaluate(term: Any, known: dict[str, Array]) -> Array:
     if op in unary:
         return np.asarray(unary[op](first))
     binary = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "MatMul": np.matmul}
-    return np.asarray(binary[op](first, evaluate(rest[1], known)))
+    return np.asarray(binary[op](first, evaluate(rest[1], weights)))
 
 
-def defined(text: str) -> Array | None:
+def value_of(text: str) -> Array | None:
     try:
         with np.errstate(all="ignore"):
             value = evaluate(parse(text), values())
@@ -83,7 +83,7 @@ def defined(text: str) -> Array | None:
     return value if bool(np.all(np.isfinite(value))) else None
 
 
-def united(first: str, second: str) -> bool:
+def are_united(first: str, second: str) -> bool:
     """Whether the two constants end up in one class."""
     egraph = load().EGraph()
     execute(egraph, prelude())
@@ -104,10 +104,10 @@ def united(first: str, second: str) -> bool:
 
 @given(terms, terms)
 def test_only_equal_constants_are_united(first: str, second: str) -> None:
-    left, right = defined(first), defined(second)
+    left, right = value_of(first), value_of(second)
     if left is None or right is None or left.shape != right.shape:
         return
-    if united(first, second):
+    if are_united(first, second):
         np.testing.assert_allclose(left, right, rtol=1e-9)
 
 
@@ -126,7 +126,7 @@ A, B, C, D, M, N = (f'(Weight "{name}")' for name in "abcdmn")
     ],
 )
 def test_equal_constants_are_united(first: str, second: str) -> None:
-    assert united(first, second)
+    assert are_united(first, second)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_equal_constants_are_united(first: str, second: str) -> None:
     ],
 )
 def test_different_constants_stay_apart(first: str, second: str) -> None:
-    assert not united(first, second)
+    assert not are_united(first, second)

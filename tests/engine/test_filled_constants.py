@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import eqfuse
 from eqfuse.engine.summary import knowledge_of_result
+
+from .models import model, value
 
 
 def test_a_filled_constant_has_a_type() -> None:
@@ -14,12 +16,10 @@ def test_a_filled_constant_has_a_type() -> None:
         helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[1, 1]),
         helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["y"]),
     ]
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n, 4, 4]) for name, n in (("x", 8), ("y", 16))]
     shapes = {"w": (16, 8, 1, 1), **dict.fromkeys(("scale", "shift", "mean", "variance"), (16,))}
-    stored = [numpy_helper.from_array(np.full(shape, 0.5, np.float32), name) for name, shape in shapes.items()]
-    graph = helper.make_graph(nodes, "filled", ports[:1], ports[1:], stored)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    rewritten = eqfuse.optimize(model).rewritten
+    weights = {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()}
+    source = model(nodes, [value("x", [1, 8, 4, 4])], [value("y", [1, 16, 4, 4])], weights)
+    rewritten = eqfuse.optimize(source).rewritten
     fills = [node.outputs[0].name or "" for node in rewritten.model.graph if node.op_type == "ConstantOfShape"]
-    known = knowledge_of_result(rewritten.model, rewritten.knowledge).types
-    assert {known[name].shape for name in fills} == {(16, 8, 1, 1)}
+    types = knowledge_of_result(rewritten.model, rewritten.knowledge).types
+    assert {types[name].shape for name in fills} == {(16, 8, 1, 1)}

@@ -19,29 +19,25 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.engine.onnx.nodes import blame_node
 from eqfuse.errors import ModelError, UsageError
 
+from .models import model, value
+
 LEAST = np.iinfo(np.int64).min
 
 
-def made(nodes: Sequence[NodeProto], shape: Sequence[int], **weights: ArrayLike) -> onnx.ModelProto:
-    tensor = helper.make_tensor_value_info
-    stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
-    graph = helper.make_graph(
-        nodes, "g", [tensor("x", TensorProto.FLOAT, shape)], [onnx.ValueInfoProto(name="y")], stored
-    )
-    graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+def from_x_to_y(nodes: Sequence[NodeProto], shape: Sequence[int], **weights: ArrayLike) -> onnx.ModelProto:
+    return model(nodes, [value("x", shape)], ["y"], {name: np.asarray(array) for name, array in weights.items()})
 
 
 def external(folder: Path, count: int, *nodes: NodeProto) -> Path:
-    """A model whose weight `w` of so many floats lies in the file `w.bin`, as the whole of it."""
+    """A model whose weight `w` of `count` floats is the file `w.bin`."""
     np.arange(count, dtype=np.float32).tofile(folder / "w.bin")
-    model = made(nodes, [count], w=np.zeros(count, np.float32))
-    weight = model.graph.initializer[0]
+    proto = from_x_to_y(nodes, [count], w=np.zeros(count, np.float32))
+    weight = proto.graph.initializer[0]
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
     weight.external_data.add(key="location", value="w.bin")
     path = folder / "in.onnx"
-    path.write_bytes(model.SerializeToString())
+    path.write_bytes(proto.SerializeToString())
     return path
 
 
@@ -62,9 +58,9 @@ def test_external_weights_that_are_also_folded_are_written(tmp_path: Path) -> No
         helper.make_node("Add", ["a", "r"], ["y"]),
     ]
     source = external(tmp_path, 6000, *nodes)
-    model = onnx.load(source, load_external_data=False)
-    model.graph.initializer.append(numpy_helper.from_array(np.asarray([1, 6000]), "s"))
-    source.write_bytes(model.SerializeToString())
+    proto = onnx.load(source, load_external_data=False)
+    proto.graph.initializer.append(numpy_helper.from_array(np.asarray([1, 6000]), "s"))
+    source.write_bytes(proto.SerializeToString())
     optimize(source, tmp_path / "out.onnx", verify=False)
     assert onnx.load(tmp_path / "out.onnx").graph.initializer
 
@@ -87,7 +83,7 @@ def test_a_model_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 def test_long_vectors_are_not_taken_for_shapes() -> None:
     """Propagation of values would make a list of as many dimensions."""
     nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Add", ["a", "a"], ["y"])]
-    assert infer(read(made(nodes, [2**40]))).types["y"].shape == (2**40,)
+    assert infer(read(from_x_to_y(nodes, [2**40]))).types["y"].shape == (2**40,)
 
 
 def test_a_tensor_of_unknown_type_does_not_end_shape_inference() -> None:
@@ -96,7 +92,7 @@ def test_a_tensor_of_unknown_type_does_not_end_shape_inference() -> None:
         helper.make_node("Add", ["x", "w"], ["a"]),
         helper.make_node("EyeLike", ["a"], ["y"], dtype=TensorProto.FLOAT),
     ]
-    assert "a" not in infer(read(made(nodes, [3, 4], w=np.zeros((2, 4), np.float32)))).types
+    assert "a" not in infer(read(from_x_to_y(nodes, [3, 4], w=np.zeros((2, 4), np.float32)))).types
 
 
 def test_the_type_of_an_operator_with_delicate_inference_is_known() -> None:
@@ -105,7 +101,7 @@ def test_the_type_of_an_operator_with_delicate_inference_is_known() -> None:
         helper.make_node("EyeLike", ["a"], ["e"], dtype=TensorProto.DOUBLE),
         helper.make_node("Cast", ["e"], ["y"], to=TensorProto.FLOAT),
     ]
-    assert infer(read(made(nodes, [3, 4]))).types["e"].dtype == "float64"
+    assert infer(read(from_x_to_y(nodes, [3, 4]))).types["e"].dtype == "float64"
 
 
 def test_integers_that_cannot_be_divided_do_not_end_the_process() -> None:
@@ -116,27 +112,26 @@ def test_integers_that_cannot_be_divided_do_not_end_the_process() -> None:
         helper.make_node("Sqrt", ["f"], ["s"]),
     ]
     constants = {"a": np.asarray([LEAST, 6]), "b": np.asarray([1, 2]), "f": np.asarray([4.0], np.float32)}
-    found = evaluate(nodes, constants, ["q", "s"], {"": 17})
-    assert found["q"][1] == -3
-    assert found["s"][0] == 2
+    values = evaluate(nodes, constants, ["q", "s"], {"": 17})
+    assert (values["q"][1], values["s"][0]) == (-3, 2)
 
 
 def test_a_division_that_nobody_can_compute_is_left_out() -> None:
     nodes = [helper.make_node("Div", ["a", "b"], ["q"]), helper.make_node("Neg", ["a"], ["n"])]
-    found = evaluate(nodes, {"a": np.asarray([4, 6]), "b": np.asarray([1, 2, 3])}, ["q", "n"], {"": 17})
-    np.testing.assert_array_equal(found.pop("n"), [-4, -6])
-    assert not found
+    values = evaluate(nodes, {"a": np.asarray([4, 6]), "b": np.asarray([1, 2, 3])}, ["q", "n"], {"": 17})
+    np.testing.assert_array_equal(values.pop("n"), [-4, -6])
+    assert not values
 
 
-@pytest.mark.parametrize(("name", "value"), [("value", ["a", "b"]), ("value_float", "text"), ("value_ints", 1.5)])
-def test_a_constant_of_another_kind_than_its_attribute_is_refused(name: str, value: object) -> None:
-    nodes = [helper.make_node("Constant", [], ["c"], **{name: value}), helper.make_node("Add", ["x", "c"], ["y"])]
+@pytest.mark.parametrize(("name", "content"), [("value", ["a", "b"]), ("value_float", "text"), ("value_ints", 1.5)])
+def test_a_constant_of_another_kind_than_its_attribute_is_refused(name: str, content: object) -> None:
+    nodes = [helper.make_node("Constant", [], ["c"], **{name: content}), helper.make_node("Add", ["x", "c"], ["y"])]
     with pytest.raises(ModelError, match=r"fails the ONNX checker: .*Mismatched attribute type"):
-        infer(read(made(nodes, [2])))
+        infer(read(from_x_to_y(nodes, [2])))
 
 
 def test_a_constant_that_rules_cannot_compute_is_a_clear_line() -> None:
-    """Reference kernels take a scale of the wrong rank; what is folded from it into the weights fits nothing."""
+    """Reference kernels accept a scale of the wrong rank, and weights folded with it fit no operator."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"]),
         helper.make_node("BatchNormalization", ["c", "scale", "zeros", "zeros", "ones"], ["y"]),
@@ -145,20 +140,20 @@ def test_a_constant_that_rules_cannot_compute_is_a_clear_line() -> None:
     kernel = np.arange(12, dtype=np.float32).reshape(4, 3, 1, 1)
     weights = {"w": kernel, "scale": np.arange(4, dtype=np.float32).reshape(4, 1, 1) + 2, "zeros": ones - 1}
     with pytest.raises(ModelError, match="rules make a constant by Mul that cannot be computed"):
-        optimize(made(nodes, [1, 3, 2, 2], ones=ones, **weights), verify=False)
+        optimize(from_x_to_y(nodes, [1, 3, 2, 2], ones=ones, **weights), verify=False)
 
 
 def test_a_transpose_over_no_axes_is_left_as_it_is() -> None:
     """ONNX infers a scalar, ONNX Runtime refuses to run it; as no output needs it, the model is valid all the same."""
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0])]
     nodes[1].attribute[0].ClearField("ints")
-    assert optimize(made([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3]), verify=False).after.nodes == 1
+    assert optimize(from_x_to_y([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3]), verify=False).after.nodes == 1
 
 
 def test_an_output_that_is_listed_twice_stays_one_value() -> None:
-    model = made([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])], [4])
-    model.graph.output.append(model.graph.output[0])
-    result = optimize(model)
+    proto = from_x_to_y([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])], [4])
+    proto.graph.output.append(proto.graph.output[0])
+    result = optimize(proto)
     assert [output.name for output in result.model.graph.outputs] == ["y", "y"]
     assert result.after.nodes == 1
 
@@ -169,9 +164,9 @@ def test_a_value_without_element_type_says_nothing() -> None:
         helper.make_node("SplitToSequence", ["x", "size"], ["parts"]),
         helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=0),
     ]
-    model = made(nodes, [4], size=np.asarray(2))
-    model.graph.value_info.append(helper.make_tensor_value_info("parts", TensorProto.UNDEFINED, [2]))
-    assert optimize(model, verify=False).after.nodes == 2
+    proto = from_x_to_y(nodes, [4], size=np.asarray(2))
+    proto.graph.value_info.append(helper.make_tensor_value_info("parts", TensorProto.UNDEFINED, [2]))
+    assert optimize(proto, verify=False).after.nodes == 2
 
 
 def test_a_constant_that_takes_too_much_names_its_node() -> None:
@@ -182,16 +177,16 @@ def test_a_constant_that_takes_too_much_names_its_node() -> None:
     ]
     weights = {"w": np.asarray([[1], [2]], np.float32), "s": np.asarray([2, 2**33]), "i": np.asarray([0, 1, 2])}
     with pytest.raises(ModelError, match=r"node 'gather' \(Gather\): makes a constant that cannot be computed"):
-        optimize(made(nodes, [2, 3], **weights), verify=False)
+        optimize(from_x_to_y(nodes, [2, 3], **weights), verify=False)
 
 
 def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
-    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
+    node = next(iter(read(from_x_to_y([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
     with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blame_node(node, "m"):
         {}["perm"]
 
 
 def test_what_has_a_message_of_its_own_keeps_it() -> None:
-    node = next(iter(read(made([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
+    node = next(iter(read(from_x_to_y([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
     with pytest.raises(UsageError, match=r"^its own$"), blame_node(node, "m"):
         raise UsageError("its own")

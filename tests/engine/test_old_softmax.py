@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from eqfuse.engine.egraph.canonical import Call, canonical
 from eqfuse.engine.egraph.emit import emit_node
@@ -12,14 +12,13 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.ir.types import TensorType
 
+from .models import model, value
+
 
 def call(shape: tuple[int, ...], **attributes: int) -> Call | None:
     node = helper.make_node("Softmax", ["x"], ["y"], **attributes)
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
-    graph = helper.make_graph([node], "softmax", ports[:1], ports[1:])
-    model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=4))
-    (found,) = model.graph
-    return canonical(found, infer(model), model.opset)
+    source = read(model([node], [value("x", shape)], [value("y", shape)], opset=9, ir_version=4))
+    return canonical(source.graph[0], infer(source), source.opset)
 
 
 @pytest.mark.parametrize(
@@ -27,9 +26,9 @@ def call(shape: tuple[int, ...], **attributes: int) -> Call | None:
     [((1, 10, 1, 1), {}, 1), ((2, 1, 7, 1), {}, 2), ((2, 3, 5), {"axis": 2}, 2), ((4, 6), {"axis": -1}, 1)],
 )
 def test_one_long_axis_is_that_of_today(shape: tuple[int, ...], attributes: dict[str, int], axis: int) -> None:
-    found = call(shape, **attributes)
-    assert found is not None
-    assert found.attributes == (axis,)
+    softmax = call(shape, **attributes)
+    assert softmax is not None
+    assert softmax.attributes == (axis,)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

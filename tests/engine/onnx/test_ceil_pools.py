@@ -8,27 +8,26 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 
+from ..models import model, value
 
-def pooled(op: str, opset: int, size: int, **settings: Any) -> onnx.ModelProto:
+
+def pool(op: str, opset: int, size: int, **settings: Any) -> onnx.ModelProto:
     """A pool with ceil_mode, and a Relu behind it."""
     kernel = settings.pop("kernel")
     nodes = [
         helper.make_node(op, ["x"], ["a"], kernel_shape=[kernel], ceil_mode=1, **settings),
         helper.make_node("Relu", ["a"], ["y"]),
     ]
-    shapes = {"x": [1, 2, size], "y": None}
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
-    graph = helper.make_graph(nodes, "pools", ends[:1], ends[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return model(nodes, [value("x", [1, 2, size])], ["y"], opset=opset)
 
 
-def actual(model: onnx.ModelProto, size: int) -> tuple[int, ...]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+def actual(proto: onnx.ModelProto, size: int) -> tuple[int, ...]:
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     return tuple(session.run(None, {"x": np.zeros((1, 2, size), np.float32)})[0].shape)
 
 
@@ -46,5 +45,5 @@ def actual(model: onnx.ModelProto, size: int) -> tuple[int, ...]:
     ],
 )
 def test_no_window_begins_in_the_pad_at_the_end(op: str, opset: int, size: int, settings: dict[str, Any]) -> None:
-    model = pooled(op, opset, size, **settings)
-    assert infer(read(model)).types["y"].shape == actual(model, size)
+    proto = pool(op, opset, size, **settings)
+    assert infer(read(proto)).types["y"].shape == actual(proto, size)

@@ -1,4 +1,4 @@
-"""What a result says of its making."""
+"""The provenance in a result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_result_of_unchecked_rules_stays_one() -> None:
     metadata: dict[str, str] = {}
     stamp(metadata, "real", 1, DEVICE, ("own.egg",))
     stamp(metadata, "real", 1, DEVICE)
-    found = provenance(metadata)
-    assert found is not None
-    assert found.trusted == ("own.egg",)
-    assert str(found).endswith(", rules of own.egg used unchecked")
+    result = provenance(metadata)
+    assert result is not None
+    assert result.trusted == ("own.egg",)
+    assert str(result).endswith(", rules of own.egg used unchecked")

@@ -1,4 +1,4 @@
-"""Models that no runtime could make sense of: the message says what is wrong, and where."""
+"""Malformed models: the message names the fault and its place."""
 
 from __future__ import annotations
 

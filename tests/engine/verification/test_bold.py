@@ -19,14 +19,14 @@ from eqfuse.engine.verification.structure import Structure
 from eqfuse.engine.verification.values import RunError, Value
 from eqfuse.rules.vocabulary import Precision
 
-from .models import Weights, model, normal, value
+from ..models import Weights, model, normal, value
 
 Node = onnx.NodeProto
 make = helper.make_node
 EVERY_TEMPER = [temper for temper in Temper if temper is not Temper.ORDINARY]
 
 
-def compared(
+def verify_nodes(
     before: Sequence[Node],
     after: Sequence[Node],
     weights: Weights | None = None,
@@ -45,18 +45,18 @@ LIMIT = {"w": np.full(6, 0.5, np.float32)}
 
 
 def test_a_guard_against_nan_is_not_a_maximum() -> None:
-    verdict = compared(GUARD, UNGUARDED, LIMIT)
+    verdict = verify_nodes(GUARD, UNGUARDED, LIMIT)
     assert (verdict.status, verdict.first_divergent) == ("failed", "y")
     assert "NaN or infinity on one side only, on zeros" in verdict.reason
 
 
 def test_it_is_one_where_nan_may_change() -> None:
-    assert compared(GUARD, UNGUARDED, LIMIT, precision="fast").status == "passed"
+    assert verify_nodes(GUARD, UNGUARDED, LIMIT, precision="fast").status == "passed"
 
 
 def test_the_other_way_round_nothing_is_promised() -> None:
     """Where the original gives NaN, its square root has no value over the real numbers."""
-    assert compared(UNGUARDED, GUARD, LIMIT).status == "passed"
+    assert verify_nodes(UNGUARDED, GUARD, LIMIT).status == "passed"
 
 
 SMALL = {"k": np.float32(3e19), "l": np.float32(3e19)}
@@ -66,7 +66,7 @@ def test_another_overflow_of_an_intermediate_passes() -> None:
     """(x / k) / l and x / (k * l), which overflows: the candidate in float64 gives what the original gives."""
     before = [make("Div", ["x", "k"], ["a"]), make("Mul", ["a", "l"], ["y"])]
     after = [make("Mul", ["x", "l"], ["a"]), make("Div", ["a", "k"], ["y"])]
-    assert compared(before, after, SMALL).status == "passed"
+    assert verify_nodes(before, after, SMALL).status == "passed"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_another_overflow_of_an_intermediate_passes() -> None:
 )
 def test_what_only_some_values_show_is_caught(before: Sequence[Node], after: Sequence[Node]) -> None:
     weights = {"zero": np.float32(0), "seven": np.float32(7), "half": np.float32(0.5)}
-    assert compared(before, after, weights).status == "failed"
+    assert verify_nodes(before, after, weights).status == "failed"
 
 
 SUM = {"a": np.array([1])}
@@ -103,8 +103,8 @@ def test_what_is_not_exact_is_caught(before: Sequence[Node], after: Sequence[Nod
     """Signs of zero, NaN and infinities decide: equal over the real numbers, the bits are others."""
     weights = SUM | {"zero": np.float32(0)}
     shape = (2, 2)
-    assert compared(before, after, weights, shape=shape, precision="exact").status == "failed"
-    assert compared(before, after, weights, shape=shape, precision="real").status != "failed"
+    assert verify_nodes(before, after, weights, shape=shape, precision="exact").status == "failed"
+    assert verify_nodes(before, after, weights, shape=shape, precision="real").status != "failed"
 
 
 def branches(other: str) -> onnx.ModelProto:
@@ -158,13 +158,13 @@ def test_operators_that_saw_both_sides_are_not_named() -> None:
     assert verify(original, original).one_sided == ()
 
 
-def drawn(nodes: Sequence[Node], fed: onnx.ValueInfoProto, temper: Temper, weights: Weights | None = None) -> Any:
+def draw(nodes: Sequence[Node], fed: onnx.ValueInfoProto, temper: Temper, weights: Weights | None = None) -> Any:
     specs = input_specs(Structure(model(nodes, [fed], ["y"], weights)))
     return generate(specs, Plan(shapes={fed.name: (50, 20)}, temper=temper), 0)[fed.name]
 
 
 def test_edges_have_what_models_meet() -> None:
-    array: NDArray[Any] = drawn([make("Sqrt", ["x"], ["y"])], value("x", [50, 20]), Temper.EDGES)
+    array: NDArray[Any] = draw([make("Sqrt", ["x"], ["y"])], value("x", [50, 20]), Temper.EDGES)
     zeros = array[array == 0]
     assert np.signbit(zeros).any()
     assert not np.signbit(zeros).all()
@@ -174,13 +174,13 @@ def test_edges_have_what_models_meet() -> None:
 
 
 def test_large_numbers_are_of_both_signs() -> None:
-    array = drawn([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.LARGE)
+    array = draw([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.LARGE)
     assert array.min() < -500
     assert array.max() > 500
 
 
 def test_special_values_are_drawn() -> None:
-    array = drawn([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.SPECIAL)
+    array = draw([make("Exp", ["x"], ["y"])], value("x", [50, 20]), Temper.SPECIAL)
     assert np.isnan(array).any()
     assert np.isinf(array).any()
 
@@ -201,17 +201,17 @@ INTEGERS = value("x", [50, 20], TensorProto.INT64)
 def test_what_steers_is_drawn_as_ever(nodes: Sequence[Node], temper: Temper) -> None:
     """A zero would kill the process, and a large number take all memory."""
     weights = {"w": np.array([5]), "v": np.array([5], np.int32)}
-    array = drawn(nodes, INTEGERS, temper, weights)
+    array = draw(nodes, INTEGERS, temper, weights)
     assert array.min() >= 1
     assert array.max() < 10
 
 
 def test_indices_stay_in_range() -> None:
-    array = drawn([make("Gather", ["w", "x"], ["y"])], INTEGERS, Temper.EDGES, {"w": normal(37, 2)})
+    array = draw([make("Gather", ["w", "x"], ["y"])], INTEGERS, Temper.EDGES, {"w": normal(37, 2)})
     assert (array.min(), array.max()) == (-37, 36)
 
 
-def judged(expected: Value, found: Value, exact: Value, own: Value) -> bool:
+def is_judged_wrong(expected: Value, found: Value, exact: Value, own: Value) -> bool:
     """Whether a candidate is taken for wrong, by float64 runs that gave these."""
 
     def give(truth: Value) -> Value:
@@ -242,4 +242,4 @@ def judged(expected: Value, found: Value, exact: Value, own: Value) -> bool:
 def test_a_number_that_float64_confirms_decides(
     expected: Value, found: Value, exact: Value, own: Value, is_wrong: bool
 ) -> None:
-    assert judged(expected, found, exact, own) == is_wrong
+    assert is_judged_wrong(expected, found, exact, own) == is_wrong

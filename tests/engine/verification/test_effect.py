@@ -32,9 +32,9 @@ def floats(draw: st.DrawFn, count: int, finite: bool = True) -> list[NDArray[Any
 
 
 def steps(one: NDArray[Any], other: NDArray[Any]) -> float:
-    found = ulp_distances(one, other)
-    assert found is not None
-    return float(found.max())
+    distances = ulp_distances(one, other)
+    assert distances is not None
+    return float(distances.max())
 
 
 @given(floats(2, finite=False))

@@ -1,4 +1,4 @@
-"""Inputs that users give: which files and folders hold them, and what is said of those that do not fit."""
+"""Inputs from users: the files and folders that hold them, and messages on those that do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 from eqfuse.engine.verification.inputs import Sample, read_samples
 from eqfuse.errors import UsageError
 
-from .models import normal, value
+from ..models import normal, value
 
 INPUTS = [value("x", ["n", 3]), value("m", ["n"], TensorProto.INT64)]
 FITTING: dict[str, NDArray[Any]] = {"x": normal(2, 3), "m": np.array([1, 2])}

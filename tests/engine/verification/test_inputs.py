@@ -14,10 +14,10 @@ from onnx import TensorProto, helper
 from eqfuse.engine.verification.inputs import Plan, enlarge, generate, input_specs, plans, vary
 from eqfuse.engine.verification.structure import Structure
 
-from .models import Weights, model, normal, value
+from ..models import Weights, model, normal, value
 
 
-def generated(
+def draw(
     nodes: Sequence[onnx.NodeProto], fed: onnx.ValueInfoProto, weights: Weights | None = None, seed: int = 0
 ) -> NDArray[Any]:
     specs = input_specs(Structure(model(nodes, [fed], ["y"], weights)))
@@ -30,12 +30,12 @@ def integers(name: str = "x", element_type: int = TensorProto.INT64) -> onnx.Val
 
 
 def test_gather_indices_fill_the_table() -> None:
-    array = generated([helper.make_node("Gather", ["w", "x"], ["y"])], integers(), {"w": normal(37, 2)})
+    array = draw([helper.make_node("Gather", ["w", "x"], ["y"])], integers(), {"w": normal(37, 2)})
     assert (array.min(), array.max()) == (0, 36)
 
 
 def test_gather_axis_counts() -> None:
-    array = generated([helper.make_node("Gather", ["w", "x"], ["y"], axis=-1)], integers(), {"w": normal(37, 5)})
+    array = draw([helper.make_node("Gather", ["w", "x"], ["y"], axis=-1)], integers(), {"w": normal(37, 5)})
     assert array.max() == 4
 
 
@@ -45,19 +45,19 @@ def test_indices_are_recognised_through_a_cast() -> None:
         helper.make_node("Unsqueeze", ["c", "axes"], ["u"]),
         helper.make_node("Gather", ["w", "u"], ["y"]),
     ]
-    array = generated(nodes, integers(element_type=TensorProto.INT32), {"w": normal(300, 2), "axes": np.array([0])})
+    array = draw(nodes, integers(element_type=TensorProto.INT32), {"w": normal(300, 2), "axes": np.array([0])})
     assert array.max() > 250
 
 
 def test_one_hot_ids_stay_below_the_depth() -> None:
     weights = {"depth": np.int64(3), "values": np.array([0.0, 1.0], np.float32)}
-    array = generated([helper.make_node("OneHot", ["x", "depth", "values"], ["y"])], integers(), weights)
+    array = draw([helper.make_node("OneHot", ["x", "depth", "values"], ["y"])], integers(), weights)
     assert set(np.unique(array)) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("element_type", [TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL])
 def test_mask_is_binary_and_leaves_no_row_empty(element_type: int) -> None:
-    array = generated(
+    array = draw(
         [helper.make_node("Identity", ["attention_mask"], ["y"])], integers("attention_mask", element_type)
     )
     assert set(np.unique(array)) == {0, 1}
@@ -69,34 +69,34 @@ def test_mask_is_recognised_by_its_use() -> None:
         helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT),
         helper.make_node("Sub", ["one", "c"], ["y"]),
     ]
-    assert set(np.unique(generated(nodes, integers(), {"one": np.float32(1)}))) == {0, 1}
+    assert set(np.unique(draw(nodes, integers(), {"one": np.float32(1)}))) == {0, 1}
 
 
 def test_bytes_use_their_whole_range() -> None:
     nodes = [helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "c"], ["y"])]
-    array = generated(nodes, integers(element_type=TensorProto.UINT8))
+    array = draw(nodes, integers(element_type=TensorProto.UINT8))
     assert (array.min(), array.max()) == (0, 255)
 
 
 @pytest.mark.parametrize("operator", ["Sqrt", "Log"])
 def test_domain_of_a_direct_consumer_is_kept(operator: str) -> None:
-    assert generated([helper.make_node(operator, ["x"], ["y"])], value("x", [100])).min() > 0
+    assert draw([helper.make_node(operator, ["x"], ["y"])], value("x", [100])).min() > 0
 
 
 def test_integer_divisors_are_never_zero() -> None:
     nodes = [helper.make_node("Div", ["w", "x"], ["y"])]
-    assert generated(nodes, integers(), {"w": np.array([5])}).min() > 0
+    assert draw(nodes, integers(), {"w": np.array([5])}).min() > 0
 
 
 def test_floats_are_standard_normal() -> None:
-    array = generated([helper.make_node("Relu", ["x"], ["y"])], value("x", [100, 100]))
+    array = draw([helper.make_node("Relu", ["x"], ["y"])], value("x", [100, 100]))
     assert abs(array.mean()) < 0.05
     assert abs(array.std() - 1) < 0.05
 
 
 def test_seed_decides() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    first, same, other = (generated(nodes, value("x", [9]), seed=seed) for seed in (1, 1, 2))
+    first, same, other = (draw(nodes, value("x", [9]), seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first, same)
     assert not np.any(first == other)
 
@@ -131,8 +131,8 @@ def test_nothing_is_enlarged_when_shapes_are_given() -> None:
 
 
 def test_varied_values_stay_in_range() -> None:
-    known = {"f": np.linspace(1, 2, 50, dtype=np.float32), "i": np.arange(50)}
-    varied = vary(known, [], 0, order=True)
+    sample = {"f": np.linspace(1, 2, 50, dtype=np.float32), "i": np.arange(50)}
+    varied = vary(sample, [], 0, order=True)
     assert (varied["f"] >= 0.5).all()
-    assert (varied["f"] <= known["f"]).all()
+    assert (varied["f"] <= sample["f"]).all()
     assert sorted(varied["i"]) == list(range(50))

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from eqfuse.engine.verification import verify
 from eqfuse.errors import VerificationError
 
-from .models import model, value
+from ..models import model, value
 
 LEAST = np.iinfo(np.int64).min
 

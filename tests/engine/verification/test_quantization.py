@@ -19,13 +19,13 @@ from eqfuse.engine.verification.quantization import FACTOR, DitheredModel, Steps
 from eqfuse.engine.verification.source import open_source
 from eqfuse.engine.verification.structure import Structure
 
-from .models import model, normal, value
+from ..models import model, normal, value
 
 make = helper.make_node
 
 
 class Images(CalibrationDataReader):  # type: ignore[misc]
-    """A few inputs that scales are chosen by."""
+    """Inputs that determine the scales."""
 
     def __init__(self) -> None:
         self._images = [normal(1, 3, 12, 12, seed=seed) for seed in range(4)]
@@ -68,7 +68,7 @@ def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return onnx.load(folder / "quantized.onnx")
 
 
-def scaled(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
+def scale_operands(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
     """The model, what each quantiser reads multiplied by a factor."""
     changed = onnx.ModelProto()
     changed.CopyFrom(original)
@@ -88,7 +88,7 @@ def scaled(original: onnx.ModelProto, factor: float) -> onnx.ModelProto:
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "passed"), (1 + 1e-5, "passed"), (1.1, "failed")])
 def test_rounding_passes_and_another_scale_does_not(quantized: onnx.ModelProto, factor: float, status: str) -> None:
-    assert verify(quantized, scaled(quantized, factor)).status == status
+    assert verify(quantized, scale_operands(quantized, factor)).status == status
 
 
 SCALE, ZERO = np.float32(0.05), np.uint8(128)
@@ -98,8 +98,8 @@ ROUNDED = [
 ]
 
 
-def moved(*steps: float) -> onnx.ModelProto:
-    """Quantised and dequantised, with so many steps added to the first elements."""
+def add_steps(*steps: float) -> onnx.ModelProto:
+    """Quantised and dequantised, with these steps added to the first elements."""
     offset = np.zeros((1, 400), np.float32)
     offset[0, : len(steps)] = np.array(steps, np.float32) * SCALE
     nodes = [*ROUNDED[:1], make("DequantizeLinear", ["q", "scale", "zero"], ["d"]), make("Add", ["d", "o"], ["y"])]
@@ -110,14 +110,14 @@ def moved(*steps: float) -> onnx.ModelProto:
 def test_one_step_in_one_element_passes_without_a_float64_run() -> None:
     """Rounding that went the other way is a hundred times what float32 may be off by."""
     original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
-    assert verify(original, moved(1)).status == "passed"
-    assert verify(original, moved(1, -1, 0, 1)).status == "passed"
+    assert verify(original, add_steps(1)).status == "passed"
+    assert verify(original, add_steps(1, -1, 0, 1)).status == "passed"
 
 
 @pytest.mark.parametrize("steps", [(2,), (0, 0, -3), (1,) * 40], ids=["two steps", "three steps", "too many elements"])
 def test_more_does_not_pass(steps: tuple[float, ...]) -> None:
     original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
-    verdict = verify(original, moved(*steps))
+    verdict = verify(original, add_steps(*steps))
     assert verdict.status == "failed"
     assert "steps of its scales explain" in verdict.reason
 
@@ -143,15 +143,14 @@ def test_steps_are_those_of_the_scale() -> None:
     original = model(ROUNDED, [value("x", [1, 400])], [value("y", [1, 400])], {"scale": SCALE, "zero": ZERO})
     feeds = {"x": normal(1, 400)}
     with open_source(original, "original") as source:
-        found = DitheredModel(source, Structure(source.structure))
+        dithered = DitheredModel(source, Structure(source.structure))
         rounded = (np.round(feeds["x"] / SCALE) * SCALE).astype(np.float32)
-        steps = found.steps(feeds, {"y": rounded})["y"]
+        steps = dithered.steps(feeds, {"y": rounded})["y"]
     assert steps.largest == pytest.approx(SCALE, rel=1e-5)
     assert SCALE * np.sqrt(1 / 400) <= steps.rms <= SCALE * np.sqrt(12 / 400)
 
 
 def test_nan_in_place_of_a_number_is_no_step() -> None:
-    expected = np.zeros(4, np.float32)
-    found = np.array([0, np.nan, 0, 0], np.float32)
-    assert not Steps(1.0, 1.0).allow(expected, found)
+    expected, result = np.zeros(4, np.float32), np.array([0, np.nan, 0, 0], np.float32)
+    assert not Steps(1.0, 1.0).allow(expected, result)
     assert Steps(1.0, 1.0).allow(expected, expected + FACTOR * np.float32(0.9))

@@ -11,24 +11,24 @@ from onnx import helper, numpy_helper
 
 from eqfuse.engine.verification.skim import has_data, read_structure
 
-from .models import convnet, model, normal, value
+from ..models import convnet, model, normal, value
 
 
-def saved(proto: onnx.ModelProto, folder: Path) -> Path:
+def save(proto: onnx.ModelProto, folder: Path) -> Path:
     path = folder / "model.onnx"
     onnx.save(proto, path)
     return path
 
 
 def test_small_model_is_read_whole(tmp_path: Path) -> None:
-    assert read_structure(saved(convnet(), tmp_path)) == convnet()
+    assert read_structure(save(convnet(), tmp_path)) == convnet()
 
 
 def test_large_weights_keep_type_and_dims_only(tmp_path: Path) -> None:
     original = model(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [2, 300])], ["y"], {"w": normal(300, 300)}
     )
-    weight = read_structure(saved(original, tmp_path)).graph.initializer[0]
+    weight = read_structure(save(original, tmp_path)).graph.initializer[0]
     assert (list(weight.dims), weight.data_type, has_data(weight)) == ([300, 300], onnx.TensorProto.FLOAT, False)
 
 
@@ -38,13 +38,13 @@ def test_large_constants_are_left_out(inside_body: bool, tmp_path: Path) -> None
     body = helper.make_graph([constant], "body", [], [value("c", None)])
     branch = helper.make_node("If", ["flag"], ["c"], then_branch=body, else_branch=body)
     original = model([branch if inside_body else constant], [], ["c"], {"flag": np.asarray(True)})
-    structure = read_structure(saved(original, tmp_path))
+    structure = read_structure(save(original, tmp_path))
     assert structure.ByteSize() < 2000
     assert [node.op_type for node in structure.graph.node] == [original.graph.node[0].op_type]
 
 
 def test_file_that_ends_early_is_refused(tmp_path: Path) -> None:
-    path = saved(convnet(), tmp_path)
+    path = save(convnet(), tmp_path)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ValueError, match="ends early"):
         read_structure(path)

@@ -17,7 +17,7 @@ from eqfuse.engine.verification import verify
 from eqfuse.engine.verification.inputs import Sample
 from eqfuse.errors import UsageError
 
-from .models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value
+from ..models import Weights, convnet, convnet_weights, folded_convnet, model, normal, value
 
 LIGHT_MODELS = Path(backend_tests).parent / "data" / "light"
 
@@ -46,12 +46,6 @@ def test_reordered_sum_passes() -> None:
     assert verdict.status == "passed"
 
 
-def test_weights_off_by_one_percent_fail_and_name_the_tensor() -> None:
-    candidate = convnet({"mw": convnet_weights()["mw"] * np.float32(1.01)})
-    verdict = verify(convnet(), candidate)
-    assert (verdict.status, verdict.first_divergent) == ("failed", "y")
-
-
 @pytest.mark.parametrize("name", ["cw", "mw"])
 def test_one_weight_off_by_one_percent_fails(name: str) -> None:
     weight = convnet_weights()[name].copy()
@@ -59,14 +53,18 @@ def test_one_weight_off_by_one_percent_fails(name: str) -> None:
     assert verify(convnet(), convnet({name: weight})).first_divergent == {"cw": "c", "mw": "y"}[name]
 
 
-def test_epsilon_ten_times_too_large_fails_and_names_the_normalization() -> None:
-    verdict = verify(convnet(), convnet(epsilon=1e-4))
-    assert (verdict.status, verdict.first_divergent) == ("failed", "b")
-
-
-def test_other_permutation_fails_and_names_the_transpose() -> None:
-    verdict = verify(convnet(), convnet(perm=(0, 3, 2, 1)))
-    assert (verdict.status, verdict.first_divergent) == ("failed", "t")
+@pytest.mark.parametrize(
+    ("candidate", "divergent"),
+    [
+        (convnet({"mw": convnet_weights()["mw"] * np.float32(1.01)}), "y"),
+        (convnet(epsilon=1e-4), "b"),
+        (convnet(perm=(0, 3, 2, 1)), "t"),
+    ],
+    ids=["weights off by one percent", "epsilon ten times too large", "other permutation"],
+)
+def test_what_is_wrong_fails_and_is_named(candidate: onnx.ModelProto, divergent: str) -> None:
+    verdict = verify(convnet(), candidate)
+    assert (verdict.status, verdict.first_divergent) == ("failed", divergent)
 
 
 def test_given_tolerance_is_final() -> None:
@@ -111,7 +109,7 @@ FOLDED = (CANCELLING["a"].astype(np.float64) + CANCELLING["b"]).astype(np.float3
 
 
 def test_what_is_nearer_to_float64_than_the_original_is_not_wrong() -> None:
-    """The original is off by a part of what its inputs do to it; folding both weights to one mends that."""
+    """The original errs by a part of its spread; folding both weights to one mends that."""
     verdict = verify(large_activations("ab", CANCELLING), large_activations("c", {"c": FOLDED}))
     assert verdict.status == "passed"
     assert verdict.outputs[0].max_abs > 1
@@ -150,27 +148,25 @@ def test_outputs_that_ignore_the_inputs_prove_nothing(name: str) -> None:
     assert not verdict.outputs[0].depends_on_inputs
 
 
-def test_saturated_output_proves_nothing() -> None:
+def softmax(factor: float, width: int = 6) -> onnx.ModelProto:
+    """Softmax of x times a factor."""
     nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
-    original = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1e8)})
-    verdict = verify(original, original)
+    return model(nodes, [value("x", [4, width])], ["y"], {"k": np.asarray(factor, np.float32)})
+
+
+def test_saturated_output_proves_nothing() -> None:
+    verdict = verify(softmax(1e8), softmax(1e8))
     assert verdict.status == "not verifiable"
     assert "saturated" in verdict.reason
 
 
 def test_saturation_that_smaller_inputs_avoid_is_avoided() -> None:
-    nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
-    original = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1e3)})
-    candidate = model(nodes, [value("x", [4, 6])], ["y"], {"k": np.float32(1.01e3)})
-    assert verify(original, original).status == "passed"
-    assert verify(original, candidate).status == "failed"
+    assert verify(softmax(1e3), softmax(1e3)).status == "passed"
+    assert verify(softmax(1e3), softmax(1.01e3)).status == "failed"
 
 
 def test_nearly_uniform_softmax_is_compared_on_what_varies() -> None:
-    nodes = [helper.make_node("Mul", ["x", "k"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
-    original = model(nodes, [value("x", [4, 500])], ["y"], {"k": np.float32(1e-3)})
-    candidate = model(nodes, [value("x", [4, 500])], ["y"], {"k": np.float32(1.05e-3)})
-    assert verify(original, candidate, precise=False).status == "failed"
+    assert verify(softmax(1e-3, 500), softmax(1.05e-3, 500), precise=False).status == "failed"
 
 
 def test_model_without_inputs_is_compared() -> None:

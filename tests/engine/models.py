@@ -1,4 +1,4 @@
-"""Small models for the tests of the verification."""
+"""Small models for tests."""
 
 from __future__ import annotations
 
