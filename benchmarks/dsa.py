@@ -8,8 +8,8 @@ the four steps of the text's Fig. 15. Each is simulated with TVM's and with Grap
 All clusters do the same on their shares of the batch and of DDR's bandwidth. So one is simulated, and the throughput is
 its own times the number of clusters. Speed-ups compare simulated times, of one simulator.
 
-Each figure is made by a process of its own, see dsa_cell.py; optimised models are kept in a folder, which has to be
-emptied when rules or models change. All figures but seconds are the same in every run.
+Each figure is made by a process of its own, see accelerators/cell.py; optimised models are kept in a folder, which has
+to be emptied when rules or models change. All figures but seconds are the same in every run.
 
     python benchmarks/dsa.py                                     # everything, an hour or so
     python benchmarks/dsa.py --labels A,G --variants tvm,full
@@ -32,9 +32,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eqfuse.benchmarks.dsa_cell import CACHE, Run, command
-from eqfuse.benchmarks.dsa_tables import APPROACHES, Failure, Results, all_tables
-from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2
+from eqfuse.benchmarks.accelerators.cell import CACHE, Run, command
+from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2
+from eqfuse.benchmarks.accelerators.tables import APPROACHES, Failure, Results, all_tables
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.dsa.schedule.clusters import allocations

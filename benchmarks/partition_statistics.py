@@ -53,8 +53,11 @@ def statistics(partition: Partition, weights: Sequence[float] | None = None) -> 
 
 def jain(weights: Sequence[float]) -> float:
     """Jain's fairness index; 1 where all are zero or there are none."""
-    squares = fsum(weight * weight for weight in weights)
-    return fsum(weights) ** 2 / (len(weights) * squares) if squares else 1.0
+    largest = max(weights, default=0.0)
+    if not largest:
+        return 1.0
+    shares = [weight / largest for weight in weights]  # the squares of very small weights would lose their digits
+    return fsum(shares) ** 2 / (len(shares) * fsum(share * share for share in shares))
 
 
 def histogram(weights: Sequence[float]) -> tuple[int, ...]:

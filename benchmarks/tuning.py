@@ -44,8 +44,8 @@ from eqfuse.benchmarks.contestants import ContestantError, Setup
 from eqfuse.benchmarks.latency import OURS, Record, compete, compile_bundle, problem, saved
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.pairs import PAIRS
-from eqfuse.benchmarks.tuning_picture import curves_svg
-from eqfuse.benchmarks.tuning_results import (
+from eqfuse.benchmarks.searches.picture import curves_svg
+from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     NO_INTENSIVE,
     NO_REFORMER,
@@ -57,8 +57,8 @@ from eqfuse.benchmarks.tuning_results import (
     Results,
     results_of,
 )
-from eqfuse.benchmarks.tuning_search import VARIANTS, Budget, Job
-from eqfuse.benchmarks.tuning_tables import ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
+from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
+from eqfuse.benchmarks.searches.tables import ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError

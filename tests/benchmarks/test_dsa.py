@@ -15,10 +15,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from eqfuse.benchmarks import dsa, dsa_cell
-from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
-from eqfuse.benchmarks.dsa_cell import OptimisedNetwork, Run, cached, command, measured, optimised
-from eqfuse.benchmarks.dsa_tables import (
+from eqfuse.benchmarks import dsa
+from eqfuse.benchmarks.accelerators import cell as dsa_cell
+from eqfuse.benchmarks.accelerators.cell import OptimisedNetwork, Run, cached, command, measured, optimised
+from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
+from eqfuse.benchmarks.accelerators.tables import (
     Failure,
     Results,
     ablation_table,
@@ -34,7 +35,7 @@ from eqfuse.benchmarks.dsa_tables import (
     targets,
     throughput_table,
 )
-from eqfuse.benchmarks.graphturbo_tables import TABLE2
+from eqfuse.benchmarks.dsa import Cell, cells_of, chosen, last_line, read_results, run_process, samples_of, together
 from eqfuse.costmodels.dsa_device import load_dsa_device
 from eqfuse.lowering.dsa.errors import DsaError
 

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2, TABLE3, TABLE4
+from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph

@@ -11,13 +11,14 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 
-from eqfuse.benchmarks import tuning, tuning_tables
+from eqfuse.benchmarks import tuning
 from eqfuse.benchmarks.contestants import Sample
 from eqfuse.benchmarks.latency import Record
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.networks.pairs import PAIRS
-from eqfuse.benchmarks.tuning_picture import curves_svg, round_step, run_time_ticks
-from eqfuse.benchmarks.tuning_results import (
+from eqfuse.benchmarks.searches import tables as tuning_tables
+from eqfuse.benchmarks.searches.picture import curves_svg, round_step, run_time_ticks
+from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     PEER,
     PLAIN,
@@ -31,15 +32,15 @@ from eqfuse.benchmarks.tuning_results import (
     same_seconds,
     search_of,
 )
-from eqfuse.benchmarks.tuning_search import VARIANTS, Budget, Job
-from eqfuse.benchmarks.tuning_tables import ARM, NETWORK, ORT, PUBLISHED, SUBGRAPHS, verdicts
+from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
+from eqfuse.benchmarks.searches.tables import ARM, NETWORK, ORT, PUBLISHED, SUBGRAPHS, verdicts
 
 # Points are (trials, seconds, latency); kernels that had not run made the second one rise.
 SEARCH = Search((Point(8, 1.0, 2.0), Point(16, 2.0, 5.0), Point(24, 4.0, 4.0), Point(32, 8.0, 3.0)), 32, 1, 2, 9.0)
 
 
 def comparison(name: str, family: str, threads: int = 1, **milliseconds: float) -> Comparison:
-    """One turn each; names are those of `tuning_results`."""
+    """One turn each; names are those of `searches.results`."""
     record = Record(name, family)
     for who, time in milliseconds.items():
         record.samples[globals()[who], threads] = [Sample(1e-3 * time, 1e-3 * time)]

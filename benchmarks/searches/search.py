@@ -1,6 +1,6 @@
 """One search of benchmarks/tuning.py, in a process of its own with a cache of its own, so that no two share records.
 
-    python -m eqfuse.benchmarks.tuning_search model.onnx FOLDER --tool AGO-NR --trials 200
+    python -m eqfuse.benchmarks.searches.search model.onnx FOLDER --tool AGO-NR --trials 200
 
 The folder gets what was compiled, and the curve as `search.json`.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eqfuse.benchmarks.contestants import ContestantError
-from eqfuse.benchmarks.tuning_results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
+from eqfuse.benchmarks.searches.results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.tvm_runtime import runtime
 
@@ -81,7 +81,7 @@ class Job:
     def _search(self) -> None:
         budget = self.budget
         command = [
-            sys.executable, "-P", "-m", "eqfuse.benchmarks.tuning_search", str(self.model), str(self.folder),
+            sys.executable, "-P", "-m", "eqfuse.benchmarks.searches.search", str(self.model), str(self.folder),
             "--tool", self.tool, "--trials", str(budget.trials), "--threads", str(budget.threads),
             "--seed", str(budget.seed), "--target", budget.target,
         ]  # fmt: skip
@@ -102,10 +102,10 @@ def searched(job: Job) -> Search:
     """Search here and now."""
     if job.tool == PEER:
         runtime(job.budget.threads)  # before TVM is imported
-        from eqfuse.benchmarks import tuning_metaschedule
+        from eqfuse.benchmarks.searches import metaschedule
 
         budget = job.budget
-        return tuning_metaschedule.tune(job.model, job.folder, budget.trials, budget.threads, budget.seed)
+        return metaschedule.tune(job.model, job.folder, budget.trials, budget.threads, budget.seed)
     return _own(job, VARIANTS[job.tool])
 
 

@@ -23,12 +23,12 @@ from functools import partial
 
 import onnx
 
-from .networks.attention import BERT_LARGE, bert, vit_base
-from .networks.conformer import conformer
-from .networks.convolutional import densenet121, resnet50
-from .networks.mobile import mobilenet_v2
-from .networks.recommendation import dlrm
-from .table5.transformers import BERT_BASE
+from ..networks.attention import BERT_LARGE, bert, vit_base
+from ..networks.conformer import conformer
+from ..networks.convolutional import densenet121, resnet50
+from ..networks.mobile import mobilenet_v2
+from ..networks.recommendation import dlrm
+from ..table5.transformers import BERT_BASE
 
 
 @dataclass(frozen=True)

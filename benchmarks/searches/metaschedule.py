@@ -33,7 +33,7 @@ from tvm.ir.utils import derived_object
 from tvm.relax.frontend.onnx import from_onnx
 
 from eqfuse.benchmarks.contestants import LIBRARY
-from eqfuse.benchmarks.tuning_results import Point, Search
+from eqfuse.benchmarks.searches.results import Point, Search
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.sampling import time_calls
 from eqfuse.lowering.tvm_runtime import runtime, use_threads

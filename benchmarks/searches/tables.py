@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from eqfuse.benchmarks import latency
 from eqfuse.benchmarks.latency import QUIET, VERDICTS, geometric_mean
 from eqfuse.benchmarks.networks import AGO
-from eqfuse.benchmarks.tuning_results import (
+from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     NO_INTENSIVE,
     NO_REFORMER,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-from eqfuse.benchmarks.tuning_results import (
+from eqfuse.benchmarks.searches.results import (
     LONG_PEER,
     NO_INTENSIVE,
     NO_REFORMER,

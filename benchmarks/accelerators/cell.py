@@ -2,7 +2,7 @@
 
 A process of its own, so that what goes wrong here goes wrong in one row of the tables.
 
-    python -m eqfuse.benchmarks.dsa_cell A --variant full --samples 16 --device stcp920-1mb
+    python -m eqfuse.benchmarks.accelerators.cell A --variant full --samples 16 --device stcp920-1mb
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import onnx
 
-from eqfuse.benchmarks.graphturbo_tables import TABLE2
+from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
 from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
@@ -139,7 +139,8 @@ def command(
 ) -> list[str]:
     """What starts this process; without a variant it only optimises and keeps the model."""
     chosen = ["--variant", variant, "--samples", str(samples)] if variant else []
-    start = [sys.executable, "-P", "-m", "eqfuse.benchmarks.dsa_cell", label, "--device", device, "--cache", str(cache)]
+    program = [sys.executable, "-P", "-m", "eqfuse.benchmarks.accelerators.cell"]
+    start = [*program, label, "--device", device, "--cache", str(cache)]
     return [*start, *chosen, *(["--validate"] if check else [])]
 
 

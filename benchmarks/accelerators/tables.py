@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from eqfuse.benchmarks.dsa_cell import Run
-from eqfuse.benchmarks.graphturbo_tables import TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
+from eqfuse.benchmarks.accelerators.cell import Run
+from eqfuse.benchmarks.accelerators.graphturbo import TABLE1, TABLE2, TABLE3, TABLE4, Allocation, ScopeCounts
 
 TVM, ASTITCH, SCHEDULED, FULL = "tvm", "astitch", "graphturbo", "full"
 STEPS = ("gb", "lb", "instances", "graphturbo", FULL)

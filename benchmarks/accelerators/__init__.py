@@ -1,0 +1,1 @@
+"""GraphTurbo's tables: one figure a process, and how the tables are put together."""
