@@ -11,6 +11,11 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.ir.graph import OperatorGraph
+
 Array = np.ndarray[Any, Any]
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 
@@ -37,6 +42,12 @@ def model(
         [numpy_helper.from_array(array, name) for name, array in stored.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
+    """The operators of a model."""
+    read_model = read(proto)
+    return operator_graph(read_model, infer(read_model))
 
 
 def chain() -> onnx.ModelProto:

@@ -7,50 +7,31 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from onnx import helper
 from tvm import te, topi
 
-from eqfuse.engine.onnx.inference import infer
-from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
 from eqfuse.lowering.kernels.epilogues import move_epilogues
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import schedule
 
-from ..schedules.functions import HOST, TARGET, convolution, pool
-from ..small_models import model, weights
+from ..schedules.functions import HOST, Shape, convolution, execute, inputs, pool
+from ..small_models import graph_of, model, weights
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
 Array = np.ndarray[Any, Any]
 
 
-def arrays(function: Any) -> list[Array]:
-    generator = np.random.default_rng(0)
-    return [generator.standard_normal([int(e) for e in buffer.shape]).astype("float32") for buffer in function.params]
-
-
-def run(function: Any, given: list[Array], threads: int = 1) -> tuple[Array, str]:
-    """The last array, as the scheduled function fills it, and the rule of the schedule."""
-    scheduled = schedule(function, HOST, threads)
-    packed = list(given)
-    for repack in scheduled.repack:
-        packed[repack.parameter] = repack(packed[repack.parameter])
-    tensors = [tvm.runtime.tensor(array) for array in packed]
-    tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"](*tensors)
-    return tensors[-1].numpy(), scheduled.rule
-
-
 def assert_same(function: Any, moved: Collection[int], rule: str, threads: int = 1) -> None:
-    given = arrays(function)
-    expected, _ = run(function, given)
-    stored = [to_last(array) if n in moved else array for n, array in enumerate(given)]
-    found, chosen = run(channels_last(function, moved), stored, threads)
-    np.testing.assert_allclose(from_last(found) if len(given) - 1 in moved else found, expected, rtol=1e-4, atol=1e-4)
-    assert chosen == rule
+    arrays = inputs(function)
+    expected = execute(schedule(function, HOST), arrays)
+    stored = [to_last(array) if n in moved else array for n, array in enumerate(arrays)]
+    scheduled = schedule(channels_last(function, moved), HOST, threads)
+    result = execute(scheduled, stored)
+    np.testing.assert_allclose(from_last(result) if len(arrays) - 1 in moved else result, expected, 1e-4, 1e-4)
+    assert scheduled.rule == rule
     assert np.ptp(expected) > 0
 
 
@@ -92,13 +73,17 @@ def test_grouped_convolution(channels: int, outputs: int, kernel: int, threads: 
     assert_same(function, {3}, "contraction", threads)
 
 
-def test_only_the_result_is_moved() -> None:
-    assert_same(convolution((1, 3, 12, 12), 32, 3, 2, 1), {3}, "contraction")
-
-
-@pytest.mark.parametrize(("outputs", "kernel"), [(16, 3), (10, 1), (48, 1)])
-def test_only_the_operand_is_moved(outputs: int, kernel: int) -> None:
-    assert_same(convolution((1, 32, 6, 6), outputs, kernel, 1, kernel // 2), {0}, "contraction")
+@pytest.mark.parametrize(
+    ("shape", "outputs", "kernel", "stride", "moved"),
+    [
+        ((1, 3, 12, 12), 32, 3, 2, 3),
+        ((1, 32, 6, 6), 16, 3, 1, 0),
+        ((1, 32, 6, 6), 10, 1, 1, 0),
+        ((1, 32, 6, 6), 48, 1, 1, 0),
+    ],
+)
+def test_only_one_end_is_moved(shape: Shape, outputs: int, kernel: int, stride: int, moved: int) -> None:
+    assert_same(convolution(shape, outputs, kernel, stride, kernel // 2), {moved}, "contraction")
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])
@@ -132,12 +117,7 @@ NODES = [
 
 @pytest.fixture
 def graph() -> OperatorGraph:
-    found = read(model(NODES, {"x": (1, 4, 5, 5)}, {"y": (1, 100)}, w=weights(4, 4, 1, 1)))
-    return operator_graph(found, infer(found))
-
-
-def names(graph: OperatorGraph, kernels: Collection[Collection[int]]) -> list[list[str]]:
-    return [[graph.operators[m].op for m in kernel] for kernel in kernels]
+    return graph_of(model(NODES, {"x": (1, 4, 5, 5)}, {"y": (1, 100)}, w=weights(4, 4, 1, 1)))
 
 
 def test_values_between_kernels_are_moved(graph: OperatorGraph) -> None:
@@ -153,21 +133,20 @@ def test_what_is_viewed_stays(graph: OperatorGraph) -> None:
     assert "a" not in moved
 
 
-def test_an_activation_moves_behind_the_convolution_before(graph: OperatorGraph) -> None:
-    found = move_epilogues(graph, [(0,), (1, 2), (3,), (4,), (5, 6)])
-    assert names(graph, found) == [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add"], ["Conv", "Flatten"]]
-
-
-def test_a_sum_moves_behind_what_is_made_last(graph: OperatorGraph) -> None:
-    found = move_epilogues(graph, [(0, 1), (3,), (2,), (4, 5, 6)])
-    assert names(graph, found) == [["Conv", "Relu"], ["Sigmoid"], ["Conv", "Add"], ["Conv", "Flatten"]]
-
-
-def test_a_sum_stays_where_no_anchor_makes_its_last_operand(graph: OperatorGraph) -> None:
-    kernels = ((0, 1), (2,), (3,), (4, 5, 6))
-    assert move_epilogues(graph, kernels) == kernels
-
-
-def test_operators_that_share_a_value_move_together(graph: OperatorGraph) -> None:
-    found = move_epilogues(graph, [(0,), (1,), (2,), (3, 4, 5, 6)])
-    assert names(graph, found) == [["Conv", "Relu"], ["Conv", "Sigmoid", "Add"], ["Conv", "Flatten"]]
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # an activation moves behind the convolution before
+        ([(0,), (1, 2), (3,), (4,), (5, 6)], [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add"], ["Conv", "Flatten"]]),
+        # a sum moves behind its last operand
+        ([(0, 1), (3,), (2,), (4, 5, 6)], [["Conv", "Relu"], ["Sigmoid"], ["Conv", "Add"], ["Conv", "Flatten"]]),
+        # but stays where no anchor makes that
+        ([(0, 1), (2,), (3,), (4, 5, 6)], [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add", "Conv", "Flatten"]]),
+        # operators that share a value move together
+        ([(0,), (1,), (2,), (3, 4, 5, 6)], [["Conv", "Relu"], ["Conv", "Sigmoid", "Add"], ["Conv", "Flatten"]]),
+    ],
+)
+def test_where_element_wise_operators_go(
+    graph: OperatorGraph, before: list[tuple[int, ...]], after: list[list[str]]
+) -> None:
+    assert [[graph.operators[m].op for m in kernel] for kernel in move_epilogues(graph, before)] == after

@@ -7,13 +7,9 @@ import pytest
 from onnx import helper
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.onnx.inference import infer
-from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.convolution_pairs import join_pairs
 
-from ..small_models import model, weights
+from ..small_models import graph_of, model, weights
 
 SERVER = load_device("x86-64-v4")
 KERNELS = ((0, 1), (2,), (3,))
@@ -33,42 +29,27 @@ def inverted_residual(size: int, output: str = "y") -> onnx.ModelProto:
     return model(nodes, {"x": (1, 16, size, size)}, outputs, **stored)
 
 
-def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
-    found = read(proto)
-    return operator_graph(found, infer(found))
+@pytest.mark.parametrize(
+    ("size", "output", "kernels", "joined"),
+    [
+        (14, "y", KERNELS, {KERNELS}),  # the cache holds all
+        (112, "y", KERNELS, {((0, 1, 2), (3,)), ((0, 1), (2, 3))}),
+        (112, "b", KERNELS, {((0, 1), (2, 3))}),  # others read the first map, too
+        (14, "y", ((0,), (1,), (2,), (3,)), {((0,), (1,), (2,), (3,))}),  # a kernel without an anchor op
+        (14, "y", ((0, 1), (2, 3)), {((0, 1), (2, 3))}),  # one with two
+    ],
+)
+def test_which_kernels_are_joined(
+    size: int, output: str, kernels: tuple[tuple[int, ...], ...], joined: set[tuple[tuple[int, ...], ...]]
+) -> None:
+    assert join_pairs(graph_of(inverted_residual(size, output)), kernels, SERVER, lambda members: True) in joined
 
 
-def always(members: tuple[int, ...]) -> bool:
-    return True
-
-
-def test_what_the_cache_does_not_hold_is_joined() -> None:
-    found = join_pairs(graph_of(inverted_residual(112)), KERNELS, SERVER, always)
-    assert found in (((0, 1, 2), (3,)), ((0, 1), (2, 3)))
-
-
-def test_what_the_cache_holds_stays_apart() -> None:
-    assert join_pairs(graph_of(inverted_residual(14)), KERNELS, SERVER, always) == KERNELS
-
-
-def test_what_has_no_schedule_stays_apart() -> None:
-    assert join_pairs(graph_of(inverted_residual(112)), KERNELS, SERVER, lambda members: False) == KERNELS
-
-
-def test_another_pair_is_joined_where_the_best_has_no_schedule() -> None:
+def test_pairs_without_a_schedule_stay_apart_and_another_is_joined() -> None:
     graph = graph_of(inverted_residual(112))
-    best = next(kernel for kernel in join_pairs(graph, KERNELS, SERVER, always) if len(kernel) > 1 and kernel != (0, 1))
+    assert join_pairs(graph, KERNELS, SERVER, lambda members: False) == KERNELS
+    kernels = join_pairs(graph, KERNELS, SERVER, lambda members: True)
+    best = next(kernel for kernel in kernels if len(kernel) > 1 and kernel != (0, 1))
     others = join_pairs(graph, KERNELS, SERVER, lambda members: members != best)
     assert best not in others
     assert len(others) == 2
-
-
-def test_what_others_read_too_stays_apart() -> None:
-    found = join_pairs(graph_of(inverted_residual(112, output="b")), KERNELS, SERVER, always)
-    assert found == ((0, 1), (2, 3))
-
-
-@pytest.mark.parametrize("kernels", [((0,), (1,), (2,), (3,)), ((0, 1), (2, 3))])
-def test_kernels_of_several_anchor_ops_or_none_are_left(kernels: tuple[tuple[int, ...], ...]) -> None:
-    found = join_pairs(graph_of(inverted_residual(14)), kernels, SERVER, always)
-    assert found == kernels

@@ -90,7 +90,7 @@ def layer_normalisation() -> Call:
     return model_of(nodes, {"x": x(3, 4, 8), **constants}, list(constants), ["y"])
 
 
-def split_and_rejoined() -> Call:
+def split_and_join() -> Call:
     """Several results of one operator, one of which leaves the kernel too."""
     nodes = [
         node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2),
@@ -101,7 +101,7 @@ def split_and_rejoined() -> Call:
     return model_of(nodes, {"x": x(2, 6)}, [], ["y", "s"])
 
 
-BLOCKS = (residual_block, attention, layer_normalisation, split_and_rejoined)
+BLOCKS = (residual_block, attention, layer_normalisation, split_and_join)
 
 
 @pytest.mark.parametrize("immediates", [False, True], ids=["as inputs", "as immediates"])
@@ -121,54 +121,42 @@ def whole(call: Call, **settings: Any) -> KernelFunction:
 def blocks(kernel: KernelFunction) -> dict[str, dict[str, str]]:
     """By name of each block, without the number of its value, its attributes, in order."""
     schedule = Schedule(tvm.IRModule({"main": kernel.prim_func}))
-    found = [schedule.get(b) for b in schedule.get_child_blocks(schedule.get_sblock("root"))]
-    return {re.sub(r"_\d+$", "", str(b.name_hint)): {k: str(v) for k, v in b.annotations.items()} for b in found}
+    own = [schedule.get(b) for b in schedule.get_child_blocks(schedule.get_sblock("root"))]
+    return {re.sub(r"_\d+$", "", str(b.name_hint)): {k: str(v) for k, v in b.annotations.items()} for b in own}
 
 
-def test_reads_what_comes_from_outside_and_gives_what_others_read() -> None:
+def test_reads_outer_values_and_gives_those_that_others_read() -> None:
     call = residual_block()
     kernel = lower_kernel(call.graph, [0, 1], "kernel")
     assert names(call.graph, kernel.inputs) == ["x", "w", "scale", "shift", "mean", "variance"]
     assert names(call.graph, kernel.outputs) == ["n"]
     assert len(kernel.prim_func.params) == 7
     assert kernel.prim_func.attrs["global_symbol"] == "kernel"
+    split = split_and_join()  # one value is read by a member and by the caller
+    assert names(split.graph, whole(split).outputs) == ["s", "y"]
 
 
-def test_a_value_that_both_a_member_and_the_caller_read_leaves() -> None:
-    call = split_and_rejoined()
-    assert names(call.graph, whole(call).outputs) == ["s", "y"]
-
-
-def test_constants_of_one_element_are_no_inputs() -> None:
+def test_constants_of_one_element_are_no_inputs_but_part_of_the_kernel() -> None:
     call = layer_normalisation()
     values = {n: call.values[v.name] for n, v in enumerate(call.graph.values) if v.is_constant}
-    assert names(call.graph, whole(call, constants=values).inputs) == ["x", "scale", "shift"]
+    changed = {n: array * 2 if array.size == 1 else array for n, array in values.items()}
+    first, second = (whole(call, constants=constants) for constants in (values, changed))
+    assert names(call.graph, first.inputs) == ["x", "scale", "shift"]
+    assert not tvm_ffi.structural_equal(first.prim_func, second.prim_func)
 
 
 def test_anchors_are_marked_and_blocks_named_after_their_nodes() -> None:
-    found = blocks(whole(residual_block("stem/conv.1")))
-    assert [name for name, attributes in found.items() if ANCHOR in attributes] == ["stem_conv_1"]
-    assert found["stem_conv_1_pad"] == {OPERATOR: "Conv"}
-    assert found["stem_conv_1"] == {OPERATOR: "Conv", ANCHOR: "Conv"}
-
-
-def test_a_node_that_is_not_called_after_its_operator_is_named_by_both() -> None:
-    assert "Conv_stem" in blocks(whole(residual_block("stem")))
+    attributes = blocks(whole(residual_block("stem/conv.1")))
+    assert [name for name, own in attributes.items() if ANCHOR in own] == ["stem_conv_1"]
+    assert attributes["stem_conv_1_pad"] == {OPERATOR: "Conv"}
+    assert attributes["stem_conv_1"] == {OPERATOR: "Conv", ANCHOR: "Conv"}
+    assert "Conv_stem" in blocks(whole(residual_block("stem")))  # the node is not called after its operator
 
 
 def test_kernels_that_differ_in_their_names_alone_are_equal() -> None:
     first, second = (whole(residual_block(name)).prim_func for name in ("conv", "other/conv"))
     assert tvm_ffi.structural_equal(first, second)
     assert tvm_ffi.structural_hash(first) == tvm_ffi.structural_hash(second)
-
-
-def test_kernels_that_differ_in_a_constant_are_not() -> None:
-    call = layer_normalisation()
-    graph = call.graph
-    values = {n: call.values[v.name] for n, v in enumerate(graph.values) if v.is_constant}
-    changed = {n: array * 2 if array.size == 1 else array for n, array in values.items()}
-    first, second = (whole(call, constants=c).prim_func for c in (values, changed))
-    assert not tvm_ffi.structural_equal(first, second)
 
 
 def test_the_parts_of_a_graph_are_the_whole() -> None:

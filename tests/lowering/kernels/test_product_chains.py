@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import onnx
 import pytest
 from onnx import helper
 
 from eqfuse.costmodels.device import load_device
-from eqfuse.engine.onnx.inference import infer
-from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.kernels import Members
-from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.product_chains import join_chains, order_kernels
 
-from ..small_models import model, weights
+from ..small_models import graph_of, model, weights
 
 HOST = load_device("host")
 
@@ -50,53 +46,38 @@ def perceptron(rows: int, size: int, hidden: int) -> OperatorGraph:
     return graph_of(model(nodes, {"x": (rows, size)}, {"y": (rows, size)}, **stored))
 
 
-def graph_of(proto: onnx.ModelProto) -> OperatorGraph:
-    found = read(proto)
-    return operator_graph(found, infer(found))
+def join(graph: OperatorGraph, kernels: Sequence[Sequence[int]], threads: int = 1) -> tuple[Members, ...]:
+    return join_chains(graph, kernels, HOST, threads, lambda members: True)
 
 
-def always(members: Members) -> bool:
-    return True
-
-
-def chained(graph: OperatorGraph, kernels: Sequence[Sequence[int]], threads: int = 1) -> tuple[Members, ...]:
-    return join_chains(graph, kernels, HOST, threads, always)
+APART = ((0, 1, 2, 3), (4,), (5, 6))
 
 
 def test_attention_is_one_kernel_without_its_mask_and_the_transposition_of_columns() -> None:
-    found = chained(attention(), [(0, 1, 2, 3), (4,), (5, 6)])
-    assert found == ((0,), (1,), (2, 3, 4, 5, 6))
+    assert join(attention(), APART) == ((0,), (1,), (2, 3, 4, 5, 6))
+    assert join_chains(attention(), APART, HOST, 1, lambda members: False) == APART
 
 
 def test_scores_that_others_read_are_a_kernel_of_their_own() -> None:
-    kernels = ((0, 1, 2, 3), (4,), (5, 6))
-    assert (5, 6) in chained(attention(output="p"), kernels)
+    assert (5, 6) in join(attention(output="p"), APART)
 
 
-def test_products_and_normalisation_are_one_kernel() -> None:
-    assert chained(perceptron(128, 128, 512), [(0, 1), (2, 3), (4,)]) == ((0, 1, 2, 3, 4),)
-
-
-def test_weights_that_each_tile_would_read_from_memory_keep_kernels_apart() -> None:
-    kernels = ((0, 1), (2, 3, 4))
-    assert chained(perceptron(512, 768, 3072), kernels) == kernels
-
-
-def test_one_row_is_not_given_to_two_threads() -> None:
-    kernels = ((0, 1), (2, 3), (4,))
-    assert chained(perceptron(1, 128, 512), kernels, threads=2) == kernels
-    assert chained(perceptron(1, 128, 512), kernels) == ((0, 1, 2, 3, 4),)
-
-
-def test_what_has_no_schedule_stays_apart() -> None:
-    kernels = ((0, 1, 2, 3), (4,), (5, 6))
-    assert join_chains(attention(), kernels, HOST, 1, lambda members: False) == kernels
+@pytest.mark.parametrize(
+    ("rows", "size", "hidden", "threads", "is_one"),
+    [
+        (128, 128, 512, 1, True),
+        (512, 768, 3072, 1, False),  # each tile would read the weights from memory
+        (1, 128, 512, 1, True),
+        (1, 128, 512, 2, False),  # one row for two threads
+    ],
+)
+def test_products_and_normalisation(rows: int, size: int, hidden: int, threads: int, is_one: bool) -> None:
+    kernels = ((0, 1), (2, 3), (4,)) if hidden == 512 else ((0, 1), (2, 3, 4))
+    expected = ((0, 1, 2, 3, 4),) if is_one else kernels
+    assert join(perceptron(rows, size, hidden), kernels, threads) == expected
 
 
 @pytest.mark.parametrize("kernels", [((4,), (3,), (2,), (1,), (0,)), ((2, 3), (4,), (0, 1))])
 def test_kernels_come_after_those_they_read(kernels: tuple[Members, ...]) -> None:
     assert order_kernels(perceptron(8, 8, 8), kernels) == sorted(kernels)
-
-
-def test_kernels_that_need_each_other_have_no_order() -> None:
-    assert order_kernels(perceptron(8, 8, 8), [(0, 2), (1,)]) is None
+    assert order_kernels(perceptron(8, 8, 8), [(0, 2), (1,)]) is None  # kernels that need each other

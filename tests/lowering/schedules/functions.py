@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import s_tir, te, topi
+from tvm import ir, s_tir, te, tirx, topi
+from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.lowering.schedules import Scheduled, mark_constants, schedule
+from eqfuse.lowering.schedules.blocks import walk
 from eqfuse.lowering.target import target_of
 
 Shape = tuple[int, ...]
 HOST: Device = load_device("host")
 SERVER: Device = load_device("x86-64-v4")
-"""For tests of what is estimated or written, where nothing runs: their numbers are the same on every machine."""
+"""For tests of estimates and scripts, where nothing runs: their numbers are the same on every machine."""
 ARM: Device = load_device("arm-cortex-a76")
 TARGET: dict[str, Any] = target_of("host", threads=2).description
 
@@ -56,10 +60,7 @@ def matmul(rows: int, depth: int, columns: int, batch: Shape = (), constant: boo
 def of_one(shape: Shape, *steps: Any) -> Any:
     """The steps one after the other on one input."""
     x = te.placeholder(shape, name="x")
-    y = x
-    for step in steps:
-        y = step(y)
-    return te.create_prim_func([x, y])
+    return te.create_prim_func([x, reduce(lambda y, step: step(y), steps, x)])
 
 
 def layer_norm(shape: Shape) -> Any:
@@ -89,17 +90,12 @@ def pool(shape: Shape, kernel: int, stride: int, pad: int, kind: str = "max") ->
 def check(
     function: Any, rule: str, device: Device = HOST, threads: int = 1, target: dict[str, Any] = TARGET
 ) -> Scheduled:
-    """Schedules by the rule of that name, and compares with the function without a schedule."""
+    """Schedule by the rule of that name, and compare with the function without a schedule."""
     scheduled = schedule(function, device, threads)
     assert scheduled.rule == rule, scheduled.rule
     s_tir.analysis.verify_well_formed(scheduled.schedule.mod["main"])
     arrays = inputs(function)
-    expected = run(function, arrays)
-    packed = list(arrays)
-    for repack in scheduled.repack:
-        packed[repack.parameter] = repack(packed[repack.parameter])
-    found = run(scheduled.schedule.mod["main"], packed, target)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(execute(scheduled, arrays, target), run(function, arrays), rtol=1e-4, atol=1e-5)
     return scheduled
 
 
@@ -112,9 +108,39 @@ def inputs(function: Any) -> list[Any]:
     return [*arrays[:-1], np.full(shapes[-1], np.nan, np.float32)]
 
 
-def run(function: Any, arrays: list[Any], target: dict[str, Any] = TARGET) -> Any:
+def execute(scheduled: Scheduled, arrays: Sequence[Any], target: dict[str, Any] = TARGET) -> Any:
+    """The last parameter after a call of a scheduled function, its constants packed before."""
+    packed = list(arrays)
+    for repack in scheduled.repack:
+        shape = repack.packed_shape(packed[repack.parameter].shape)
+        packed[repack.parameter] = repack(packed[repack.parameter])
+        assert packed[repack.parameter].shape == shape
+    return run(scheduled.schedule.mod["main"], packed, target)
+
+
+def run(function: Any, arrays: Sequence[Any], target: dict[str, Any] = TARGET) -> Any:
     """The last parameter after a call."""
     named = function.with_attr("global_symbol", "main")
     tensors = [tvm.runtime.tensor(a) for a in arrays]
     tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(target))["main"](*tensors)
     return tensors[-1].numpy()
+
+
+def count_multiply_adds(scheduled: Scheduled) -> int:
+    """Executions of `sum = sum + a * b` and of the like in the loops, whatever their guards say."""
+
+    def count(node: Any, times: int) -> int:
+        if isinstance(node, tirx.For):
+            return count(node.body, times * int(node.extent))
+        if isinstance(node, tirx.AttrStmt):
+            return count(node.body, times)
+        if isinstance(node, tirx.SeqStmt):
+            return sum(count(part, times) for part in node.seq)
+        if isinstance(node, s_stmt.SBlockRealize):
+            return count(node.block.body, times)
+        if not isinstance(node, tirx.BufferStore) or not isinstance(node.value, tirx.Add):
+            return 0
+        own = any(isinstance(p, ir.TensorLoad) and p.source.same_as(node.buffer) for p in walk(node.value))
+        return times if own and any(isinstance(side, tirx.Mul) for side in (node.value.a, node.value.b)) else 0
+
+    return count(scheduled.schedule.mod["main"].body, 1)

@@ -8,21 +8,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import tvm
 from onnx import helper, numpy_helper
 from tvm import s_tir
 
 from eqfuse.costmodels.device import Device
-from eqfuse.engine.onnx.inference import infer
-from eqfuse.engine.onnx.model import read
-from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.kernels.prim_funcs import KernelFunction, lower_kernel
+from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
-from ..small_models import model, weights
-from .functions import HOST, TARGET
+from ..small_models import expected, graph_of, model, random_inputs, weights
+from .functions import HOST, execute
 
 Array = np.ndarray[Any, Any]
 Node = onnx.NodeProto
@@ -36,54 +32,33 @@ class Case:
     model: onnx.ModelProto
 
     @cached_property
-    def stored(self) -> dict[str, Array]:
-        """The weights by name."""
-        return {i.name: np.array(numpy_helper.to_array(i)) for i in self.model.graph.initializer}
-
-    @cached_property
-    def feeds(self) -> dict[str, Array]:
-        """A random value for each input."""
-        generator = np.random.default_rng(1)
-        shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in self.model.graph.input}
-        return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-
-    @cached_property
-    def kernel(self) -> tuple[KernelFunction, list[Array]]:
+    def kernel(self) -> tuple[Any, list[Array]]:
         """The function, its constants marked, and the arrays for its parameters."""
-        found = read(self.model)
-        graph = operator_graph(found, infer(found))
-        scalars = {n: self.stored[v.name] for n, v in enumerate(graph.values) if self._is_scalar(v.name)}
-        made = lower_kernel(graph, range(len(graph)), "main", scalars)
-        values = {**self.stored, **self.feeds}
-        (output,) = (graph.values[v].extent.dimensions for v in made.outputs)
-        arrays = [values[graph.values[v].name] for v in made.inputs]
-        known = tuple(n for n, v in enumerate(made.inputs) if graph.values[v].is_constant)
-        function = mark_constants(made.prim_func, known)
-        kernel = KernelFunction(function, made.inputs, made.outputs)
-        return kernel, [*arrays, np.full(output, np.nan, np.float32)]
+        graph = graph_of(self.model)
+        stored = {i.name: np.array(numpy_helper.to_array(i)) for i in self.model.graph.initializer}
+        values = {**stored, **random_inputs(self.model, seed=1)}
+        single = {name for name, array in stored.items() if array.size == 1}
+        scalars = {n: stored[v.name] for n, v in enumerate(graph.values) if v.name in single}
+        function = lower_kernel(graph, range(len(graph)), "main", scalars)
+        (output,) = (graph.values[v].extent.dimensions for v in function.outputs)
+        constants = tuple(n for n, v in enumerate(function.inputs) if graph.values[v].is_constant)
+        arrays = [values[graph.values[v].name] for v in function.inputs]
+        return mark_constants(function.prim_func, constants), [*arrays, np.full(output, np.nan, np.float32)]
 
-    def _is_scalar(self, name: str) -> bool:
-        return name in self.stored and self.stored[name].size == 1
-
-    def scheduled(self, threads: int = 1, device: Device = HOST) -> Scheduled:
+    def schedule(self, threads: int = 1, device: Device = HOST) -> Scheduled:
         """The kernel by the rule."""
-        found = product_chain(Draft.of(self.kernel[0].prim_func, device, threads))
-        assert found is not None
-        return found
+        scheduled = product_chain(Draft.of(self.kernel[0], device, threads))
+        assert scheduled is not None
+        return scheduled
 
     def run(self, threads: int = 1, device: Device = HOST) -> Array:
         """The output of the scheduled kernel, run on this machine whatever the device of the schedule."""
-        scheduled, arrays = self.scheduled(threads, device), list(self.kernel[1])
-        for repack in scheduled.repack:
-            arrays[repack.parameter] = repack(arrays[repack.parameter])
-        tensors = [tvm.runtime.tensor(a) for a in arrays]
-        tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"](*tensors)
-        return np.array(tensors[-1].numpy())
+        return np.array(execute(self.schedule(threads, device), self.kernel[1]))
 
-    def expected(self) -> Array:
-        """What ONNX Runtime says."""
-        session = onnxruntime.InferenceSession(self.model.SerializeToString(), providers=["CPUExecutionProvider"])
-        return np.array(session.run(None, self.feeds)[0])
+    def reference(self) -> Array:
+        """The output of ONNX Runtime."""
+        (output,) = expected(self.model, random_inputs(self.model, seed=1)).values()
+        return output
 
 
 def kept_bytes(scheduled: Scheduled) -> int:
@@ -126,13 +101,13 @@ def perceptron(rows: int, size: int, hidden: int, *, norm: bool = False) -> Case
     ]
     stored = {"w1": weights(size, hidden), "b1": weights(hidden), "w2": weights(hidden, size), "b2": weights(size)}
     if norm:
-        nodes += _normalised("d", "r")
+        nodes += _add_and_normalise("d", "r")
         stored |= {"gain": weights(size), "shift": weights(size)}
     residual = {"r": (1, rows, size)} if norm else {}
     return Case(model(nodes, {"x": (1, rows, size), **residual}, {"y": (1, rows, size)}, **stored))
 
 
-def _normalised(value: str, residual: str) -> list[Node]:
+def _add_and_normalise(value: str, residual: str) -> list[Node]:
     return [
         node("Add", [value, residual], ["sum"]),
         node("LayerNormalization", ["sum", "gain", "shift"], ["y"], axis=-1),
@@ -141,7 +116,7 @@ def _normalised(value: str, residual: str) -> list[Node]:
 
 def projection(rows: int, depth: int, size: int) -> Case:
     """A product, a residual and a normalisation."""
-    nodes = [node("MatMul", ["x", "w"], ["a"]), *_normalised("a", "r")]
+    nodes = [node("MatMul", ["x", "w"], ["a"]), *_add_and_normalise("a", "r")]
     stored = {"w": weights(depth, size), "gain": weights(size), "shift": weights(size)}
     return Case(model(nodes, {"x": (1, rows, depth), "r": (1, rows, size)}, {"y": (1, rows, size)}, **stored))
 

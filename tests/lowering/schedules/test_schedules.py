@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
+from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants
+from eqfuse.lowering.schedules.tiling.tiles import register_tiles
+from eqfuse.lowering.target import target_of
+from eqfuse.support.processor import X86
 
-from .functions import ARM, HOST, Shape, check, convolution, inputs, layer_norm, matmul, of_one, pool, run
+from .functions import ARM, HOST, Shape, check, convolution, execute, inputs, layer_norm, matmul, of_one, pool, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -179,8 +187,6 @@ def test_repack_cuts_and_orders() -> None:
 
 
 def test_register_tiles_do_not_spill() -> None:
-    from eqfuse.lowering.schedules.tiling.tiles import register_tiles
-
     tiles = list(register_tiles(64, 256, HOST, window=False))
     assert max(t.rows * t.vectors + t.vectors + 1 for t in tiles) <= HOST.vector_registers
 
@@ -191,12 +197,32 @@ def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     total = te.compute((197,), lambda i: te.sum(x(i, k) * x(i, k), axis=k), name="total")
     factor = te.compute((197,), lambda i: 1.0 / te.sqrt(total(i) + 1.0), name="factor")
     function = te.create_prim_func([x, te.compute((197, 96), lambda i, j: x(i, j) * factor(i), name="y")])
-    found = fallback(Draft.of(function, HOST))
-    given = inputs(function)
-    np.testing.assert_allclose(run(found.schedule.mod["main"], given), run(function, given), rtol=1e-4, atol=1e-5)
+    arrays = inputs(function)
+    computed = execute(fallback(Draft.of(function, HOST)), arrays)
+    np.testing.assert_allclose(computed, run(function, arrays), rtol=1e-4, atol=1e-5)
 
 
 def test_a_guard_in_steps_of_several_rows_moves_in_all_blocks() -> None:
     """On vectors of four, 196 rows in tiles of 20 are guarded by their fours."""
     check(matmul(196, 24, 44, batch=(2,), constant=False), "contraction", ARM)
     check(matmul(24, 20, 196), "contraction", ARM)
+
+
+LEVELS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "convolution": ("contraction", lambda: convolution((1, 16, 7, 9), 32, 3, pad=1)),
+    "depthwise": ("window", lambda: convolution((1, 32, 9, 9), 32, 3, pad=1, group=32)),
+    "product": ("contraction", lambda: matmul(5, 24, 40)),
+    "reduction": ("rows", lambda: layer_norm((6, 40))),
+    "pool": ("window", lambda: pool((1, 16, 9, 9), 3, 2, 1)),
+}
+
+
+@pytest.mark.skipif(platform.machine() != X86, reason="about x86-64")
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_every_level_of_the_processor_that_this_machine_has(level: str, name: str) -> None:
+    target = target_of(level, threads=1)
+    if target.missing:
+        pytest.skip(f"this machine has no {', '.join(target.missing)}")
+    rule, function = LEVELS[name]
+    check(function(), rule, load_device(level), target=target.description)

@@ -15,13 +15,12 @@ from eqfuse.lowering.schedules import schedule
 from eqfuse.lowering.schedules.blocks import find_blocks
 from eqfuse.lowering.schedules.transposition import Axis, find_movement
 
-from .functions import ARM, HOST, SERVER, Shape, check, of_one, run
+from .functions import ARM, HOST, SERVER, Shape, check, execute, of_one
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
-Axes = tuple[int, ...]
 
 
-def transposed(shape: Shape, axes: Axes) -> Any:
+def transpose(shape: Shape, axes: tuple[int, ...]) -> Any:
     return of_one(shape, lambda x: topi.transpose(x, axes))
 
 
@@ -39,12 +38,8 @@ def transposed(shape: Shape, axes: Axes) -> Any:
         ((5, 17, 4, 19), (1, 3, 0, 2)),
     ],
 )
-def test_every_element_gets_to_its_place(shape: Shape, axes: Axes, device: Device) -> None:
-    check(transposed(shape, axes), "transposition", device)
-
-
-def test_with_threads() -> None:
-    check(transposed((3, 40, 50), (0, 2, 1)), "transposition", threads=2)
+def test_every_element_gets_to_its_place(shape: Shape, axes: tuple[int, ...], device: Device) -> None:
+    check(transpose(shape, axes), "transposition", device)
 
 
 @settings(max_examples=12, deadline=None)
@@ -54,21 +49,26 @@ def test_with_threads() -> None:
     )
 )
 @example(((4, 4), (1, 0)))
-def test_any_order_of_axes(drawn: tuple[Shape, Axes]) -> None:
+def test_any_order_of_axes(drawn: tuple[Shape, tuple[int, ...]]) -> None:
     shape, axes = drawn
-    function = transposed(shape, axes)
+    function = transpose(shape, axes)
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     moved = x.transpose(axes)
-    found = run(schedule(function, HOST).schedule.mod["main"], [x, np.full(moved.shape, np.nan, np.float32)])
-    np.testing.assert_array_equal(found, moved)
+    computed = execute(schedule(function, HOST), [x, np.full(moved.shape, np.nan, np.float32)])
+    np.testing.assert_array_equal(computed, moved)
 
 
-def test_a_part_that_is_cut_out() -> None:
-    check(of_one((20, 40), lambda x: te.compute((32, 16), lambda i, j: x[j + 3, i + 5], name="y")), "transposition")
-
-
-def test_what_is_repeated() -> None:
-    check(of_one((16, 20), lambda x: te.compute((20, 3, 16), lambda i, _, j: x[j, i], name="y")), "transposition")
+@pytest.mark.parametrize(
+    "function",
+    [
+        transpose((3, 40, 50), (0, 2, 1)),
+        of_one((20, 40), lambda x: te.compute((32, 16), lambda i, j: x[j + 3, i + 5], name="y")),
+        of_one((16, 20), lambda x: te.compute((20, 3, 16), lambda i, _, j: x[j, i], name="y")),
+    ],
+    ids=["by two threads", "of a part", "repeated"],
+)
+def test_other_forms(function: Any) -> None:
+    check(function, "transposition", threads=2)
 
 
 def test_whole_numbers_move_too() -> None:
@@ -76,16 +76,16 @@ def test_whole_numbers_move_too() -> None:
     scheduled = schedule(te.create_prim_func([x, topi.transpose(x, (1, 0))]), HOST)
     assert scheduled.rule == "transposition"
     numbers = np.arange(24 * 18, dtype=np.int32).reshape(24, 18)
-    found = run(scheduled.schedule.mod["main"], [numbers, np.zeros((18, 24), np.int32)])
-    np.testing.assert_array_equal(found, numbers.T)
+    computed = execute(scheduled, [numbers, np.zeros((18, 24), np.int32)])
+    np.testing.assert_array_equal(computed, numbers.T)
 
 
 @pytest.mark.parametrize(
     "function",
     [
         of_one((16, 16), lambda x: topi.transpose(x, (1, 0)), topi.negative),  # computes something
-        transposed((3, 64), (1, 0)),  # too few of one axis
-        transposed((8, 16, 32), (1, 0, 2)),  # rows stay as they are
+        transpose((3, 64), (1, 0)),  # too few of one axis
+        transpose((8, 16, 32), (1, 0, 2)),  # rows stay as they are
         of_one((16, 16), lambda x: topi.nn.pad(topi.transpose(x, (1, 0)), [1, 1], [1, 1])),
         te.create_prim_func([x := te.placeholder((16, 16), "int64", name="x"), topi.transpose(x, (1, 0))]),
     ],
@@ -95,14 +95,14 @@ def test_what_others_do(function: Any) -> None:
 
 
 def test_axes_that_follow_each_other_in_both_memories_are_one() -> None:
-    made = s_tir.Schedule(transposed((2, 24, 14, 7), (0, 2, 3, 1)))
-    (stage,) = find_blocks(made)
-    found = find_movement(made, stage)
-    assert found is not None
-    assert found.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
+    unscheduled = s_tir.Schedule(transpose((2, 24, 14, 7), (0, 2, 3, 1)))
+    (block,) = find_blocks(unscheduled)
+    movement = find_movement(unscheduled, block)
+    assert movement is not None
+    assert movement.axes == (Axis(2, 24 * 98, 24 * 98), Axis(98, 1, 24), Axis(24, 98, 1))
 
 
 @pytest.mark.parametrize(("device", "shuffles"), [(SERVER, 64), (ARM, 8)])
 def test_a_tile_takes_a_round_of_shuffles_for_each_doubling(device: Device, shuffles: int) -> None:
-    text = str(schedule(transposed((64, 64), (1, 0)), device).schedule.mod)
+    text = str(schedule(transpose((64, 64), (1, 0)), device).schedule.mod)
     assert text.lower().count("shuffle") == shuffles

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import te, topi
 
 from eqfuse.lowering.kernels.channels_last import channels_last, from_last, to_last
 from eqfuse.lowering.schedules import Draft, Scheduled, mark_constants
 from eqfuse.lowering.schedules.intensive.convolution_pair import convolution_pair
 
-from ..functions import ARM, HOST, SERVER, TARGET
-from ..multiply_adds import multiply_adds
+from ..functions import ARM, HOST, SERVER, count_multiply_adds, execute, inputs, run
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -75,16 +73,10 @@ def function_of(case: str) -> tuple[Any, int]:
     return mark_constants(te.create_prim_func([x, *weights, *more, y]), PARAMETERS), products + others
 
 
-def scheduled(case: str, device: Any = HOST, threads: int = 1) -> Scheduled:
-    found = convolution_pair(Draft.of(channels_last(function_of(case)[0], {0, 5}), device, threads))
-    assert found is not None
-    return found
-
-
-def run(module: Any, arrays: list[Any]) -> Any:
-    tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(module, target=tvm.target.Target(TARGET))["main"](*tensors)
-    return tensors[-1].numpy()
+def schedule(case: str, device: Any = HOST, threads: int = 1) -> Scheduled:
+    scheduled = convolution_pair(Draft.of(channels_last(function_of(case)[0], {0, 5}), device, threads))
+    assert scheduled is not None
+    return scheduled
 
 
 @pytest.mark.representatives(5)
@@ -92,14 +84,11 @@ def run(module: Any, arrays: list[Any]) -> Any:
 @pytest.mark.parametrize("case", PAIRS)
 def test_the_pair_computes_what_both_compute(case: str, threads: int) -> None:
     function, _ = function_of(case)
-    generator = np.random.default_rng(0)
-    given = [generator.standard_normal([int(e) for e in p.shape]).astype("float32") for p in function.params]
-    expected = run(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), given)
-    pair = scheduled(case, threads=threads)
-    packed = [to_last(given[0]), *given[1:5], to_last(given[5])]
-    for repack in pair.repack:
-        packed[repack.parameter] = repack(packed[repack.parameter])
-    np.testing.assert_allclose(from_last(run(pair.schedule.mod, packed)), expected, rtol=1e-4, atol=1e-4)
+    arrays = inputs(function)
+    expected = run(function, arrays)
+    stored = [to_last(arrays[0]), *arrays[1:5], to_last(arrays[5])]
+    computed = execute(schedule(case, threads=threads), stored)
+    np.testing.assert_allclose(from_last(computed), expected, rtol=1e-4, atol=1e-4)
     assert np.ptp(expected) > 0
 
 
@@ -107,19 +96,17 @@ def test_the_pair_computes_what_both_compute(case: str, threads: int) -> None:
 @pytest.mark.parametrize("device", [SERVER, ARM], ids=lambda device: device.name)
 @pytest.mark.parametrize("case", PAIRS)
 def test_nothing_is_computed_twice(case: str, device: Any) -> None:
-    assert multiply_adds(scheduled(case, device)) == function_of(case)[1]
+    assert count_multiply_adds(schedule(case, device)) == function_of(case)[1]
 
 
-def test_a_map_that_others_read_too_is_no_pair() -> None:
+@pytest.mark.parametrize("case", ["others read the map too", "one convolution"])
+def test_no_pair(case: str) -> None:
     x = te.placeholder((1, 16, 8, 8), name="x")
-    middle, weights, _ = Layer(32, 1).build(x, "1")
-    y, more, _ = Layer(32, 1).build(middle, "2")
-    function = mark_constants(te.create_prim_func([x, *weights, *more, middle, y]), PARAMETERS)
-    assert convolution_pair(Draft.of(channels_last(function, {0, 5, 6}), HOST)) is None
-
-
-def test_one_convolution_is_no_pair() -> None:
-    x = te.placeholder((1, 16, 8, 8), name="x")
-    y, weights, _ = Layer(32, 3).build(x, "1")
-    function = mark_constants(te.create_prim_func([x, *weights, y]), (1, 2))
-    assert convolution_pair(Draft.of(channels_last(function, {0, 3}), HOST)) is None
+    middle, weights, _ = Layer(32, 3).build(x, "1")
+    if case == "one convolution":
+        function = channels_last(mark_constants(te.create_prim_func([x, *weights, middle]), (1, 2)), {0, 3})
+    else:
+        y, more, _ = Layer(32, 1).build(middle, "2")
+        function = mark_constants(te.create_prim_func([x, *weights, *more, middle, y]), PARAMETERS)
+        function = channels_last(function, {0, 5, 6})
+    assert convolution_pair(Draft.of(function, HOST)) is None

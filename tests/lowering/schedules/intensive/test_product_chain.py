@@ -9,8 +9,7 @@ from tvm import te
 from eqfuse.lowering.schedules import Draft
 from eqfuse.lowering.schedules.intensive.product_chain import product_chain
 
-from ..functions import ARM, HOST, matmul
-from ..multiply_adds import multiply_adds
+from ..functions import ARM, HOST, count_multiply_adds, matmul
 from ..product_models import Case, attention, kept_bytes, norm_between, perceptron, projection, two_gemms, two_products
 
 CASES = {
@@ -38,13 +37,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_as_onnx_runtime(name: str, threads: int) -> None:
     case = CASES[name]
-    np.testing.assert_allclose(case.run(threads), case.expected(), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(case.run(threads), case.reference(), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.representatives(1)
 @pytest.mark.parametrize("case", [attention(4, 196, 196, 16), attention(2, 49, 49, 20)])
 def test_for_vectors_of_four(case: Case) -> None:
-    np.testing.assert_allclose(case.run(device=ARM), case.expected(), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(case.run(device=ARM), case.reference(), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +57,12 @@ def test_for_vectors_of_four(case: Case) -> None:
 )
 @pytest.mark.parametrize("threads", [1, 2])
 def test_nothing_is_computed_twice(case: Case, expected: int, threads: int) -> None:
-    assert multiply_adds(case.scheduled(threads)) == expected
+    assert count_multiply_adds(case.schedule(threads)) == expected
 
 
 def test_of_a_prime_number_of_rows_only_the_last_tile_overlaps() -> None:
     products = 197 * 64 * 32 * 2
-    assert products < multiply_adds(attention(1, 197, 64, 32).scheduled()) < 1.1 * products
+    assert products < count_multiply_adds(attention(1, 197, 64, 32).schedule()) < 1.1 * products
 
 
 @pytest.mark.representatives(1)
@@ -72,11 +71,11 @@ def test_of_a_prime_number_of_rows_only_the_last_tile_overlaps() -> None:
     [(attention(4, 256, 128, 32), 4 * 256 * 128), (perceptron(512, 32, 256), 512 * 256)],
 )
 def test_between_products_there_is_a_tile(case: Case, whole: int) -> None:
-    assert kept_bytes(case.scheduled()) < 4 * whole / 8
+    assert kept_bytes(case.schedule()) < 4 * whole / 8
 
 
 def test_weights_of_both_products_are_packed() -> None:
-    assert len({repack.parameter for repack in perceptron(48, 32, 64).scheduled().repack}) == 2
+    assert len({repack.parameter for repack in perceptron(48, 32, 64).schedule().repack}) == 2
 
 
 def test_one_product_alone_is_no_chain() -> None:
@@ -89,5 +88,5 @@ def test_rows_that_another_product_needs_whole_are_not_tiled() -> None:
     j, k = te.reduce_axis((0, 4), name="j"), te.reduce_axis((0, 16), name="k")
     inner = te.compute((16, 32), lambda i, o: te.sum(b[i, j] * c[j, o], axis=j), name="inner")
     outer = te.compute((8, 32), lambda i, o: te.sum(a[i, k] * inner[k, o], axis=k), name="outer")
-    found = product_chain(Draft.of(te.create_prim_func([a, b, c, outer]), HOST))
-    assert found is None or multiply_adds(found) == 16 * 32 * 4 + 8 * 32 * 16
+    chain = product_chain(Draft.of(te.create_prim_func([a, b, c, outer]), HOST))
+    assert chain is None or count_multiply_adds(chain) == 16 * 32 * 4 + 8 * 32 * 16

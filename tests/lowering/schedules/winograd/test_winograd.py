@@ -17,13 +17,12 @@ from eqfuse.lowering.schedules import Draft, Scheduled, Trace, decisions, mark_c
 from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
 
-from ..functions import ARM, HOST, SERVER, run
+from ..functions import ARM, HOST, SERVER, execute, inputs
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
 Array = NDArray[np.float32]
-Pads = tuple[int, int, int, int]
-SAME: Pads = (1, 1, 1, 1)
+SAME = (1, 1, 1, 1)
 TOLERANCE = 1e-4
 """Of the largest output."""
 
@@ -35,7 +34,7 @@ def _nothing_is_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def convolution(
-    shape: tuple[int, ...], outputs: int, pads: Pads = SAME, stride: int = 1, dilation: int = 1
+    shape: tuple[int, ...], outputs: int, pads: tuple[int, ...] = SAME, stride: int = 1, dilation: int = 1
 ) -> Any:  # fmt: skip
     """A 3x3 convolution of N, C, H, W with relu(. + bias), which are both stored channels last.
 
@@ -51,30 +50,12 @@ def convolution(
 def by(algorithm: str, function: Any, device: Device = HOST, threads: int = 1) -> tuple[Scheduled, Trace]:
     """The schedule for a decision, and all that there was to decide."""
     trace = Trace({"algorithm": algorithm})
-    found = contraction(Draft.of(function, device, threads, trace))
-    assert found is not None
-    return found, trace
+    scheduled = contraction(Draft.of(function, device, threads, trace))
+    assert scheduled is not None
+    return scheduled, trace
 
 
-def arrays(function: Any) -> list[Array]:
-    """Numbers for all parameters, but NaN for the last, which is the output."""
-    generator = np.random.default_rng(0)
-    shapes = [tuple(int(d) for d in p.shape) for p in function.params]
-    return [*(generator.standard_normal(s).astype(np.float32) for s in shapes[:-1]), np.full(shapes[-1], np.nan, "f4")]
-
-
-def computed(scheduled: Scheduled, given: list[Array]) -> Array:
-    """What the schedule makes of them, its constants packed."""
-    packed: list[Any] = list(given)
-    for packing in scheduled.repack:
-        shape = packing.packed_shape(packed[packing.parameter].shape)
-        packed[packing.parameter] = packing(packed[packing.parameter])
-        assert packed[packing.parameter].shape == shape
-    found: Array = run(scheduled.schedule.mod["main"], packed)
-    return found
-
-
-def sums(x: Array, w: Array, pads: Pads = SAME) -> NDArray[np.float64]:
+def sums(x: Array, w: Array, pads: tuple[int, ...] = SAME) -> NDArray[np.float64]:
     """The convolution itself, of N, H, W, C."""
     top, left, bottom, right = pads
     padded = np.pad(x.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)))
@@ -83,16 +64,18 @@ def sums(x: Array, w: Array, pads: Pads = SAME) -> NDArray[np.float64]:
     return np.asarray(sum(np.einsum("nhwc,oc->nhwo", part, weights) for part, weights in taps))
 
 
-def check(algorithm: str, function: Any, pads: Pads = SAME, device: Device = HOST, threads: int = 1) -> Scheduled:
+def check(
+    algorithm: str, function: Any, pads: tuple[int, ...] = SAME, device: Device = HOST, threads: int = 1
+) -> Scheduled:
     scheduled, _ = by(algorithm, function, device, threads)
     assert scheduled.rule == "winograd"
-    given = arrays(function)
-    close(computed(scheduled, given), np.maximum(sums(given[0], given[1], pads) + given[2], 0.0))
+    given = inputs(function)
+    close(execute(scheduled, given), np.maximum(sums(given[0], given[1], pads) + given[2], 0.0))
     return scheduled
 
 
-def close(found: Array, expected: NDArray[np.float64]) -> None:
-    assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
+def close(computed: Array, expected: NDArray[np.float64]) -> None:
+    assert np.abs(computed - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
 @pytest.mark.representatives(3)
@@ -108,7 +91,7 @@ def test_a_plane_of_each_size(algorithm: str, size: int, channels: int, outputs:
 @pytest.mark.representatives(3)
 @pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (0, 1, 2, 0), (2, 2, 2, 2), (1, 0, 0, 3)])
-def test_padding_of_each_side(algorithm: str, pads: Pads) -> None:
+def test_padding_of_each_side(algorithm: str, pads: tuple[int, ...]) -> None:
     check(algorithm, convolution((1, 16, 13, 10), 32, pads), pads)
 
 
@@ -135,8 +118,8 @@ def test_slabs_of_few_tiles() -> None:
     function = convolution((1, 16, 30, 30), 32)
     scheduled = contraction(Draft.of(function, HOST, 1, Trace({"algorithm": "winograd 4", "slabs": "5"})))
     assert scheduled is not None
-    given = arrays(function)
-    close(computed(scheduled, given), np.maximum(sums(given[0], given[1]) + given[2], 0.0))
+    given = inputs(function)
+    close(execute(scheduled, given), np.maximum(sums(given[0], given[1]) + given[2], 0.0))
 
 
 @pytest.mark.conformance
@@ -151,9 +134,9 @@ def test_what_follows_may_name_its_parts_and_read_another_map() -> None:
 
     function = te.create_prim_func([x, w, r, te.compute(y.shape, element)])
     function = channels_last(mark_constants(function, (1,)), {0, 2, 3})
-    given = arrays(function)
+    given = inputs(function)
     expected = sums(given[0], given[1])
-    close(computed(by("winograd 4", function)[0], given), expected / (1.0 + np.exp(-expected)) + given[2])
+    close(execute(by("winograd 4", function)[0], given), expected / (1.0 + np.exp(-expected)) + given[2])
 
 
 @pytest.mark.conformance
@@ -164,18 +147,11 @@ def test_a_result_with_several_readers() -> None:
     second = te.compute((1, 32, 9, 9), lambda n, c, i, j: -y(n, c + 32, i, j), name="second")
     function = te.create_prim_func([x, w, first, second])
     function = channels_last(mark_constants(function, (1,)), {0, 2, 3})
-    given = arrays(function)
-    close(computed(by("winograd 4", function)[0], given), -sums(given[0], given[1])[..., 32:])
+    given = inputs(function)
+    close(execute(by("winograd 4", function)[0], given), -sums(given[0], given[1])[..., 32:])
 
 
-@pytest.mark.parametrize(("stride", "dilation"), [(2, 1), (1, 2)])
-def test_others_are_computed_directly(stride: int, dilation: int) -> None:
-    scheduled, trace = by("winograd 4", convolution((1, 32, 28, 28), 32, SAME, stride, dilation))
-    assert scheduled.rule == "contraction"
-    assert "algorithm" not in {site.name for site in trace.sites}
-
-
-def test_weights_that_are_read_backwards_are_not_transformed() -> None:
+def read_backwards() -> Any:
     x, w = te.placeholder((1, 16, 12, 12), name="x"), te.placeholder((32, 16, 3, 3), name="w")
     c, i, j = (te.reduce_axis((0, extent)) for extent in (16, 3, 3))
 
@@ -183,26 +159,35 @@ def test_weights_that_are_read_backwards_are_not_transformed() -> None:
         return te.sum(x(n, c, h + i, v + j) * w(o, c, 2 - i, 2 - j), axis=[c, i, j])
 
     function = te.create_prim_func([x, w, te.compute((1, 32, 10, 10), element, name="y")])
+    return channels_last(mark_constants(function, (1,)), {0, 2})
+
+
+def channels_first() -> Any:
+    x, w = te.placeholder((1, 16, 12, 12), name="x"), te.placeholder((16, 16, 3, 3), name="w")
+    return mark_constants(te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")]), (1,))
+
+
+DIRECT = {
+    "strides": (convolution((1, 32, 28, 28), 32, SAME, 2, 1), "contraction"),
+    "dilations": (convolution((1, 32, 28, 28), 32, SAME, 1, 2), "contraction"),
+    "weights read backwards": (read_backwards(), "contraction"),
+    "channels first": (channels_first(), "contraction"),
+    "weights that are no constant": (mark_constants(convolution((1, 32, 28, 28), 32), (2,)), None),
+}
+
+
+@pytest.mark.parametrize("case", DIRECT)
+def test_others_have_no_choice_of_algorithm(case: str) -> None:
+    function, rule = DIRECT[case]
     trace = Trace({"algorithm": "winograd 4"})
-    contraction(Draft.of(channels_last(mark_constants(function, (1,)), {0, 2}), HOST, 1, trace))
+    scheduled = contraction(Draft.of(function, HOST, 1, trace))
+    assert (scheduled.rule if scheduled is not None else None) == rule
     assert "algorithm" not in {site.name for site in trace.sites}
 
 
 def test_padding_needs_no_copy_of_the_map() -> None:
     scheduled, _ = by("winograd 4", convolution((1, 16, 12, 12), 16))
     assert "pad_temp" not in scheduled.schedule.mod["main"].script()
-
-
-def test_weights_that_are_no_constant_are_not_transformed() -> None:
-    trace = Trace({"algorithm": "winograd 4"})
-    contraction(Draft.of(mark_constants(convolution((1, 32, 28, 28), 32), (2,)), HOST, 1, trace))
-    assert "algorithm" not in {site.name for site in trace.sites}
-
-
-def test_feature_maps_with_their_channels_first_are_computed_directly() -> None:
-    x, w = te.placeholder((1, 16, 12, 12), name="x"), te.placeholder((16, 16, 3, 3), name="w")
-    function = mark_constants(te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")]), (1,))
-    assert by("winograd 4", function)[0].rule == "contraction"
 
 
 def test_the_algorithm_is_a_decision_whatever_is_decided() -> None:
@@ -226,12 +211,12 @@ def test_the_estimate_weighs_products_against_weights(channels: int, size: int, 
 @given(data=st.data())
 def test_a_filter_in_one_dimension(filter: Filter, data: Any) -> None:
     numbers = st.integers(-8, 8).map(float)
-    inputs = data.draw(st.lists(numbers, min_size=filter.window, max_size=filter.window))
+    numbers_in = data.draw(st.lists(numbers, min_size=filter.window, max_size=filter.window))
     taps = data.draw(st.lists(numbers, min_size=3, max_size=3))
     weights = np.array(filter.weights) @ taps
-    products = weights * filter.input(inputs, lambda value: value)
-    found = filter.output(list(products), lambda value: value)
-    np.testing.assert_allclose(found, np.correlate(inputs, taps), atol=1e-9)
+    products = weights * filter.input(numbers_in, lambda value: value)
+    outputs = filter.output(list(products), lambda value: value)
+    np.testing.assert_allclose(outputs, np.correlate(numbers_in, taps), atol=1e-9)
 
 
 def test_weights_are_packed_by_columns() -> None:
