@@ -14,13 +14,13 @@ from .drawing.conditions import Environment, Failed, Unbound, Unknown, evaluate
 from .drawing.hits import Hit
 from .drawing.left_side import LEAVES, Value, sorts_of
 from .drawing.placement import Placement
-from .drawing.scratch import Class, Fired
+from .drawing.scratch import EClass, Fired
 from .drawing.terms import Argument, Leaf, Term
 
 _PRECISION = 1e-5
 """Relative: an example may round a number that the rule computes."""
 
-Bindings = dict[str, Argument | Class]
+Bindings = dict[str, Argument | EClass]
 """The values of an example's variables."""
 
 
@@ -68,7 +68,7 @@ def _match_literal(pattern: Node, value: Value, bound: Bindings) -> Iterator[Bin
     if isinstance(pattern, Atom) and is_variable(pattern) and pattern.text not in bound:
         yield {**bound, pattern.text: value}
         return
-    literals = {name: v for name, v in bound.items() if not isinstance(v, (Term, Leaf, Class))}
+    literals = {name: v for name, v in bound.items() if not isinstance(v, (Term, Leaf, EClass))}
     try:
         if _is_close(evaluate(pattern, Environment(literals)), value):
             yield bound
@@ -85,7 +85,7 @@ def _match_literal(pattern: Node, value: Value, bound: Bindings) -> Iterator[Bin
 def _match_all(
     match: Callable[[Node, Any, Bindings], Iterator[Bindings]],
     patterns: Sequence[Node],
-    values: Sequence[Class | Value],
+    values: Sequence[EClass | Value],
     bound: Bindings,
 ) -> Iterator[Bindings]:
     """The bindings under which each value matches its pattern."""
@@ -112,9 +112,9 @@ class _ClassSearch:
 
     placement: Placement
 
-    def matches(self, pattern: Node, value: Class | Value, bound: Bindings) -> Iterator[Bindings]:
+    def matches(self, pattern: Node, value: EClass | Value, bound: Bindings) -> Iterator[Bindings]:
         """The bindings under which a class holds a term of the pattern, or a literal matches the pattern."""
-        if not isinstance(value, Class):
+        if not isinstance(value, EClass):
             yield from _match_literal(pattern, value, bound)
         elif isinstance(pattern, Atom):
             if pattern.text not in bound:
@@ -127,10 +127,10 @@ class _ClassSearch:
                     arguments = (str(node.arguments[0]).partition(".")[2],) if node.head in _NAMED else node.arguments
                     yield from _match_all(self.matches, pattern.items[1:], arguments, bound)
 
-    def _class(self, value: Argument | Class) -> Class | None:
+    def _class(self, value: Argument | EClass) -> EClass | None:
         if isinstance(value, (Term, Leaf)):
             return self.placement.class_of(value)
-        return value if isinstance(value, Class) else None
+        return value if isinstance(value, EClass) else None
 
 
 _NAMED = frozenset(head for head, sorts in LEAVES.items() if sorts == ("String",))

@@ -21,7 +21,7 @@ from .drawing.hits import Hit
 from .drawing.left_side import LEAVES, Value
 from .drawing.placement import Placement
 from .drawing.samples import Sample
-from .drawing.scratch import Class, Fired, Node
+from .drawing.scratch import EClass, Fired, ScratchNode
 
 
 @cache
@@ -69,9 +69,9 @@ class _Prices:
     sample: Sample
     fired: Fired
     model: CostModel
-    types: dict[Class, TensorType | None] = field(default_factory=dict)
-    constants: set[Class] = field(default_factory=set)
-    costs: dict[Class, float] = field(default_factory=dict)
+    types: dict[EClass, TensorType | None] = field(default_factory=dict)
+    constants: set[EClass] = field(default_factory=set)
+    costs: dict[EClass, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         elements = draw(self.sample, "ordinary", {}, np.random.default_rng(0))
@@ -89,25 +89,25 @@ class _Prices:
                     self.constants.add(number)
                 self.costs[number] = min(self.cost(node) for node in nodes)
 
-    def _is_constant(self, node: Node) -> bool:
-        operands = [a for a in node.arguments if isinstance(a, Class)]
+    def _is_constant(self, node: ScratchNode) -> bool:
+        operands = [a for a in node.arguments if isinstance(a, EClass)]
         if node.head in ("Weight", "Full", "Absent"):
             return True
         return bool(operands) and all(a in self.constants for a in operands)
 
-    def cost(self, node: Node | None) -> float:
+    def cost(self, node: ScratchNode | None) -> float:
         """The price of an e-node and of the cheapest operands."""
         if node is None:
             return inf
-        operands = [a for a in node.arguments if isinstance(a, Class)]
+        operands = [a for a in node.arguments if isinstance(a, EClass)]
         return self._price(node) + sum(self.costs[a] for a in operands)
 
-    def _price(self, node: Node) -> float:
+    def _price(self, node: ScratchNode) -> float:
         if node.head in LEAVES:
             return 0.0
         pairs = list(zip(OPERATORS[node.head].arguments, node.arguments, strict=True))
         attributes: Mapping[str, Value] = {n.name: a for n, a in pairs if not isinstance(n, Operand)}  # type: ignore[misc]
-        operands = [a for n, a in pairs if isinstance(n, Operand) and isinstance(a, Class)]
+        operands = [a for n, a in pairs if isinstance(n, Operand) and isinstance(a, EClass)]
         types = tuple(self.types.get(a) for a in operands)
         output = next((self.types.get(c) for c, nodes in self.fired.classes.items() if node in nodes), None)
         constant = tuple(a in self.constants for a in operands)

@@ -12,7 +12,7 @@ from ....ir import operators as semantics
 from ....ir.operators import NUMBERS, Arithmetic, Array, Unsupported
 from .left_side import Value
 from .samples import Sample
-from .scratch import Class, Fired, Node
+from .scratch import EClass, Fired, ScratchNode
 from .terms import Leaf, Term
 
 CALM: dict[str, tuple[Any, Any]] = {
@@ -46,7 +46,7 @@ class Comparison:
 
     left: Array
     right: Array
-    node: Node
+    node: ScratchNode
     root: int = -1
 
 
@@ -65,7 +65,7 @@ class Evaluation:
     dtypes: Mapping[str, str]
     arithmetic: Arithmetic = NUMBERS
     scalar: bool = False
-    classes: dict[Class, Elements] = field(default_factory=dict)
+    classes: dict[EClass, Elements] = field(default_factory=dict)
     terms: dict[Term, Elements] = field(default_factory=dict)
     intermediate: list[Array] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Evaluation:
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
             self.classes.setdefault(number, self.value(root))
         for root, number in zip(self.sample.roots, self.fired.roots, strict=True):
-            yield from self._compare(number, self.value(root), Node("", ()))
+            yield from self._compare(number, self.value(root), ScratchNode("", ()))
         yield from self._compare_nodes()
 
     @property
@@ -108,7 +108,7 @@ class Evaluation:
         while waiting and progress:
             progress, later = False, []
             for number, node in waiting:
-                if any(isinstance(a, Class) and a not in self.classes for a in node.arguments):
+                if any(isinstance(a, EClass) and a not in self.classes for a in node.arguments):
                     later.append((number, node))
                     continue
                 progress = True
@@ -124,7 +124,7 @@ class Evaluation:
                     self.classes[number] = value
             waiting = later
 
-    def _compare(self, number: Class, value: Elements, node: Node) -> Iterator[Comparison]:
+    def _compare(self, number: EClass, value: Elements, node: ScratchNode) -> Iterator[Comparison]:
         first = self.classes[number]
         ways = [first, value] if isinstance(first, tuple) else [(first,), (value,)]
         if len({len(way) for way in ways}) > 1:  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ class Evaluation:
             if left is not None and right is not None and left is not right:
                 yield Comparison(left, right, node, root)
 
-    def _node_value(self, node: Node) -> Elements:
+    def _node_value(self, node: ScratchNode) -> Elements:
         if node.head in ("Var", "Weight"):
             return self.elements[str(node.arguments[0]).partition(".")[2]]
         if node.head == "Full":
@@ -145,7 +145,7 @@ class Evaluation:
         if node.head == "Out":
             outputs, index = self.classes[node.arguments[0]], node.arguments[1]  # type: ignore[index]
             return outputs[index]  # type: ignore[index]
-        return self._apply(node.head, [self.classes[a] if isinstance(a, Class) else a for a in node.arguments])
+        return self._apply(node.head, [self.classes[a] if isinstance(a, EClass) else a for a in node.arguments])
 
     def value(self, term: Term | Leaf) -> Elements:
         """The elements of a term, or of all outputs of one that has several. Raises Unsupported."""

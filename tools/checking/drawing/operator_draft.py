@@ -1,4 +1,4 @@
-"""What every recipe works on: an operator in the making, random shapes and axes."""
+"""An operator in the making, on which every recipe works, and random shapes and axes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .left_side import Value
 
 
 class Misfit(Exception):
-    """Nothing can be chosen after what was chosen before."""
+    """No choice fits the earlier choices."""
 
 
 @dataclass
-class Site:
+class OperatorDraft:
     """An operator in the making: types of the operands and values of the attributes chosen so far."""
 
     head: str
@@ -26,12 +26,12 @@ class Site:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the first operand that is there already."""
+        """The shape of the first operand that is there already."""
         return next(iter(self.operands.values())).shape
 
     @property
     def rank(self) -> int:
-        """Of the first operand that is there already."""
+        """The rank of the first operand that is there already."""
         return len(self.shape)
 
     def integers(self, name: str) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Site:
 
 
 Choice = Type | Value | None
-Recipe = Callable[[Site, str], Choice]
+Recipe = Callable[[OperatorDraft, str], Choice]
 """For an operand a `Type`, or None to leave an optional one out; for an attribute its value."""
 
 SIZES = ((1, 2, 2, 3, 3, 4, 5), (1, 2, 2, 3, 3, 4, 5), (1, 2), (2,), (2, 3, 4, 5), (0, 1, 2), (0, 2, 3))
@@ -62,33 +62,33 @@ def random_shape(random: Random, rank: int | None = None) -> tuple[int, ...]:
     return tuple(random.choice(sizes) for _ in range(rank))
 
 
-def image(site: Site) -> tuple[int, ...]:
-    """A shape of feature maps: batch, channels, space. Near the wished one where that has the rank."""
-    rank = len(site.wish.shape)
+def image(draft: OperatorDraft) -> tuple[int, ...]:
+    """A shape of feature maps (batch, channels, space), near the wished one where that has such a rank."""
+    rank = len(draft.wish.shape)
     if rank in (3, 4, 5):
         least = (1, 1, 2, 2, 2)
-        return site.wish.shape if site.chance(0.5) else tuple(map(max, site.wish.shape, least[:rank]))
-    rank = site.random.choice((3, 4, 4, 4, 5))
+        return draft.wish.shape if draft.chance(0.5) else tuple(map(max, draft.wish.shape, least[:rank]))
+    rank = draft.random.choice((3, 4, 4, 4, 5))
     size = (3, 4, 5) if rank == 4 else (2, 3)
-    return (site.random.choice((1, 2)), site.random.choice((1, 2, 3, 4)), *site.random.choices(size, k=rank - 2))
+    return (draft.random.choice((1, 2)), draft.random.choice((1, 2, 3, 4)), *draft.random.choices(size, k=rank - 2))
 
 
-def one_axis(site: Site, name: str) -> Choice:
+def one_axis(draft: OperatorDraft, name: str) -> Choice:
     """The operand of an operator of one axis, or that axis."""
     if name != "axis":
-        shape = site.wish.shape or random_shape(site.random, site.random.choice((1, 2, 3)))
-        return Type(shape, site.wish.dtype)
-    if not site.rank:
+        shape = draft.wish.shape or random_shape(draft.random, draft.random.choice((1, 2, 3)))
+        return Type(shape, draft.wish.dtype)
+    if not draft.rank:
         raise Misfit
-    return site.random.randrange(site.rank) if site.chance(0.5) else site.rank - 1
+    return draft.random.randrange(draft.rank) if draft.chance(0.5) else draft.rank - 1
 
 
-def some_axes(site: Site) -> tuple[int, ...]:
+def some_axes(draft: OperatorDraft) -> tuple[int, ...]:
     """Some axes of the first operand, ascending."""
-    if not site.rank:
+    if not draft.rank:
         return ()
-    known = [len(v) for n, v in site.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
-    count = known[0] if known else site.random.choice([c for c in (1, 1, 2, 2, 3, 4) if c <= site.rank])
-    if site.rank - 2 == count and site.chance(0.3):
-        return tuple(range(2, site.rank))
-    return tuple(sorted(site.random.sample(range(site.rank), count)))
+    lengths = [len(v) for n, v in draft.attributes.items() if n in ("starts", "ends", "steps") and isinstance(v, tuple)]
+    count = lengths[0] if lengths else draft.random.choice([c for c in (1, 1, 2, 2, 3, 4) if c <= draft.rank])
+    if draft.rank - 2 == count and draft.chance(0.3):
+        return tuple(range(2, draft.rank))
+    return tuple(sorted(draft.random.sample(range(draft.rank), count)))

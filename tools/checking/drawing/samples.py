@@ -27,7 +27,7 @@ from .conditions import (
     table_rows,
 )
 from .left_side import LEAVES, Application, Contradiction, LeftSide, Value, trace_facts
-from .operator_draft import Choice, Misfit, Site, random_shape
+from .operator_draft import Choice, Misfit, OperatorDraft, random_shape
 from .recipes import order, recipe
 from .terms import Argument, Leaf, Term, subterms
 from .types import TYPES, admits, result_types
@@ -160,8 +160,8 @@ class _Builder:
         if head == "Absent":
             self.terms[variable] = Leaf("Absent")
         elif head == "Full":
-            site = Site("Full", wish, self.random)
-            shape, value, dtype = (self._attribute(site, str(i), argument) for i, argument in enumerate(arguments))
+            draft = OperatorDraft("Full", wish, self.random)
+            shape, value, dtype = (self._attribute(draft, str(i), argument) for i, argument in enumerate(arguments))
             if not isinstance(shape, tuple) or not isinstance(value, (int, float)):
                 raise Misfit
             type_ = Type(shape, str(dtype), float(value))
@@ -176,7 +176,7 @@ class _Builder:
             raise Misfit
         self.build(node, wish)
         term = self.terms[node]
-        number = self._attribute(Site("Out", wish, self.random), "1", index)
+        number = self._attribute(OperatorDraft("Out", wish, self.random), "1", index)
         if not isinstance(term, Term) or not isinstance(number, int):
             raise Misfit
         outputs = self._evaluate_on_ones(term)
@@ -190,25 +190,25 @@ class _Builder:
         head = application.head
         arguments = dict(zip((a.name for a in OPERATORS[head].arguments), application.arguments, strict=True))
         attributes = {a.name for a in OPERATORS[head].attributes}
-        site = Site(head, wish, self.random)
+        draft = OperatorDraft(head, wish, self.random)
         for name, argument in arguments.items():  # those that are there already say more than any wish
             if name in attributes:
                 with suppress(Unbound):
                     node = Atom(argument) if isinstance(argument, str) else argument
-                    site.attributes[name] = evaluate(node, self.environment)
+                    draft.attributes[name] = evaluate(node, self.environment)
             elif isinstance(argument, str) and argument in self.environment.types:
-                site.operands[name] = self.environment.types[argument]
+                draft.operands[name] = self.environment.types[argument]
         for name in order(head):
             if name in attributes:
-                site.attributes[name] = self._attribute(site, name, arguments[name])
+                draft.attributes[name] = self._attribute(draft, name, arguments[name])
             else:
-                self._choose_operand(site, name, arguments[name])
-        if not admits(head, site.operands):
+                self._choose_operand(draft, name, arguments[name])
+        if not admits(head, draft.operands):
             raise Misfit
         term = Term(
             head,
             tuple(
-                site.attributes[a.name] if isinstance(a, Attribute) else self.terms[str(arguments[a.name])]
+                draft.attributes[a.name] if isinstance(a, Attribute) else self.terms[str(arguments[a.name])]
                 for a in OPERATORS[head].arguments
             ),
         )
@@ -217,22 +217,22 @@ class _Builder:
         if not isinstance(value, tuple):
             self._set(variable, term, _type_of_array(value))
 
-    def _choose_operand(self, site: Site, name: str, variable: str | Node) -> None:
-        if name in site.operands or not isinstance(variable, str):
+    def _choose_operand(self, draft: OperatorDraft, name: str, variable: str | Node) -> None:
+        if name in draft.operands or not isinstance(variable, str):
             return
         if variable not in self.terms and variable not in self.left_side.applications:
-            self._choose_leaf(site, name, variable)
+            self._choose_leaf(draft, name, variable)
         elif variable not in self.terms:
-            choice = _choose(site, name)
+            choice = _choose(draft, name)
             self.build(variable, choice if isinstance(choice, Type) else None)
         type_ = self.build(variable, None)
         if self.terms[variable] != Leaf("Absent"):
-            site.operands[name] = type_
+            draft.operands[name] = type_
 
-    def _choose_leaf(self, site: Site, name: str, variable: str) -> None:
+    def _choose_leaf(self, draft: OperatorDraft, name: str, variable: str) -> None:
         """Put a leaf in the place of an operand, chosen anew while that makes a condition false."""
         for _ in range(_TRIES):
-            choice = _choose(site, name)
+            choice = _choose(draft, name)
             if isinstance(choice, Type):
                 self._build_leaf(variable, choice)
             else:
@@ -242,7 +242,7 @@ class _Builder:
             self.environment.types.pop(variable, None)
         raise Misfit
 
-    def _attribute(self, site: Site, name: str, argument: str | Node) -> Value:
+    def _attribute(self, draft: OperatorDraft, name: str, argument: str | Node) -> Value:
         if not isinstance(argument, str):
             return evaluate(argument, self.environment)
         literals = self.environment.literals
@@ -250,7 +250,7 @@ class _Builder:
         if argument not in literals:
             self._bind_from_tables(argument)
         for _ in range(_TRIES if argument not in literals else 0):
-            choice = self.random.choice((0, 1)) if site.head == "Out" else _choose(site, name)
+            choice = self.random.choice((0, 1)) if draft.head == "Out" else _choose(draft, name)
             if choice is None or isinstance(choice, Type):
                 raise Misfit
             literals[argument] = choice
@@ -288,9 +288,9 @@ class _Builder:
         return result
 
 
-def _choose(site: Site, name: str) -> Choice:
+def _choose(draft: OperatorDraft, name: str) -> Choice:
     try:
-        return recipe(site.head)(site, name)
+        return recipe(draft.head)(draft, name)
     except (IndexError, ValueError, TypeError, KeyError):
         raise Misfit from None
 

@@ -28,26 +28,30 @@ _FORMS = frozenset({"N", "T", "Ts"})
 
 
 @dataclass(frozen=True)
-class Node:
-    """An e-node: literals, and classes as `Class`."""
+class ScratchNode:
+    """An e-node: literals, and classes as `EClass`."""
 
     head: str
-    arguments: tuple[Value | Class, ...]
+    arguments: tuple[Value | EClass, ...]
 
 
 @dataclass(frozen=True)
-class Class:
+class EClass:
     """An e-class by a number."""
 
     number: int
+
+
+Classes = dict[EClass, tuple[ScratchNode, ...]]
+"""E-classes and their e-nodes."""
 
 
 @dataclass(frozen=True)
 class Fired:
     """What the rule made of a sample: the e-nodes of every class that its roots need, the roots first."""
 
-    roots: tuple[Class, ...]
-    classes: dict[Class, tuple[Node, ...]]
+    roots: tuple[EClass, ...]
+    classes: Classes
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ def _extent(fired: Fired) -> tuple[int, int, int]:
     return len(set(fired.roots)), len(fired.classes), sum(map(len, fired.classes.values()))
 
 
-def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class]) -> dict[Class, tuple[Node, ...]]:
+def _of_one_sample(classes: Classes, roots: Sequence[EClass]) -> Classes:
     """The classes that roots need, without nodes over leaves of another sample, to which a constant may be equal."""
     while foreign := {number for number, nodes in classes.items() if not nodes}:
         classes = {
@@ -154,13 +158,13 @@ def _of_one_sample(classes: dict[Class, tuple[Node, ...]], roots: Sequence[Class
             for number, nodes in classes.items()
             if number not in foreign
         }
-    needed: dict[Class, tuple[Node, ...]] = {}
+    needed: Classes = {}
     todo = list(roots)
     while todo:
         number = todo.pop()
         if number not in needed and number in classes:
             needed[number] = classes[number]
-            todo += [argument for node in classes[number] for argument in node.arguments if isinstance(argument, Class)]
+            todo += [a for node in classes[number] for a in node.arguments if isinstance(a, EClass)]
     return needed
 
 
@@ -178,10 +182,10 @@ class _TableReader:
         for name, function in self.tables.items():
             for row in function.rows:
                 self.rows.setdefault(row.output, []).append((name, row.inputs))
-        self.numbers: dict[Any, Class] = {}
+        self.numbers: dict[Any, EClass] = {}
 
-    def _class(self, value: Any) -> Class:
-        return self.numbers.setdefault(value, Class(len(self.numbers)))
+    def _class(self, value: Any) -> EClass:
+        return self.numbers.setdefault(value, EClass(len(self.numbers)))
 
     def cones(self, samples: Sequence[Sample]) -> list[Fired]:
         """For each sample everything that its roots need."""
@@ -190,7 +194,7 @@ class _TableReader:
     def _cone(self, number: int, count: int) -> Fired:
         roots = [self.roots[number * ROOTS + i] for i in range(count)]
         todo, seen = list(roots), set(roots)
-        classes: dict[Class, tuple[Node, ...]] = {}
+        classes: Classes = {}
         while todo:
             value = todo.pop()
             nodes = []
@@ -198,7 +202,7 @@ class _TableReader:
                 sorts = self.tables[name].input_sorts
                 if name in ("Var", "Weight") and not self.egraph.value_to_string(inputs[0]).startswith(f"{number}."):
                     continue  # a leaf of another sample, to which some constant is equal
-                nodes.append(Node(name, tuple(self._argument(s, v) for s, v in zip(sorts, inputs, strict=True))))
+                nodes.append(ScratchNode(name, tuple(self._argument(s, v) for s, v in zip(sorts, inputs, strict=True))))
                 for sort, child in zip(sorts, inputs, strict=True):
                     if sort in _FORMS and child not in seen:
                         seen.add(child)
@@ -207,7 +211,7 @@ class _TableReader:
         numbers = tuple(map(self._class, roots))
         return Fired(numbers, _of_one_sample(classes, numbers))
 
-    def _argument(self, sort: str, value: Any) -> Value | Class:
+    def _argument(self, sort: str, value: Any) -> Value | EClass:
         if sort in _FORMS:
             return self._class(value)
         if sort == "Ints":

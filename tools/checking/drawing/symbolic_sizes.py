@@ -16,7 +16,7 @@ from .conditions import Type
 from .elements import named_leaves
 from .evaluation import Evaluation
 from .samples import MAX_ELEMENTS, Sample
-from .scratch import Class, Fired, Node
+from .scratch import Classes, Fired, ScratchNode
 from .terms import Argument, Leaf, Term
 
 FIRST_SYMBOL = -2
@@ -106,8 +106,8 @@ def _resize_attributes(head: str, arguments: tuple[Any, ...], sizes: Mapping[int
 
 def _resize_fired(fired: Fired, sizes: Mapping[int, int]) -> Fired:
     """What the rule made; a number that looks like a symbol and is none stays, and has no meaning."""
-    classes: dict[Class, tuple[Node, ...]] = {
-        number: tuple(Node(n.head, _resize_attributes(n.head, n.arguments, sizes)) for n in nodes)
+    classes: Classes = {
+        number: tuple(ScratchNode(n.head, _resize_attributes(n.head, n.arguments, sizes)) for n in nodes)
         for number, nodes in fired.classes.items()
     }
     return Fired(fired.roots, classes)

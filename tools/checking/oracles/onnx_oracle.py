@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CLOSE = 1e-3
 """Two implementations of the left side agree within this share of the value, or of a thousandth of the largest number
-among the elements: wider precision shows what is wrong with a rule."""
+among the elements: that a rule is wrong shows in wider precision."""
 _OPSET = 24
 _IR_VERSION = 10
 _INPUTS_OF_RESIZE = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}

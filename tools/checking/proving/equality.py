@@ -22,7 +22,7 @@ from .solver import limited_solver
 Outcome = Literal["proved", "refuted", "unknown"]
 Failure = Literal["", "left-undefined", "right-undefined", "value"]
 _FAILURES: tuple[Failure, ...] = ("", "left-undefined", "right-undefined", "value")
-"""In the order of what they tell: a wrong value tells more than a side that is undefined."""
+"""The most telling last: a wrong value tells more than an undefined side."""
 _OUTCOMES: tuple[Outcome, ...] = ("proved", "unknown", "refuted")
 _RIGHT_UNDEFINED = "right side undefined where the left is defined"
 _LEFT_UNDEFINED = "left side undefined where the right is defined"
@@ -44,10 +44,10 @@ class Assumption:
 
 
 @dataclass(frozen=True)
-class Proof:
+class EqualityProof:
     """Whether two arrays are equal wherever the left one is defined, and defined in the same places.
 
-    `needs`: the proof needs the assumptions. `failure` says what is not proved: the ``value``, that the right side
+    `needs`: the proof needs the assumptions. `failure` is the part without a proof: the ``value``, that the right side
     is defined where the left is (``right-undefined``), or that the left is where the right is (``left-undefined``).
     ``refuted`` comes with a `counterexample`: values of leaf elements at which both sides were computed.
     """
@@ -68,15 +68,17 @@ def leaf_array(name: str, shape: tuple[int, ...], dtype: str, arithmetic: Reals 
     return result
 
 
-def prove_equal(left: Array, right: Array, assumptions: Sequence[Assumption], arithmetic: Reals | Bits) -> Proof:
+def prove_equal(
+    left: Array, right: Array, assumptions: Sequence[Assumption], arithmetic: Reals | Bits
+) -> EqualityProof:
     """Compare two arrays of scalars of one arithmetic, first without the assumptions, then with them.
 
     Normal forms answer first; z3 is asked what they leave open.
     """
     if left.shape != right.shape:
-        return Proof("refuted", failure="value", reason=f"shapes {list(left.shape)} and {list(right.shape)}")
+        return EqualityProof("refuted", failure="value", reason=f"shapes {list(left.shape)} and {list(right.shape)}")
 
-    def prove(given: Sequence[Assumption]) -> Proof:
+    def prove(given: Sequence[Assumption]) -> EqualityProof:
         if isinstance(arithmetic, Bits):
             return _worst(_prove_words(left, right, given, arithmetic.signed))
         return _worst(_prove_reals(left, right, given))
@@ -88,9 +90,9 @@ def prove_equal(left: Array, right: Array, assumptions: Sequence[Assumption], ar
     return replace(proof, needs=True) if proof.outcome == "proved" else proof
 
 
-def _worst(proofs: Iterable[Proof]) -> Proof:
+def _worst(proofs: Iterable[EqualityProof]) -> EqualityProof:
     """The proof of the element that says most against equality."""
-    worst = Proof("proved")
+    worst = EqualityProof("proved")
     for proof in proofs:
         if _weight(proof) > _weight(worst):
             worst = proof
@@ -99,7 +101,7 @@ def _worst(proofs: Iterable[Proof]) -> Proof:
     return worst
 
 
-def _weight(proof: Proof) -> tuple[int, int]:
+def _weight(proof: EqualityProof) -> tuple[int, int]:
     return _FAILURES.index(proof.failure), _OUTCOMES.index(proof.outcome)
 
 
@@ -110,7 +112,7 @@ def _at(index: tuple[int, ...], reason: str) -> str:
 # --- reals
 
 
-def _prove_reals(left: Array, right: Array, assumptions: Sequence[Assumption]) -> Iterator[Proof]:
+def _prove_reals(left: Array, right: Array, assumptions: Sequence[Assumption]) -> Iterator[EqualityProof]:
     test = ZeroTest()
     compared: set[tuple[Real, Real]] = set()
     algebra = _algebra_under(assumptions, (*left.flat, *right.flat)) if assumptions else None
@@ -120,13 +122,13 @@ def _prove_reals(left: Array, right: Array, assumptions: Sequence[Assumption]) -
             continue
         compared.add(pair)
         if test.unanswered >= _MOST_UNANSWERED:
-            yield Proof("unknown", failure="value", reason="z3 gives no answer in time")
+            yield EqualityProof("unknown", failure="value", reason="z3 gives no answer in time")
             return
         try:
             one, other = pair if algebra is None else (_rebuild(x, algebra) for x in pair)
             yield _prove_real(one, other, index, test)
         except TooLarge:
-            yield Proof("unknown", failure="value", reason=_at(index, "the expression gets too large"))
+            yield EqualityProof("unknown", failure="value", reason=_at(index, "the expression gets too large"))
 
 
 def _algebra_under(assumptions: Sequence[Assumption], scalars: Iterable[Real]) -> Algebra:
@@ -151,11 +153,11 @@ def _rebuild(x: Real, algebra: Algebra) -> Real:
     return Real(algebra.rebuild(x.value), rebuild_conditions(x.defined, algebra), x.truth)
 
 
-def _prove_real(left: Real, right: Real, index: tuple[int, ...], test: ZeroTest) -> Proof:
+def _prove_real(left: Real, right: Real, index: tuple[int, ...], test: ZeroTest) -> EqualityProof:
     difference = left.value - right.value
     finding = test.vanishes(difference, left.defined | right.defined) if difference else "holds"
     if finding == "unknown":
-        return Proof("unknown", False, "value", _at(index, "neither proved nor refuted"))
+        return EqualityProof("unknown", False, "value", _at(index, "neither proved nor refuted"))
     if finding == "fails":
         return _refute_value(left, right, index, test.values)
     directions: tuple[tuple[Conditions, Conditions, Failure, str], ...] = (
@@ -166,19 +168,19 @@ def _prove_real(left: Real, right: Real, index: tuple[int, ...], test: ZeroTest)
         finding, values = follows(given, wanted)
         if finding != "holds":
             numbers = f": {_values_of_leaves(values, wanted)}" if values else " (not ruled out)"
-            return Proof(_outcome(finding), False, failure, _at(index, reason + numbers), values)
-    return Proof("proved")
+            return EqualityProof(_outcome(finding), False, failure, _at(index, reason + numbers), values)
+    return EqualityProof("proved")
 
 
 def _outcome(finding: Finding) -> Outcome:
     return "refuted" if finding == "fails" else "unknown"
 
 
-def _refute_value(left: Real, right: Real, index: tuple[int, ...], values: Values) -> Proof:
+def _refute_value(left: Real, right: Real, index: tuple[int, ...], values: Values) -> EqualityProof:
     algebra = Algebra(replace=point_of(values, leaves_of((left.value, right.value))))
     one, other = (algebra.rebuild(x.value) for x in (left, right))
     where = f"differ at [{', '.join(map(str, index))}]" if index else "differ"
-    return Proof("refuted", False, "value", f"{where}: left {one!r}, right {other!r}", values)
+    return EqualityProof("refuted", False, "value", f"{where}: left {one!r}, right {other!r}", values)
 
 
 def _values_of_leaves(values: Values, conditions: Conditions) -> str:
@@ -190,15 +192,15 @@ def _values_of_leaves(values: Values, conditions: Conditions) -> str:
 # --- whole numbers of a few bits: z3 decides them all, given time
 
 
-def _prove_words(left: Array, right: Array, assumptions: Sequence[Assumption], signed: bool) -> Iterator[Proof]:
+def _prove_words(left: Array, right: Array, assumptions: Sequence[Assumption], signed: bool) -> Iterator[EqualityProof]:
     for index in np.ndindex(left.shape):
         proof = _prove_word(left.item(index), right.item(index), assumptions, signed)
         yield replace(proof, reason=_at(index, proof.reason)) if proof.reason else proof
 
 
-def _prove_word(left: Word, right: Word, assumptions: Sequence[Assumption], signed: bool) -> Proof:
+def _prove_word(left: Word, right: Word, assumptions: Sequence[Assumption], signed: bool) -> EqualityProof:
     if _term_ids(left) == _term_ids(right):  # only moved; z3 would take milliseconds to see that
-        return Proof("proved")
+        return EqualityProof("proved")
     leaves = _leaves_of_words((left, right))
     facts = [fact for name, term in leaves.items() for fact in _facts_about(name, term, assumptions, signed)]
     differ = z3.simplify(left.term != right.term, som=True)
@@ -212,15 +214,15 @@ def _prove_word(left: Word, right: Word, assumptions: Sequence[Assumption], sign
         solver.add(*facts, *constraints)
         status = solver.check()
         if status == z3.unknown:
-            return Proof("unknown", False, failure, f"{reason}: z3 gives no answer in time")
+            return EqualityProof("unknown", False, failure, f"{reason}: z3 gives no answer in time")
         if status == z3.sat:
             model = solver.model()
             values = {name: _number_of(model.eval(term, True), signed) for name, term in leaves.items()}
             sides = [_number_of(model.eval(word.term, True), signed) for word in (left, right)]
             numbers = ", ".join(f"{name} = {value}" for name, value in values.items())
             numbers = f"left {sides[0]}, right {sides[1]}" if failure == "value" else numbers
-            return Proof("refuted", False, failure, f"{reason}: {numbers}", values)
-    return Proof("proved")
+            return EqualityProof("refuted", False, failure, f"{reason}: {numbers}", values)
+    return EqualityProof("proved")
 
 
 def _term_ids(word: Word) -> tuple[int, ...]:

@@ -70,10 +70,10 @@ _serial = count()
 def atom(kind: Kind, label: str = "", arguments: tuple[Polynomial, ...] = (), signs: int = ANY) -> Atom:
     """The one atom of these properties."""
     key = (kind, label, arguments, signs)
-    found = _atoms.get(key)
-    if found is None:
-        found = _atoms[key] = Atom(kind, label, arguments, signs, next(_serial))
-    return found
+    existing = _atoms.get(key)
+    if existing is None:
+        existing = _atoms[key] = Atom(kind, label, arguments, signs, next(_serial))
+    return existing
 
 
 class Polynomial:

@@ -19,7 +19,7 @@ from ..drawing.scratch import Fired
 from ..drawing.terms import Leaf, readable
 from ..oracles.numeric import Counterexample
 from .arithmetics import Bits, Reals
-from .equality import Assumption, Proof, leaf_array, prove_equal
+from .equality import Assumption, EqualityProof, leaf_array, prove_equal
 
 SAMPLES = 3
 """How many small samples are proved for each kind of numbers."""
@@ -98,7 +98,7 @@ def _is_elementwise(sample: Sample, fired: Fired) -> bool:
     return all(h in LEAVES or OPERATORS[h].category.startswith("elementwise") for h in heads)
 
 
-def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[Proof]:
+def _proofs(sample: Sample, fired: Fired, scalar: bool) -> Iterator[EqualityProof]:
     inputs = list(named_leaves(sample))
     arithmetic = _arithmetic(inputs)
     bounds = {name: bound for name, bound in index_bounds(sample).items() if bound[0] < 0}
@@ -134,7 +134,7 @@ def _facts_text(sample: Sample) -> str:
     return " and ".join(f"{name} {sign}" for name, sign in facts if sign)
 
 
-def _report_failure(sample: Sample, proof: Proof, sound: str) -> Proven:
+def _report_failure(sample: Sample, proof: EqualityProof, sound: str) -> Proven:
     if proof.outcome == "unknown" or proof.failure != "value" or sound == "approx":
         # where one side is undefined, numbers decide: they know infinities
         return Proven(False, reason=proof.reason)

@@ -18,7 +18,7 @@ from .polynomial import NEGATIVE, POSITIVE, ZERO, Atom, Monomial, Number, Polyno
 
 Answer = Literal["never", "sometimes", "unknown"]
 _LARGEST_EXPONENT = 24
-"""Powers are written out as products, and roots stated as such, up to this exponent."""
+"""Powers are written out as products, and roots as powers, up to this exponent."""
 _MOST_SIGNS = 6
 """Signs and truth values that share terms are told apart case by case, 2 or 3 cases each, up to this number."""
 _MONOTONE = 4

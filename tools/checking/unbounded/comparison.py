@@ -24,7 +24,7 @@ from ..proving.equality import Assumption, leaf_array, prove_equal
 from ..proving.scalars import Real
 from .reading import Reading
 from .sums import flatten, normal_form
-from .tensors import Applied, Binder, Choice, Count, Element, Expression, Parameter, Reduced
+from .tensors import Applied, Binder, Conditional, Count, Element, Expression, Parameter, Reduced
 from .types import CLASSES, ElementType, cases
 from .world import Renaming, Truth
 
@@ -266,7 +266,7 @@ def _identify(reading: Reading, one: Binder, other: Binder, renaming: Renaming) 
 
 def _choices(x: Expression | None) -> Iterator[Truth]:
     """The conditions of choices that no reduction surrounds."""
-    if isinstance(x, Choice):
+    if isinstance(x, Conditional):
         yield x.condition
     elif isinstance(x, Applied):
         for operand in x.operands:
@@ -275,10 +275,10 @@ def _choices(x: Expression | None) -> Iterator[Truth]:
 
 def _choose(x: Any, condition: Truth, value: bool) -> Any:
     """An expression in the case that a condition of its choices holds, or does not hold."""
-    if isinstance(x, Choice) and x.condition is condition:
+    if isinstance(x, Conditional) and x.condition is condition:
         return _choose(x.then if value else x.otherwise, condition, value)
-    if isinstance(x, Choice):
-        return Choice(x.condition, _choose(x.then, condition, value), _choose(x.otherwise, condition, value))
+    if isinstance(x, Conditional):
+        return Conditional(x.condition, _choose(x.then, condition, value), _choose(x.otherwise, condition, value))
     if isinstance(x, Applied):
         return Applied(x.head, tuple(_choose(o, condition, value) for o in x.operands), x.attributes)
     return x
@@ -305,7 +305,7 @@ def _within(x: Any) -> Iterator[Expression]:
         parts = tuple(o for o in x.operands if o is not None)
     elif isinstance(x, Reduced):
         parts = (x.body,)
-    elif isinstance(x, Choice):
+    elif isinstance(x, Conditional):
         parts = (x.then, x.otherwise)
     for part in parts:
         yield from _within(part)
@@ -332,7 +332,7 @@ def _evaluate(x: Any, values: list[Array], variables: Mapping[int, int], arithme
         operands = [_evaluate(o, values, variables, arithmetic) for o in x.operands]
         attributes = [_attribute(a, values, variables, arithmetic) for a in x.attributes]
         return semantics.evaluate(x.head, [*operands, *attributes], arithmetic)
-    if isinstance(x, Choice):
+    if isinstance(x, Conditional):
         raise Unsupported("a choice")
     return x
 

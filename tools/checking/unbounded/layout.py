@@ -10,7 +10,7 @@ import z3
 from .axes import Axes, axes_of
 from .tensors import (
     Applied,
-    Choice,
+    Conditional,
     Element,
     Expression,
     Index,
@@ -202,7 +202,7 @@ def _concat(side: Side, a: Tensor, b: Tensor, axis: Number) -> Tensor:
     result = Tensor(
         rank,
         lambda at: z3.If(at == along, cut + b.size(along), a.size(at)),
-        lambda index: Choice(
+        lambda index: Conditional(
             index(along) < cut,
             a.element(index),
             b.element(lambda at: z3.If(at == along, index(at) - cut, index(at))),
@@ -275,7 +275,7 @@ def _pad(side: Side, x: Tensor, pads: Vector, fill: Tensor | None, mode: object)
             outside = Element(padding, index)  # any element: nothing is known of it
         else:
             outside = Parameter(0.0, x.type) if fill is None else fill.element(lambda at: z3.IntVal(0))
-        return Choice(inside, x.element(position), outside)
+        return Conditional(inside, x.element(position), outside)
 
     padding = Tensor(rank, x.size, x.element, "padding", type=x.type)
     if fill is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import z3
 
 from .reading import Reading
-from .tensors import Applied, Binder, Choice, Count, Expression, Parameter, Reduced
+from .tensors import Applied, Binder, Conditional, Count, Expression, Parameter, Reduced
 from .types import ElementType
 from .world import World
 
@@ -60,7 +60,7 @@ def _expand(reading: Reading, x: Expression | None) -> list[_Product] | None:
     if isinstance(x, Parameter) and isinstance(number := reading.number(x), float) and isfinite(number):
         return [_Product(Fraction(number))] if number else []
     if isinstance(x, Reduced):
-        if x.total != "add" or isinstance(x.body, Choice):
+        if x.total != "add" or isinstance(x.body, Conditional):
             return atom
         inner = _expand(reading, x.body)
         return None if inner is None else [replace(p, binders=x.binders + p.binders) for p in inner]

@@ -44,7 +44,7 @@ class Applied:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Conditional:
     """One of two, by a condition on positions."""
 
     condition: Truth
@@ -86,7 +86,7 @@ class Reduced:
     type: ElementType
 
 
-Expression = Element | Parameter | Applied | Choice | Count | Reduced
+Expression = Element | Parameter | Applied | Conditional | Count | Reduced
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import pytest
 from eqfuse.ir.operators import OPERATORS, Array, Operand, Unsupported, evaluate
 from eqfuse.rules.sexpr import Atom, Node, read
 from eqfuse.tools.checking.proving.arithmetics import Bits, Reals
-from eqfuse.tools.checking.proving.equality import Assumption, Proof, leaf_array, prove_equal
+from eqfuse.tools.checking.proving.equality import Assumption, EqualityProof, leaf_array, prove_equal
 
 REALS, SIGNED, UNSIGNED = Reals(), Bits(8), Bits(8, signed=False)
 SHAPES: dict[str, tuple[int, ...]] = {"m": (2, 3), "n": (3, 2), "i": (1, 2, 3, 3), "v": (2, 2, 2, 2), "w": (2, 2, 2, 2)}
@@ -40,7 +40,7 @@ def term(text: str, arithmetic: Reals | Bits = REALS) -> Array:
     return result if isinstance(result, np.ndarray) else arithmetic.constant(result, np.zeros(()))
 
 
-def prove(left: str, right: str, *assumptions: Assumption, arithmetic: Reals | Bits = REALS) -> Proof:
+def prove(left: str, right: str, *assumptions: Assumption, arithmetic: Reals | Bits = REALS) -> EqualityProof:
     return prove_equal(term(left, arithmetic), term(right, arithmetic), assumptions, arithmetic)
 
 
@@ -101,7 +101,7 @@ PROVED = {
 
 @pytest.mark.parametrize("name", PROVED)
 def test_identity_is_proved(name: str) -> None:
-    assert prove(*PROVED[name]) == Proof("proved")
+    assert prove(*PROVED[name]) == EqualityProof("proved")
 
 
 NEEDING = {
@@ -127,7 +127,7 @@ NEEDING = {
 @pytest.mark.parametrize("name", NEEDING)
 def test_identity_is_proved_under_its_assumptions_only(name: str) -> None:
     left, right, assumptions, failure = NEEDING[name]
-    assert prove(left, right, *assumptions) == Proof("proved", needs=True)
+    assert prove(left, right, *assumptions) == EqualityProof("proved", needs=True)
     proof = prove(left, right)
     assert (proof.outcome, proof.failure) == ("refuted", failure)
 
@@ -195,11 +195,11 @@ def test_equation_of_words(left: str, right: str, outcome: str, failure: str) ->
 def test_sum_commutes_with_left_shift_only() -> None:
     x, s = leaf_array("x", (2,), "int32", SIGNED), leaf_array("s", (), "int32", SIGNED)
 
-    def compare(direction: str) -> Proof:
+    def compare(direction: str) -> EqualityProof:
         shifted = SIGNED.reduce("add", SIGNED.apply(direction, x, s), (0,), True)
         return prove_equal(shifted, SIGNED.apply(direction, SIGNED.reduce("add", x, (0,), True), s), (), SIGNED)
 
-    assert compare("shift_left") == Proof("proved")
+    assert compare("shift_left") == EqualityProof("proved")
     proof = compare("shift_right")
     assert (proof.outcome, set(proof.counterexample)) == ("refuted", {"s", "x[0]", "x[1]"})
 
@@ -207,11 +207,12 @@ def test_sum_commutes_with_left_shift_only() -> None:
 @pytest.mark.parametrize(("arithmetic", "needs"), [(SIGNED, True), (UNSIGNED, False)])
 def test_absolute_value_of_words_that_are_not_negative(arithmetic: Bits, needs: bool) -> None:
     proof = prove("(Abs x)", "x", Assumption("nonneg", "x"), arithmetic=arithmetic)
-    assert proof == Proof("proved", needs=needs)
+    assert proof == EqualityProof("proved", needs=needs)
 
 
 def test_value_of_a_leaf_is_assumed() -> None:
-    assert prove("(Add x x)", "6", Assumption("value", "x", 3.0), arithmetic=SIGNED) == Proof("proved", needs=True)
+    proof = prove("(Add x x)", "6", Assumption("value", "x", 3.0), arithmetic=SIGNED)
+    assert proof == EqualityProof("proved", needs=True)
 
 
 def test_functions_of_fractions_are_unsupported() -> None:

@@ -16,7 +16,7 @@ from eqfuse.tools.checking.unbounded.axes import axes_of
 from eqfuse.tools.checking.unbounded.reading import MEANINGS
 from eqfuse.tools.checking.unbounded.tensors import (
     Applied,
-    Choice,
+    Conditional,
     Count,
     Element,
     Parameter,
@@ -141,7 +141,7 @@ def _element(world: World, x: Any, values: dict[int, np.ndarray[Any, Any]]) -> f
         return float(array[tuple(_number(world, x.index(z3.IntVal(axis))) for axis in range(array.ndim))[::-1]])
     if isinstance(x, Parameter):
         return float(x.value)
-    if isinstance(x, Choice):
+    if isinstance(x, Conditional):
         return _element(world, x.then if world.follows(x.condition) else x.otherwise, values)
     if isinstance(x, Applied):
         operands = [np.float64(_element(world, o, values)) for o in x.operands]
