@@ -1,4 +1,4 @@
-"""The command line. Parsing is here and in `parser`; each command is a module that is imported when it runs."""
+"""The command line: `main` parses, imports the module of the command, runs it, and turns errors into exit codes."""
 
 from __future__ import annotations
 

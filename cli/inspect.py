@@ -47,7 +47,7 @@ def _print_inspection(path: Path, inspection: Inspection) -> None:
         ("nodes, layers", f"{summary.nodes}, {summary.layers}"),
         ("FLOPs", render.figure(summary.flops)),
         ("intermediate, weight bytes", stored),
-        (render.cost_name(summary), render.predicted(summary)),
+        (render.cost_name(summary), render.predicted_cost(summary)),
     ]
     render.table(str(path), ("", ""), rows, left=2)
     operators: list[tuple[str, ...]] = [(name, str(count)) for name, count in summary.operators.items()]

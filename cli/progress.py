@@ -1,4 +1,4 @@
-"""How far a command is, on standard error."""
+"""The progress of a command, on standard error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..support.text import printable
 
 _ERASE = "\r\x1b[K"
 _REDRAWN = 1.0
-"""Seconds after which the live line is written again, for the time that it shows."""
+"""Seconds after which the live line is written again, so that its clock goes on."""
 _REPEATED = 5.0
-"""Seconds between two lines where there is no terminal: a log stays short, and nobody takes the command for dead."""
+"""Seconds between two lines where there is no terminal: the log stays short, and shows that the command lives."""
 
 
 class Progress:
-    """What is being done, and since when: one live line on a terminal, elsewhere a plain line every few seconds.
+    """Shows the current phase and the seconds so far: one live line on a terminal, elsewhere a line every few seconds.
 
     With `-v` each phase gets a plain line at once; with `-q` there are none. A context: it clears its live line.
     """
@@ -36,7 +36,7 @@ class Progress:
         self._timer = None if arguments.quiet else threading.Thread(target=self._repeat, daemon=True)
 
     def __call__(self, phase: str, detail: str = "") -> None:
-        """Say what begins or goes on."""
+        """Show the phase that begins or goes on."""
         self._text = f"{phase}{': ' if detail else ''}{detail}"
         if self.eager:
             self._show()
@@ -53,7 +53,7 @@ class Progress:
             sys.stderr.flush()
 
     def _repeat(self) -> None:
-        """Show that the command lives while a phase says nothing."""
+        """Show the time again while a phase says nothing."""
         seconds = _REDRAWN if self.live else _REPEATED
         with suppress(OSError, ValueError):  # nobody reads standard error any more
             while not self._ended.wait(self._shown + seconds - time.monotonic()):

@@ -38,8 +38,8 @@ def seconds(value: float) -> str:
     return f"{value * 1e3:.4g} ms" if value < 1 else f"{value:.3g} s"
 
 
-def predicted(summary: GraphSummary) -> str:
-    """The predicted cost in its unit."""
+def predicted_cost(summary: GraphSummary) -> str:
+    """The predicted cost in its unit: ``1.2 ms``."""
     return seconds(summary.predicted) if summary.unit == "s" else figure(summary.predicted, summary.unit)
 
 
@@ -104,7 +104,7 @@ def summary_rows(before: GraphSummary, after: GraphSummary) -> list[tuple[str, s
         old, new = (getattr(summary, name.lower().replace(" ", "_")) for summary in (before, after))
         rows.append((name, figure(old, unit), figure(new, unit), change(old, new)))
     prices = change(before.predicted, after.predicted)
-    return [*rows, (cost_name(before), predicted(before), predicted(after), prices)]
+    return [*rows, (cost_name(before), predicted_cost(before), predicted_cost(after), prices)]
 
 
 def operator_rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[tuple[str, str, str, str]]:

@@ -23,32 +23,34 @@ Array = np.ndarray[Any, Any]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run once, and show or write what comes out."""
+    """Run once, and show or write the outputs."""
     from ..lowering.interface import random_inputs
     from ..lowering.running.isolated_model import IsolatedModel, name_crashes
 
     if arguments.output is not None:
-        _check_output(arguments.output)
+        check_destination(arguments.output)
+        if arguments.output.suffix not in (".npz", ".npy"):
+            raise UsageError(f"--output {arguments.output}: name an .npz or .npy file")
     with name_crashes(arguments.bundle), Progress(arguments, "run"):
         model = IsolatedModel(arguments.bundle, arguments.threads)
-        given = _given(arguments.input, model.inputs)
+        inputs = _read_inputs(arguments.input, model.inputs)
         if arguments.random is not None:
-            given = {**random_inputs(model.inputs, arguments.random), **given}
-        results = model.run(given)
+            inputs = {**random_inputs(model.inputs, arguments.random), **inputs}
+        results = model.run(inputs)
     if arguments.output is not None:
         _write(arguments.output, results)
     if arguments.json:
-        render.print_json({name: _described(array) for name, array in results.items()})
+        render.print_json({name: _describe(array) for name, array in results.items()})
     elif not arguments.quiet:
-        rows = [(name, *map(str, _described(array).values())) for name, array in results.items()]
+        rows = [(name, *map(str, _describe(array).values())) for name, array in results.items()]
         render.table(str(arguments.bundle), ("output", "type", "shape", "min", "max", "mean"), rows, left=2)
         if arguments.output is not None:
             write(f"written: {arguments.output}")
     return 0
 
 
-def _given(texts: Sequence[str], ports: Sequence[Port]) -> dict[str, Any]:
-    """``x.npy`` is the input that no other text names, in order; ``name=x.npy`` is that one; an .npz holds several."""
+def _read_inputs(texts: Sequence[str], ports: Sequence[Port]) -> dict[str, Any]:
+    """The inputs in files: ``name=x.npy`` names one, an .npz names several; others are the unnamed inputs, in order."""
     named: dict[str, Any] = {}
     unnamed: list[Array] = []
     for text in texts:
@@ -76,12 +78,6 @@ def _read(path: Path) -> Array | dict[str, Array]:
         raise UsageError(f"--input {path}: is no .npy or .npz file of numbers: {error}") from None
 
 
-def _check_output(path: Path) -> None:
-    check_destination(path)
-    if path.suffix not in (".npz", ".npy"):
-        raise UsageError(f"--output {path}: name an .npz or .npy file")
-
-
 def _write(path: Path, results: Mapping[str, Array]) -> None:
     if path.suffix == ".npy" and len(results) != 1:
         raise UsageError(f"--output {path}: there are {len(results)} outputs; name an .npz file")
@@ -93,14 +89,14 @@ def _write(path: Path, results: Mapping[str, Array]) -> None:
 
 
 def _write_archive(path: Path, results: Mapping[str, Array]) -> None:
-    """What numpy.savez writes, which takes no array that is called like one of its parameters."""
+    """Write the file that numpy.savez would; it refuses arrays that have the name of one of its parameters."""
     with ZipFile(path, "w") as archive:
         for name, array in results.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def _described(array: Array) -> dict[str, Any]:
+def _describe(array: Array) -> dict[str, Any]:
     numbers = array.astype(np.float64) if array.size else np.zeros(1)
     figures = {name: float(f"{getattr(numbers, name)():.6g}") for name in ("min", "max", "mean")}
     return {"type": array.dtype.name, "shape": list(array.shape), **figures}

@@ -1,4 +1,4 @@
-"""What leaves for a terminal. Names out of models and files are shown there, never obeyed. Light to import."""
+"""Output to the terminal: control characters in names out of models and files are shown, never obeyed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def write(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 def prepare_streams() -> bool:
     """Make the standard streams take every text. Returns whether there is a standard output.
 
-    What their encoding lacks is spelled out. The number of a stream that is closed is taken, so that no file that is
-    opened later gets it, and with it what is printed.
+    Characters that their encoding lacks are spelled out. A closed stream is replaced by /dev/null under the same file
+    number: else a file that is opened later would get the number, and with it the output.
     """
     is_open = sys.stdout is not None
     for number, name in enumerate(("stdin", "stdout", "stderr")):

@@ -22,11 +22,11 @@ class ArmProject(Processor):
     """A processor to compile a C project for."""
 
     def identity(self, options: Options) -> Mapping[str, Any]:
-        """The target, and the tools whose lack left a bundle unverified."""
+        """The target, and the missing tools, without which a bundle stays unverified."""
         return {**super().identity(options), "absent": _missing_tools() if options.verify else ""}
 
     def prepare(self, options: Options) -> None:
-        """Nothing: the emulator starts in no time."""
+        """Do nothing: the emulator starts fast."""
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.c_project import write_c_project
@@ -40,15 +40,15 @@ class ArmProject(Processor):
             return f"none: {_missing_tools()}"
         with scratch_folder("emulated") as scratch:
             emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
-            found, _ = verify_against_original(compilation, emulated, bold=False)
-        if found.status == "failed":
+            verification, _ = verify_against_original(compilation, emulated, bold=False)
+        if verification.status == "failed":
             raise VerificationError(
-                f"{compilation.model.label}: the compiled model differs from the original: {found.summary}; "
+                f"{compilation.model.label}: the compiled model differs from the original: {verification.summary}; "
                 "nothing was written; compile it for the host to see where it is wrong"
             )
-        return f"{found.summary} (emulated)"
+        return f"{verification.summary} (emulated)"
 
 
 def _missing_tools() -> str:
-    """What is needed to build and emulate a C project and is not installed, in one line; empty where all is there."""
+    """The tools that are missing to build and emulate a C project, in one line; "" where all are there."""
     return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)

@@ -35,7 +35,7 @@ def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] 
     Raises EqfuseError where the run fails even without rules: then none of them is guilty.
     """
     shipped, own = _names(options)
-    search = _Search(model, options, observer, (*shipped, *own))
+    search = _RuleSearch(model, options, observer, (*shipped, *own))
     search.require_innocence()
     if search.failure(search.names) is None:
         return None
@@ -57,31 +57,31 @@ def _names(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-class _Search:
+class _RuleSearch:
     def __init__(
         self, model: Path, options: Options, observer: Callable[[str], None] | None, names: tuple[str, ...]
     ) -> None:
         self.model, self.observer, self.names = model, observer, names
         self.options = replace(options, verify=True)
         self.runs = 0
-        self.known: dict[frozenset[str], str | None] = {}
+        self.outcomes: dict[frozenset[str], str | None] = {}
 
     def failure(self, names: Sequence[str]) -> str | None:
         """How the run with these rules fails; None where it passes."""
         key = frozenset(names)
-        if key not in self.known:
+        if key not in self.outcomes:
             try:
                 self.run(names)
-                self.known[key] = None
+                self.outcomes[key] = None
             except EqfuseError as error:
-                self.known[key] = str(error)
-        return self.known[key]
+                self.outcomes[key] = str(error)
+        return self.outcomes[key]
 
     def require_innocence(self) -> None:
         """Raise where the run fails without any rule."""
         try:
             self.run(())
-            self.known[frozenset()] = None
+            self.outcomes[frozenset()] = None
         except VerificationError as error:
             raise VerificationError(f"no rule is guilty, the run fails without any: {error}") from error
 

@@ -1,4 +1,4 @@
-"""How long each phase takes, and whoever wants to hear how it is going."""
+"""The time of each phase, and the observer that is told of progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Observer = Callable[[str, str], None]
 
 
 class Clock:
-    """Wall-clock seconds of each phase, and whoever wants to hear of them."""
+    """Wall-clock seconds of each phase, and the observer that is told of them."""
 
     def __init__(self, observer: Observer | None) -> None:
         self.phases: dict[str, float] = {}
@@ -20,7 +20,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what happens inside, without the phases inside of it; of a phase that comes again, in all."""
+        """Time the context without the phases inside of it; times of a phase that comes again add up."""
         self.tell(name, "")
         started, outer, self._inner = time.perf_counter(), self._inner, 0.0
         yield
@@ -29,6 +29,6 @@ class Clock:
         self._inner = outer + taken
 
     def tell(self, phase: str, detail: str) -> None:
-        """Say how a phase is going."""
+        """Tell the observer how a phase is going."""
         if self.observer:
             self.observer(phase, detail)

@@ -1,4 +1,4 @@
-"""One compilation, whatever it is for: what is compiled, what decides about the bundle, and what makes it."""
+"""One compilation for any target: the model, the key of its bundle in the cache, and the protocol of back ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Compiled:
 
     @property
     def from_cache(self) -> bool:
-        """Whether nothing had to be compiled."""
+        """Whether the cache had the bundle."""
         return self.result is None
 
     def __repr__(self) -> str:
@@ -71,7 +71,9 @@ class Built:
 
 @dataclass(frozen=True)
 class Compilation:
-    """A model that is compiled: `original` as it was read, `model` with the shapes that were asked for."""
+    """A model to compile: the `original`, and `model` with the shapes of the options.
+
+    `ports` are its inputs, `samples` the inputs that the user gives to verify on."""
 
     original: Model
     model: Model
@@ -89,7 +91,7 @@ class Compilation:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the model as it was read, its weights with it."""
+        """SHA-256 of the original, weights included."""
         return cache.fingerprint(self.original)
 
     @property
@@ -98,24 +100,26 @@ class Compilation:
         return str(self.model.path.absolute()) if self.model.path else self.model.label
 
     def key(self, backend: BackEnd) -> str:
-        """What decides about the bundle."""
+        """The key of the bundle in the cache: a digest of everything that it depends on."""
         chosen = {**asdict(self.options), **backend.identity(self.options), "versions": bundle.versions()}
         given = [sample.digest for sample in self.samples]
         return cache.key_of({**chosen, "model": self.fingerprint, "inputs": given}, rule_paths(self.options.rules))
 
-    def optimized(self) -> Result:
-        """The optimised model. It is not verified: what is made of it will be."""
+    def optimize(self) -> Result:
+        """Optimise the model. The result is not verified here: the bundle made from it will be."""
         options = replace(self.options, verify=False, inputs=())
         result = optimize_model(self.original, None, options, self.clock.observer)
         self.clock.phases.update(result.phases)
         return result
 
-    def labelled(self, manifest: Manifest) -> Manifest:
+    def relabel(self, manifest: Manifest) -> Manifest:
         """The manifest of an equal model, with this one's path."""
         return replace(manifest, provenance=replace(manifest.provenance, model=self.label))
 
     def provenance(self, result: Result, kernels: int, distinct: int, replaced: tuple[str, ...] = ()) -> Provenance:
-        """Where a bundle comes from: it has so many kernels, and some were `replaced`. It was not verified yet."""
+        """The record of the origin of a bundle, not verified yet.
+
+        `kernels` counts its kernels, `distinct` those that differ; `replaced` names those with a plainer schedule."""
         return Provenance(
             model=self.label,
             sha256=self.fingerprint,
@@ -136,21 +140,21 @@ class BackEnd(Protocol):
     """Lowers an optimised model for one kind of target."""
 
     def identity(self, options: Options) -> Mapping[str, Any]:
-        """What of the target and of this machine decides about a bundle."""
+        """The properties of the target and of this machine that a bundle depends on."""
         ...
 
     def check(self, options: Options) -> None:
-        """Raise EqfuseError for what this machine lacks."""
+        """Raise EqfuseError where this machine cannot compile for the target."""
         ...
 
     def prepare(self, options: Options) -> None:
-        """Start what takes long to start, before the model is optimised."""
+        """Start slow processes, while the model is optimised."""
         ...
 
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
         """Fill an empty folder with the bundle, verified where the options ask for it.
 
-        Raises VerificationError where what was compiled differs from the original.
+        Raises VerificationError where the compiled model differs from the original.
         """
         ...
 
@@ -158,7 +162,8 @@ class BackEnd(Protocol):
 def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower and its kernels; each operator by itself where it was not cut.
 
-    A kernel has one anchor op here; which are joined is decided by what has a schedule.
+    A kernel has one anchor op here; the lowering decides which to join, since it knows which joined kernels have a
+    schedule.
     """
     if result.partition is not None:
         partition, priced = result.partition.partition, result.partition.pricing

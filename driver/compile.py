@@ -64,12 +64,12 @@ def compile_model(
     with bundle.stage_bundle(output) as folder:
         key = compilation.key(backend)
         if tuning is None and cache.fetch(key, folder):
-            manifest = compilation.labelled(bundle.read_manifest(folder))
+            manifest = compilation.relabel(bundle.read_manifest(folder))
             bundle.write_manifest(folder, manifest)
             bundle.publish(folder, output)
             return Compiled(output, manifest, clock.phases)
         backend.prepare(options)
-        result = compilation.optimized()
+        result = compilation.optimize()
         built = backend.build(compilation, result, folder)
         if not built.manifest.provenance.replaced:  # another attempt may do better
             cache.keep(key, folder)
@@ -82,13 +82,13 @@ def compile_model(
 
 
 def _processor_for(target: str, threads: int | None) -> Processor:
-    """The back end of a target, a C project where this machine cannot load a library for it.
+    """The back end of a target; it writes a C project where this machine cannot load a library for it.
 
     Raises UsageError for a number of threads that cannot be had or a linker that is missing, DeviceError for figures.
     """
     check_threads(threads)
-    found = target_of(target, threads)
-    if not found.is_library:
-        return ArmProject(found)
+    processor = target_of(target, threads)
+    if not processor.is_library:
+        return ArmProject(processor)
     check_linker()
-    return Processor(found)
+    return Processor(processor)

@@ -17,46 +17,49 @@ from .options import Options
 from .saturate import Saturated
 
 GROWTH = 1.01
-"""How much larger than the original a result may be; where it is, choosing pays more for every byte stored."""
+"""A result may be this many times as large as the original; beyond that, a stored byte costs more and extraction is
+repeated."""
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A graph chosen and written. `pricing` is what it was chosen by in the end: stricter where files would grow."""
+    """A chosen graph, as a model too. `pricing` is that of the last attempt: stricter where files would grow."""
 
     model: Model
     selection: Selection
     pricing: Pricing
 
 
-def unchanged(model: Model) -> Model:
-    """A copy of a model, as a result that was not written yet."""
+def copy_model(model: Model) -> Model:
+    """A copy of a model, as a result without a file."""
     return replace(model, ir=model.ir.clone(), path=None)
 
 
-def cost_model_for(options: Options, known: Saturated) -> CostModel:
-    """What extraction minimises over the graphs that are equal to a model."""
+def cost_model_for(options: Options, saturated: Saturated) -> CostModel:
+    """The cost model that extraction minimises, calibrated to the model where it has measurements."""
     model = options.cost_model
-    return model.calibrated(operator_graph(known.model, known.knowledge)) if isinstance(model, ProfileCost) else model
+    if isinstance(model, ProfileCost):
+        return model.calibrated(operator_graph(saturated.model, saturated.knowledge))
+    return model
 
 
-def extract_model(known: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
+def extract_model(saturated: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
     """Choose and write the graph; where it would grow the file, choose again at a higher price per stored byte.
 
     It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
     """
-    allowed = GROWTH * known.model.file_bytes
+    allowed = GROWTH * saturated.model.file_bytes
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
-            selection = known.select(pricing, options)
-        if known.egraph.saturation.is_void:
-            return Choice(unchanged(known.model), selection, pricing)
+            selection = saturated.select(pricing, options)
+        if saturated.egraph.saturation.is_void:
+            return Choice(copy_model(saturated.model), selection, pricing)
         with clock.phase("decode"):
-            result = decode(known.model, known.knowledge, known.encoding, known.egraph, selection)
+            result = decode(saturated.model, saturated.knowledge, saturated.encoding, saturated.egraph, selection)
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
-        if is_over(known.deadline):
-            return Choice(unchanged(known.model), selection, pricing)
+        if is_over(saturated.deadline):
+            return Choice(copy_model(saturated.model), selection, pricing)
         pricing = pricing.stricter()
     return Choice(replace(result, path=None), selection, pricing)

@@ -22,7 +22,7 @@ from ..errors import VerificationError
 from ..extract.extraction.select import Pricing
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
-from .extract import cost_model_for, extract_model
+from .extract import Choice, cost_model_for, extract_model
 from .options import Options
 from .saturate import Saturated, saturate_model
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Typed:
-    """A model and what is known of its values, from which its graph of operators can be had."""
+    """A model with the types and constants of its values; its graph of operators can be made from these."""
 
     model: Model
     knowledge: Knowledge = field(repr=False)
@@ -113,59 +113,61 @@ def optimize_model(
             prepare()
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
-            return _optimized(saturated, output, options, clock)
+            return _write_result(saturated, output, options, clock)
 
 
-def _optimized(known: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
+def _write_result(saturated: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
     price = options.cost_model
-    model, egraph = known.model, known.egraph
-    (result, selection), partition = _chosen(known, options, clock)
+    model, egraph = saturated.model, saturated.egraph
+    choice, partition = _choose_graph(saturated, options, clock)
     with clock.phase("summarize"):
-        before = summarize(model, known.knowledge, price)
-        rewritten = Typed(result, knowledge_of_result(result, known.knowledge))
+        before = summarize(model, saturated.knowledge, price)
+        result = choice.model
+        rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
         after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
-        result = _with_partition(result, partition, options)
+        result = _record_partition(result, partition, options)
         matched, device = len(egraph.saturation.matched), load_device(options.device)
         stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     verification = None
     if options.verify:
         with clock.phase("verify"):
-            verification = _verify(known, result, options)
+            verification = _verify(saturated, result, options)
     if output is not None:
         with clock.phase("write"):
             result = write(result, output, external=model.has_external_data)
     if options.certificate is not None:
-        write_text(options.certificate, _certificate(result))
+        from .partition import certificate_text
+
+        write_text(options.certificate, certificate_text(result))
     return Result(
         model=result.ir,
         path=result.path,
         before=before,
         after=after,
         saturation=egraph.saturation,
-        extraction=selection,
+        extraction=choice.selection,
         classes=len(egraph.classes),
         enodes=egraph.enodes,
         verification=verification,
         phases=clock.phases,
-        original=Typed(model, known.knowledge),
+        original=Typed(model, saturated.knowledge),
         rewritten=rewritten,
         partition=partition,
-        checked=known.checked,
+        checked=saturated.checked,
         trusted=options.trusted,
     )
 
 
-def _chosen(known: Saturated, options: Options, clock: Clock) -> tuple[tuple[Model, Selection], Partitioned | None]:
+def _choose_graph(saturated: Saturated, options: Options, clock: Clock) -> tuple[Choice, Partitioned | None]:
     if options.partition == "none":
-        chosen = extract_model(known, Pricing.of(cost_model_for(options, known)), options, clock)
-        return (chosen.model, chosen.selection), None
+        return extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock), None
     from .partition import partition_model  # sub-graphs take imports of their own
 
-    return partition_model(known, options.partition, options, clock)
+    return partition_model(saturated, options.partition, options, clock)
 
 
-def _with_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:
+def _record_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:
     if partition is None:
         forget_partition(model)
         return model
@@ -176,16 +178,10 @@ def _with_partition(model: Model, partition: Partitioned | None, options: Option
     return as_functions(model, partition.partition) if options.as_functions else model
 
 
-def _certificate(result: Model) -> str:
-    from .partition import certificate_text
-
-    return certificate_text(result)
-
-
-def _verify(known: Saturated, result: Model, options: Options) -> Verification:
+def _verify(saturated: Saturated, result: Model, options: Options) -> Verification:
     from ..engine.verification import require_comparison, require_verdict, verify
 
-    model = known.model
+    model = saturated.model
     original = model.path if model.path is not None and not options.input_shapes else model.ir
     with require_verdict(model.label):
         verification = require_comparison(
@@ -195,7 +191,7 @@ def _verify(known: Saturated, result: Model, options: Options) -> Verification:
                 atol=options.atol,
                 rtol=options.rtol,
                 seed=options.seed,
-                samples=known.samples,
+                samples=saturated.samples,
                 precision=options.precision,
                 limit=options.verify_limit,
             )

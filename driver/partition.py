@@ -36,18 +36,16 @@ from ..extract.partition.search.methods import partition_by
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock
-from .extract import cost_model_for, extract_model, unchanged
+from .extract import Choice, copy_model, cost_model_for, extract_model
 from .options import Options
 from .saturate import Saturated
-
-Chosen = tuple[Model, Selection]
 
 
 @dataclass(frozen=True)
 class Partitioned:
     """A graph cut into sub-graphs; `prices` come with the method ``joint`` only.
 
-    `before` is the operator graph of the model as it was read; `proof` what z3 said of the certificate, if asked;
+    `before` is the operator graph of the original; `proof` the answer of z3 on the certificate, where it was asked;
     `complete` says whether the search for it ended before the time limit did.
     """
 
@@ -103,15 +101,15 @@ class Partitioned:
 
 
 def partition_model(
-    known: Saturated, method: PartitionMethod, options: Options, clock: Clock
-) -> tuple[Chosen, Partitioned]:
-    """Choose a graph and cut it. Nothing in `known` is changed."""
-    before = operator_graph(known.model, known.knowledge)
-    models = _Models.of(options)
+    saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock
+) -> tuple[Choice, Partitioned]:
+    """Choose a graph and cut it. Nothing in `saturated` is changed."""
+    before = operator_graph(saturated.model, saturated.knowledge)
+    models = _KernelPricing.of(options)
     if method == "joint":
-        chosen, result = _joint(known, before, models, options, clock)
+        chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
     else:
-        chosen, result = _in_sequence(known, before, models, method, options, clock)
+        chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
     if options.certify:
         with clock.phase("certify"):
             proof = certify(result.partition.graph, certificate_of(result.partition))
@@ -119,54 +117,54 @@ def partition_model(
     return chosen, result
 
 
-def _joint(
-    known: Saturated, before: OperatorGraph, models: _Models, options: Options, clock: Clock
-) -> tuple[Chosen, Partitioned]:
+def _extract_and_cut_in_turns(
+    saturated: Saturated, before: OperatorGraph, models: _KernelPricing, options: Options, clock: Clock
+) -> tuple[Choice, Partitioned]:
     pricing = Pricing.of(RooflineCost(models.device))
     selections: list[Selection] = []
 
-    def extract(model: CostModel) -> Extracted[Chosen | None]:
+    def extract(model: CostModel) -> Extracted[Choice | None]:
         nonlocal pricing
-        found = extract_model(known, replace(pricing, model=model), options, clock)
-        pricing = found.pricing  # what made files grow once will do so again
-        selections.append(found.selection)
-        return Extracted((found.model, found.selection), _graph(found.model, known))
+        choice = extract_model(saturated, replace(pricing, model=model), options, clock)
+        pricing = choice.pricing  # a pricing that let the file grow would do so again
+        selections.append(choice.selection)
+        return Extracted(choice, _graph(choice.model, saturated))
 
     def lower_bound(model: CostModel) -> float:
-        return known.select(Pricing(model, 0.0), options).lower_bound
+        return saturated.select(Pricing(model, 0.0), options).lower_bound
 
     with clock.phase("partition"):
-        original: Extracted[Chosen | None] = Extracted(None, before)
-        found = joint(original, extract, lower_bound, models.device, seconds_left(known.deadline), models)
-    chosen = found.chosen or (unchanged(known.model), selections[0])
-    return chosen, Partitioned(before, found.search.partition, found.model, found.prices, complete=found.complete)
+        original: Extracted[Choice | None] = Extracted(None, before)
+        result = joint(original, extract, lower_bound, models.device, seconds_left(saturated.deadline), models)
+    chosen = result.chosen or Choice(copy_model(saturated.model), selections[0], pricing)
+    return chosen, Partitioned(before, result.search.partition, result.model, result.prices, complete=result.complete)
 
 
-def _in_sequence(
-    known: Saturated,
+def _extract_then_cut(
+    saturated: Saturated,
     before: OperatorGraph,
-    models: _Models,
+    models: _KernelPricing,
     method: PartitionMethod,
     options: Options,
     clock: Clock,
-) -> tuple[Chosen, Partitioned]:
-    found = extract_model(known, Pricing.of(cost_model_for(options, known)), options, clock)
-    graph = _graph(found.model, known)
+) -> tuple[Choice, Partitioned]:
+    choice = extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock)
+    graph = _graph(choice.model, saturated)
     model = models(graph)
     with clock.phase("partition"):
         partition = partition_by(method, graph, model)
-    return (found.model, found.selection), Partitioned(before, partition, model)
+    return choice, Partitioned(before, partition, model)
 
 
-def _graph(model: Model, known: Saturated) -> OperatorGraph:
-    return operator_graph(model, knowledge_of_result(model, known.knowledge))
+def _graph(model: Model, saturated: Saturated) -> OperatorGraph:
+    return operator_graph(model, knowledge_of_result(model, saturated.knowledge))
 
 
 @dataclass
-class _Models:
-    """Makes the prices of kernels of a graph: by the device file, and by what was measured where that is asked for.
+class _KernelPricing:
+    """Makes the kernel prices of a graph: by the device file, and with the cost "profile" by measurements.
 
-    The first graph says how far estimates are off, for all graphs: their prices are compared.
+    The first graph calibrates the estimates for all graphs, so that their prices can be compared.
     """
 
     device: Device
@@ -174,12 +172,12 @@ class _Models:
     calibration: float | None = None
 
     @staticmethod
-    def of(options: Options) -> _Models:
+    def of(options: Options) -> _KernelPricing:
         """With the profile database only where the cost is "profile", and where something was measured."""
         device = load_device(options.device)
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and bool(database.all(device=device.name))
-        return _Models(device, database if used else None)
+        return _KernelPricing(device, database if used else None)
 
     def __call__(self, graph: OperatorGraph) -> KernelModel:
         model = KernelModel(graph, self.device)
@@ -187,9 +185,9 @@ class _Models:
             return model
         if self.calibration is None:
             self.calibration = self._calibration(model)
-        return replace(model, measured=self._measured(graph), calibration=self.calibration)
+        return replace(model, measured=self._measured_seconds(graph), calibration=self.calibration)
 
-    def _measured(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
+    def _measured_seconds(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
         def seconds(members: Members) -> float | None:
             key = subgraph_key(graph, members)
             best = self.database.best(key, self.device.name) if self.database is not None and key is not None else None
@@ -199,10 +197,10 @@ class _Models:
 
     def _calibration(self, model: KernelModel) -> float:
         """How many times as long as estimated the conventional kernels of the graph take that were measured."""
-        measured = self._measured(model.graph)
+        measured = self._measured_seconds(model.graph)
         kernels = {k for members in fuse_ops(model.graph).members for k in model.kernels(members)}
-        found = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]
-        ratios = [seconds / estimate for seconds, estimate in found if seconds is not None and estimate > 0.0]
+        times = [(measured(kernel), model.kernel(kernel)) for kernel in kernels]
+        ratios = [seconds / estimate for seconds, estimate in times if seconds is not None and estimate > 0.0]
         return median(ratios) if ratios else 1.0
 
 

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from ..lowering.tuning.settings import Settings
 
 RUN_SECONDS = 600.0
-"""How long one run of a model may take that was just compiled; beyond that a kernel is taken to hang."""
+"""Seconds of one run of a newly compiled model after which a kernel is assumed to hang."""
 _RUNS = 4
-"""The parts of the limit of verification that one run may take: two are compared, and one more tells what hangs."""
+"""Runs that share the time limit of verification: two are compared, and more find the kernel that hangs."""
 Runs = TypeVar("Runs", bound="Runnable")
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Kernels of the optimised graph, in running order, and what their schedules decide, by task."""
+    """Kernels of the optimised graph, in running order, and the decisions of their schedules, by task."""
 
     kernels: tuple[tuple[int, ...], ...]
     decisions: Mapping[str, Decisions]
@@ -88,9 +88,9 @@ class Processor:
     def _attempt(
         self, compilation: Compilation, result: Result, folder: Path, wrong: Mapping[str, str], cut: Cut | None
     ) -> Built:
-        """The same, the kernels that were `wrong` plain from the start."""
+        """Build the bundle once; the kernels that were `wrong` get the plainest schedule."""
         with compilation.clock.phase("compile"):
-            prepared = self._lowered(compilation, result, folder, wrong, cut)
+            prepared = self._lower(compilation, result, folder, wrong, cut)
         manifest = self._manifest(compilation, result, prepared, folder, wrong)
         bundle.write_manifest(folder, manifest)
         if compilation.options.verify:
@@ -100,7 +100,7 @@ class Processor:
             bundle.write_manifest(folder, manifest)
         return Built(manifest, {name: answer.seconds for name, answer in prepared.answers.items()})
 
-    def _lowered(
+    def _lower(
         self, compilation: Compilation, result: Result, folder: Path, plain: Mapping[str, str], cut: Cut | None
     ) -> CompiledKernels:
         """The kernels, linked, and what they need besides."""
@@ -129,7 +129,7 @@ class Processor:
         link(prepared, self.target, folder / LIBRARY)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
-        """What verification says, in one line. Raises VerificationError where the bundle differs from the original."""
+        """Verify the bundle; the verdict in one line. Raises VerificationError where it differs from the original."""
         from ..lowering.running.isolated_model import IsolatedModel
 
         label = compilation.model.label
@@ -140,25 +140,28 @@ class Processor:
             raise VerificationError(
                 f"{label}: the compiled model cannot be loaded, it {error}; nothing was written"
             ) from None
-        found, left = verify_against_original(compilation, compiled, bold=True)
-        if found.status == "failed":
+        verification, left = verify_against_original(compilation, compiled, bold=True)
+        if verification.status == "failed":
             compilation.clock.tell("verify", "looking for the kernel that is wrong")
-            message = f"{label}: the compiled model differs from the original: {found.summary}"
-            raise self._explained(message, prepared, folder, left.crashed_in)
-        return found.summary + (f"; seen from one side only: {found.coverage}" if found.coverage else "")
+            message = f"{label}: the compiled model differs from the original: {verification.summary}"
+            raise self._explain_failure(message, prepared, folder, left.crashed_in)
+        coverage = verification.coverage
+        return verification.summary + (f"; seen from one side only: {coverage}" if coverage else "")
 
-    def _explained(self, message: str, prepared: CompiledKernels, folder: Path, crashed_in: str) -> VerificationError:
+    def _explain_failure(
+        self, message: str, prepared: CompiledKernels, folder: Path, crashed_in: str
+    ) -> VerificationError:
         """The error, with the kernels that are to blame: this machine can run them one by one."""
         from ..lowering.running.blame import suspects
 
         blamed = suspects(prepared, folder / LIBRARY, self.target.threads, crashed_in)
-        found = {suspect.symbol: str(suspect) for suspect in blamed}
-        if not found:
+        wrong = {suspect.symbol: str(suspect) for suspect in blamed}
+        if not wrong:
             hint = "each kernel by itself is right, so it may be a rule: `eqfuse bisect` finds it"
             return VerificationError(f"{message}; {hint}; nothing was written")
-        first = next(iter(found.values()))
-        text = f"{message}; {len(found)} kernel(s) are wrong, the first is {first}; nothing was written"
-        return WrongKernelsError(text, found)
+        first = next(iter(wrong.values()))
+        text = f"{message}; {len(wrong)} kernel(s) are wrong, the first is {first}; nothing was written"
+        return WrongKernelsError(text, wrong)
 
     def _manifest(
         self,
@@ -192,7 +195,7 @@ class Processor:
 
 
 def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: bool) -> tuple[Verification, Runs]:
-    """What verification says of a compiled model, and the model as the runs left it.
+    """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
     `bold`: inputs beside those that operators are meant for are drawn, too.
     """
@@ -206,5 +209,5 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
         bold=bold, may_overflow=options.precision == "fast",
     )  # fmt: skip
     with require_verdict(model.label):
-        found, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
-        return require_comparison(found), left
+        verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
+        return require_comparison(verification), left

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saturated:
-    """A model, what is known of it, and the e-graph of all that the rules prove equal to it.
+    """A model, the types and constants of its values, and the e-graph of the terms that the rules prove equal to it.
 
-    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were looked at before.
+    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
     `samples` are the inputs that the user gives to verify on.
     """
 
@@ -75,7 +75,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
         with clock.phase("rules"):
             _check_rules(options, clock)
     blamed = name_culprits(encoding, options.selection, options.budget)
-    with clock.phase("saturate"), _sense_required(model, options), blamed:
+    with clock.phase("saturate"), _blame_model(model, options), blamed:
         egraph = saturate(
             encoding,
             worker,
@@ -83,7 +83,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
             progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
         )
     deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
-    with clock.phase("check"), _sense_required(model, options):
+    with clock.phase("check"), _blame_model(model, options):
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = locate_origins(model.graph, encoding, egraph)
@@ -98,7 +98,7 @@ def _check_rules(options: Options, clock: Clock) -> None:
 
 
 @contextmanager
-def _sense_required(model: Model, options: Options) -> Iterator[None]:
+def _blame_model(model: Model, options: Options) -> Iterator[None]:
     """Raise ModelError in place of an error about rules where the model itself does not run: then it is at fault."""
     try:
         yield

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..lowering.tuning.tuner import Tuned
 
 NOTICEABLE = 1.01
-"""How many times as fast a tuned bundle has to be at least: equal ones differ by noise."""
+"""A tuned bundle is kept if it is at least this many times as fast: equal bundles differ by noise."""
 ROUNDS = 31
 """Pairs of runs, the untuned bundle and the tuned one, that decide which is kept."""
 
@@ -43,27 +43,27 @@ def tune_bundle(
 ) -> Built:
     """The bundle in `folder`, which was `built` without a search, or in its place the tuned one where that is faster.
 
-    What is measured stays in the tuning database, so the same command goes on where an earlier one was stopped.
+    The tuning database keeps every measurement, so the same command continues a search that was stopped.
     """
     started = time.monotonic()
-    search = _Search(compilation, processor, result, settings)
+    search = _ScheduleSearch(compilation, processor, result, settings)
     with compilation.clock.phase("tune"):
-        found = search.run()
+        tuned = search.run()
     with scratch_folder("tuned") as scratch:
         candidate = Path(scratch) / "bundle"
         candidate.mkdir()
-        other = search.compare(found, folder, candidate)
+        other = search.compare(tuned, folder, candidate)
         if other.is_faster:
             shutil.rmtree(folder)
             shutil.copytree(candidate, folder)
     summary = TuningSummary(
-        trials=found.trials, failed=found.failed, tasks=found.tasks, changed=len(found.decisions), joined=found.joined,
+        trials=tuned.trials, failed=tuned.failed, tasks=tuned.tasks, changed=len(tuned.decisions), joined=tuned.joined,
         seconds=time.monotonic() - started, ratio=other.ratio,
         runner=settings.runner_for(is_library=processor.target.is_library),
         kept="tuned" if other.is_faster else "untuned", learned=can_learn(), problem=other.problem,
     )  # fmt: skip
     kept = other.built if other.is_faster and other.built is not None else built
-    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary), curve=found.curve)
+    kept = replace(kept, manifest=replace(kept.manifest, tuning=summary), curve=tuned.curve)
     bundle.write_manifest(folder, kept.manifest)
     return kept
 
@@ -83,7 +83,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _ScheduleSearch:
     compilation: Compilation
     processor: Processor
     result: Result
@@ -102,21 +102,21 @@ class _Search:
         settings = replace(self.settings, intensive=self.settings.intensive and self.compilation.options.intensive)
         with open_laboratory(target, settings, available_cores()) as equipment:
             tuner = Tuner(table, kernels, equipment, settings, lambda line: clock.tell("tune", line))
-            found = tuner.run()
+            tuned = tuner.run()
             self._keep_prices(kernel_latencies(tuner.kernels, table, equipment))
-        return found
+        return tuned
 
-    def _keep_prices(self, found: Iterable[Measurement]) -> None:
-        """For `--cost profile`. What was searched for is worth more than these."""
+    def _keep_prices(self, prices: Iterable[Measurement]) -> None:
+        """Keep them for `--cost profile`. A failure must not lose the tuned bundle, so it is only told."""
         try:
-            ProfileDatabase.open().add(*found)
+            ProfileDatabase.open().add(*prices)
         except DatabaseError as error:
             self.compilation.clock.tell("tune", f"latencies are not kept: {error}")
 
-    def compare(self, found: Tuned, untuned: Path, candidate: Path) -> Contender:
-        """Compile the tuned bundle to a folder, and see how it runs. Whatever fails, there is the untuned one."""
+    def compare(self, tuned: Tuned, untuned: Path, candidate: Path) -> Contender:
+        """Compile the tuned bundle to a folder and time both. The untuned one stays where anything fails."""
         try:
-            cut = Cut(found.kernels, found.decisions)
+            cut = Cut(tuned.kernels, tuned.decisions)
             better = self.processor.build(self.compilation, self.result, candidate, cut)
             with self.compilation.clock.phase("confirm"):
                 return Contender(better, self._speed_up(untuned, candidate))

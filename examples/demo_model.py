@@ -65,7 +65,7 @@ class Builder:
         return self.weight(np.asarray(value, np.int64))
 
     def normal(self, *shape: int, fan_in: int) -> str:
-        """A weight that keeps the variance of what it multiplies."""
+        """A random weight that keeps the variance of its operand."""
         return self.weight((self.random.normal(size=shape) / math.sqrt(fan_in)).astype(np.float32))
 
     def near(self, centre: float, size: int) -> str:
@@ -83,7 +83,7 @@ class Builder:
         return int(self.values[name].shape[axis])
 
     def model(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
-        def typed(names: Sequence[str]) -> list[onnx.ValueInfoProto]:
+        def infer_types(names: Sequence[str]) -> list[onnx.ValueInfoProto]:
             return [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, self.values[n].shape) for n in names]
 
         graph = helper.make_graph(self.nodes, "demo", typed(inputs), typed(outputs), self.weights)

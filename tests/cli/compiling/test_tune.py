@@ -115,7 +115,7 @@ def test_a_limit_of_time_ends_the_search_and_what_cannot_be_compared_is_not_kept
     def fails(*_: object) -> float:
         raise ToolError("the device is gone")
 
-    monkeypatch.setattr("eqfuse.driver.tune._Search._speed_up", fails)
+    monkeypatch.setattr("eqfuse.driver.tune._ScheduleSearch._speed_up", fails)
     out = tune(eqfuse, 100_000, "--time-limit", 0.001)
     assert records() == 0
     assert "the tuned model was not compared: the device is gone, so the untuned one is kept" in out
