@@ -83,10 +83,10 @@ class Builder:
         return int(self.values[name].shape[axis])
 
     def model(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
-        def infer_types(names: Sequence[str]) -> list[onnx.ValueInfoProto]:
+        def describe_values(names: Sequence[str]) -> list[onnx.ValueInfoProto]:
             return [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, self.values[n].shape) for n in names]
 
-        graph = helper.make_graph(self.nodes, "demo", typed(inputs), typed(outputs), self.weights)
+        graph = helper.make_graph(self.nodes, "demo", describe_values(inputs), describe_values(outputs), self.weights)
         opsets = [helper.make_opsetid("", OPSET)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="eqfuse-demo")
 
