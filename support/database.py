@@ -35,7 +35,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """The last is a missing table or an unknown format: the statements are ours, so the file is wrong."""
 _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _COMPANIONS = ("-wal", "-shm", "-journal", "")
-"""What belongs to a database, the file itself last: as long as it is there, others see what is wrong with it."""
+"""The ends of a database's files, its own last: as long as that is there, others see that it is damaged."""
 _TRIES = 5
 
 

@@ -31,7 +31,7 @@ class JsonFieldError(Exception):
 
 
 def parse_json(text: str) -> Any:
-    """The content of a JSON text. Raises ValueError, also for NaN and for what is nested too deeply."""
+    """The content of a JSON text. Raises ValueError, also for NaN and for a text that is nested too deeply."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:

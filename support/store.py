@@ -1,4 +1,4 @@
-"""What is kept between runs in the user's cache folder, so that it need not be computed again."""
+"""Stores of results in the user's cache folder, so that later runs need not compute them again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Store:
     most: int | None = None
 
     @staticmethod
-    def named(name: str, most: int | None = None) -> Store:
+    def in_cache(name: str, most: int | None = None) -> Store:
         """A store in the cache folder: ``$XDG_CACHE_HOME/eqfuse/NAME``, by default under ``~/.cache``."""
         return Store(cache_folder() / name, most)
 

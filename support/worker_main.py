@@ -87,7 +87,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _limit_memory(limit: int) -> None:
-    """Have the process die of what would take the memory of others."""
+    """Have allocations fail that would take the memory of other processes."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 

@@ -22,14 +22,14 @@ from .scratch import scratch_root
 _EXIT_SECONDS = 1.0
 """How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
 _OUTPUT_BYTES = 1 << 16
-"""How much is kept of what a process printed before it died: the end, where the reason is."""
+"""How much of the output of a process that died is kept: the end, where the reason is."""
 
 
 class WorkerDiedError(Exception):
     """The process ended before it answered, or could not be started. The text says why, as in ``crashed (SIGILL)``.
 
     `timed_out` says that it was killed at its time limit. `signal` killed it, 0 where it exited by itself. `started` is
-    false where it died before it was ready for a request. `output` is the end of what it printed.
+    false where it died before it was ready for a request. `output` is the end of its output.
     """
 
     def __init__(

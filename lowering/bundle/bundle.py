@@ -137,7 +137,7 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 def check_file(file: Path, expected: str, copy: Path | None = None) -> None:
     """Raise BundleError where a file of a bundle is missing or is another one.
 
-    `copy` is the path of the same file that will be used: the check is about what is behind that one.
+    `copy` is another path to the same content, by which it will be used: the check is about this one.
     """
     content = copy or file
     if not content.is_file():

@@ -63,4 +63,4 @@ def keep(key: str, folder: Path) -> None:
 
 
 def _store() -> Store:
-    return Store.named("compiled", KEPT)
+    return Store.in_cache("compiled", KEPT)

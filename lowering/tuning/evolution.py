@@ -36,7 +36,7 @@ class TaskSearch:
     """Remembers the candidates of one task, and proposes which to try next.
 
     It starts with `records` of earlier runs, in the order in which they were measured. Options are learned from the
-    traces of what is built, so only the analytic schedule is proposed before there is a trace: of a resumed
+    traces of built candidates, so only the analytic schedule is proposed before there is a trace: of a resumed
     task, build `wanted_trace` without measuring it and hand in its trace.
     """
 

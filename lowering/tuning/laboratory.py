@@ -169,7 +169,7 @@ class Laboratory:
                 each.kernel.object_file.unlink(missing_ok=True)
         return trials
 
-    def choose_confirmed(self, task: Task, leaders: Sequence[Decisions]) -> Decisions:
+    def choose_fastest(self, task: Task, leaders: Sequence[Decisions]) -> Decisions:
         """The leader that is faster than the analytic schedule by most, in interleaved pairs; {} where none is."""
         incumbent, *challengers = self.build([(task, {}), *((task, decisions) for decisions in leaders)])
         able = [(each.decisions, each.kernel) for each in challengers if each.kernel is not None]

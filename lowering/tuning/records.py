@@ -1,7 +1,7 @@
 """The tuning database: candidates that were measured, or that failed, shared by all runs of a user.
 
 A row is identified by the task, the device, the runner, the versions of the software and the decisions; a newer record
-of such a row replaces an older one. What is added at once is committed at once: a process that is killed loses no more
+of such a row replaces an older one. Each call of `add` is one transaction: a process that is killed loses no more
 than what it had not added.
 """
 

@@ -74,7 +74,9 @@ def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, war
     fresh = next((task for task in by_share if not task.history), None)
     if fresh is not None and begun < FIRST_SHARE * total:
         return Turn(fresh.key, 1)
-    cold = _coldest(tasks, by_share, remaining, warm_up)
+    used, total_share = total - remaining, sum(task.share for task in tasks)
+    worthy = (task for task in by_share if math.isfinite(task.latency) and task.share * total >= total_share)
+    cold = next((task for task in worthy if len(task.history) < warm_up), None) if used < remaining else None
     if cold is not None:
         return Turn(cold.key, min(warm_up - len(cold.history), batch, remaining))
     return Turn(max(by_share, key=gain).key, min(batch, remaining))
@@ -104,12 +106,3 @@ def _past_gain(history: Sequence[float]) -> float:
     """Seconds that a trial of the last ones saved, from the first that ran."""
     ran = [seconds for seconds in history if math.isfinite(seconds)][-WINDOW - 1 :]
     return (ran[0] - ran[-1]) / (len(ran) - 1) if len(ran) > 1 else 0.0
-
-
-def _coldest(tasks: Sequence[Progress], by_share: Sequence[Progress], remaining: int, warm_up: int) -> Progress | None:
-    used = sum(len(task.history) for task in tasks)
-    total = sum(task.share for task in tasks)
-    if used >= remaining:
-        return None
-    worthy = (task for task in by_share if math.isfinite(task.latency) and task.share * (used + remaining) >= total)
-    return next((task for task in worthy if len(task.history) < warm_up), None)

@@ -93,7 +93,7 @@ class Tuner:
         started = time.monotonic()
         self._begin(self.table.calls(self._base))
         self._release([join for join in self._waiting if self._has_records(join)])
-        before = self._trials_used()
+        before = self._count_trials()
         trials, kernels = self.settings.trials, len(self.searches)
         if trials < trials_for(kernels):
             self.observer(f"{trials} trials are for the largest of {kernels} kernels; {trials_for(kernels)} reach all")
@@ -158,7 +158,7 @@ class Tuner:
     def _join_stable_parts(self, started: float) -> None:
         """JOIN the kernels whose parts are stable, or all when half of the trials or of the time are used."""
         limit, seconds = self.settings.time_limit or inf, time.monotonic() - started
-        late = self._trials_used() >= SPLIT_SHARE * self.settings.trials or seconds >= SPLIT_SHARE * limit
+        late = self._count_trials() >= SPLIT_SHARE * self.settings.trials or seconds >= SPLIT_SHARE * limit
         ready = [join for join in self._waiting if late or all(map(self._is_stable, join.apart))]
         if ready:
             self._release(ready)
@@ -212,7 +212,7 @@ class Tuner:
         """A batch of candidates, of the tasks that promise most."""
         wanted: list[tuple[Task, Decisions]] = []
         progress = self._progress()
-        left = self.settings.trials - self._trials_used()
+        left = self.settings.trials - self._count_trials()
         while len(wanted) < min(BATCH, left):
             turn = next_turn(list(progress.values()), left - len(wanted), BATCH // 2)
             if turn is None:
@@ -257,13 +257,13 @@ class Tuner:
             self._keep_trace(key, trace)
         self._learner.learn(trial.record for trial in trials)
 
-    def _trials_used(self) -> int:
+    def _count_trials(self) -> int:
         return sum(len(search.history) for search in self.searches.values())
 
     def _is_over(self, started: float) -> bool:
         limit = self.settings.time_limit
         is_late = limit is not None and time.monotonic() - started >= limit
-        return is_late or self._trials_used() >= self.settings.trials
+        return is_late or self._count_trials() >= self.settings.trials
 
     # --- results
 
@@ -277,7 +277,7 @@ class Tuner:
 
     def _report(self, started: float, before: int) -> None:
         """Say how far the search is after the trials `before` it, and note it where all kernels have run."""
-        trials, seconds, latency = self._trials_used(), time.monotonic() - started, self._latency()
+        trials, seconds, latency = self._count_trials(), time.monotonic() - started, self._latency()
         if latency is not None:
             self.curve.append(Point(trials, seconds, latency))
         left = (self.settings.trials - trials) * seconds / max(trials - before, 1)
@@ -300,8 +300,8 @@ class Tuner:
             leaders = [decisions for decisions in self.searches[key].leaders(LEADERS) if decisions]
             if leaders:
                 self.observer(f"confirming {self.table.tasks[key].name}")
-                decisions_of_task[key] = self.laboratory.choose_confirmed(self.table.tasks[key], leaders)
+                decisions_of_task[key] = self.laboratory.choose_fastest(self.table.tasks[key], leaders)
         failed = sum(search.failed for search in self.searches.values())
         changed = {key: decisions for key, decisions in decisions_of_task.items() if decisions}
         joined = {self.table.key(join.whole) for join in chosen}
-        return Tuned(kernels, changed, tuple(self.curve), self._trials_used(), failed, len(self.searches), len(joined))
+        return Tuned(kernels, changed, tuple(self.curve), self._count_trials(), failed, len(self.searches), len(joined))

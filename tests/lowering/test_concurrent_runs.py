@@ -45,7 +45,7 @@ def in_threads(*functions: Callable[[], Any]) -> list[Any]:
 
 @pytest.fixture
 def meeting(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Once it is called, so many threads meet in every run of ONNX Runtime: their runs go on at once."""
+    """Once it is called, that many threads meet in every run of ONNX Runtime: their runs go on at once."""
     barriers: list[threading.Barrier] = []
 
     class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -66,7 +66,7 @@ def shared_by_two(bundle: Path, tmp_path: Path) -> Path:
 
 
 def differences(model: LoadedModel, inputs: dict[str, Array], wanted: dict[str, Array], runs: int) -> list[str]:
-    """Outputs that are not the same in each of so many runs."""
+    """Outputs that are not the same in each of `runs` runs."""
     every_run = [model.run(inputs) for _ in range(runs)]
     return [name for results in every_run for name in wanted if not np.array_equal(results[name], wanted[name])]
 

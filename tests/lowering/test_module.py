@@ -1,4 +1,4 @@
-"""Kernels of a graph as one library: what is shared, what is a view, what is left to ONNX Runtime."""
+"""Kernels of a graph as one library: shared kernels, views, and the rest in ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept between runs."""
+"""Stores: entries appear whole, the oldest go, and nothing is lost but the store where nothing can be written."""
 
 from __future__ import annotations
 

@@ -93,4 +93,4 @@ def store(key: str, verdict: Verdict) -> None:
 
 
 def _store() -> Store:
-    return Store.named("rules")
+    return Store.in_cache("rules")

@@ -173,20 +173,20 @@ class RpcServers:
             return Rounds(problem=one_line(error), lost=not _is_alive(session))
 
     def _measure(self, session: Any, kernels: Sequence[KernelObject], libraries: Sequence[Path]) -> Rounds:
+        import tvm
+
         session.get_function("runtime.config_threadpool")(_LITTLE_AND_BIG, self.threads)
-        upload = cache(lambda parameters: _upload(session, parameters))
+
+        @cache
+        def upload(parameters: tuple[TensorType, ...]) -> list[Any]:
+            return [tvm.runtime.tensor(array, session.cpu(0)) for array in example_tensors(parameters)]
+
         runs = []
         for kernel, library in zip(kernels, libraries, strict=True):
             session.upload(str(library))
             module = session.load_module(library.name)
             runs.append(_run(module, kernel, session.cpu(0), upload(kernel.parameters)))
         return Rounds.of(runs)
-
-
-def _upload(session: Any, parameters: tuple[TensorType, ...]) -> list[Any]:
-    import tvm
-
-    return [tvm.runtime.tensor(array, session.cpu(0)) for array in example_tensors(parameters)]
 
 
 def _run(module: Any, kernel: KernelObject, device: Any, arguments: Sequence[Any]) -> Run:

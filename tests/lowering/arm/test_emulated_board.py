@@ -44,7 +44,7 @@ def counts(folder: Path, body: str, caches: tuple[Cache, ...] = ()) -> dict[int,
 
 
 def walk(lines: int, step: int = 64, times: int = 1) -> str:
-    """Load from each of so many lines, `step` bytes apart; as often as `times`. Region 1 is the last time."""
+    """Load from each of `lines` lines, `step` bytes apart; as often as `times`. Region 1 is the last time."""
     return f"""
     mov x4, {times}
 again:

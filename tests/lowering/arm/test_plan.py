@@ -1,4 +1,4 @@
-"""Plans: the JSON form, and what is refused."""
+"""Plans: the JSON form, and the plans that are refused."""
 
 from __future__ import annotations
 

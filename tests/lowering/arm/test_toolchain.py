@@ -1,4 +1,4 @@
-"""Tools: what is missing is named with its Debian package, what fails in one line."""
+"""Tools: a missing one is named with its Debian package, a failure in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles: what is loaded and run, and what is refused with one clear line."""
+"""Bundles: loading and running them, and refusing damaged ones with one clear line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def edit_manifest(bundle: Path, edit: Edit) -> Path:
 
 
 def reseal(bundle: Path, edit: Edit) -> Path:
-    """Edited, and with the digest of what it says now: for what is looked at behind the digest."""
+    """Edit the manifest and its digest too, for the checks behind that of the digest."""
     from eqfuse.lowering.bundle import manifest
 
     content = json.loads((bundle / MANIFEST).read_text())
@@ -50,7 +50,7 @@ def reseal(bundle: Path, edit: Edit) -> Path:
 
 
 def refusal(bundle: Path) -> str:
-    """What is said of a bundle that is not loaded, without the folder."""
+    """The message about a bundle that is not loaded, without the folder."""
     with pytest.raises(BundleError) as refused:
         eqfuse.load(bundle)
     message = str(refused.value)

@@ -26,7 +26,7 @@ def request(name: str, folder: Path, size: int = 4096, target: Target | None = N
 
 
 def adding(folder: Path, size: int = 4096, target: Target | None = None, name: str = "adding") -> KernelObject:
-    """y = x + 1, of so many floats."""
+    """y = x + 1, of `size` floats."""
     with KernelPool(1) as pool:
         (answer,) = pool.compile([request(name, folder, size, target)])
     assert answer.problem is None

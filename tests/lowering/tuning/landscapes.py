@@ -20,7 +20,7 @@ BATCH = 8
 
 @dataclass(frozen=True)
 class Landscape:
-    """`effects`: by site and option, the logarithm of what it multiplies the latency by; `estimates`: of its cost.
+    """`effects`: by site and option, the logarithm of the factor of the latency; `estimates`: of its cost.
 
     `clashes`: (site, option, site, option, logarithm) for pairs that multiply it once more. `noise`: its deviation.
     """
@@ -67,15 +67,15 @@ def record(
     return Record(task, DEVICE, RUNNER, VERSIONS, decisions, latency, features=features_of(FEATURES, trace))
 
 
-def searched(world: Landscape, trials: int, seed: int, model: CostModel | None = None) -> float:
-    """The real latency of what a search finds; it learns as it goes unless it is given a model."""
+def run_search(world: Landscape, trials: int, seed: int, model: CostModel | None = None) -> float:
+    """The real latency of the best candidate of a search; it learns as it goes unless it is given a model."""
     random, learner, search = Random(seed), Learner(), TaskSearch(FEATURES)
     tried = 0
     while tried < trials:
         batch = search.propose(min(BATCH, trials - tried), model or learner.model, random)
         if not batch:
             break
-        records = [measured(search, world, decisions, random) for decisions in batch]
+        records = [measure(search, world, decisions, random) for decisions in batch]
         tried += len(records)
         if model is None:
             learner.learn(records)
@@ -83,7 +83,7 @@ def searched(world: Landscape, trials: int, seed: int, model: CostModel | None =
     return world.latency(world.trace(search.best[0]))
 
 
-def measured(search: TaskSearch, world: Landscape, decisions: Mapping[str, str], random: Random) -> Record:
+def measure(search: TaskSearch, world: Landscape, decisions: Mapping[str, str], random: Random) -> Record:
     """Build and measure a candidate, and tell the search."""
     trace = world.trace(decisions)
     latency = world.latency(trace, random)
@@ -91,7 +91,7 @@ def measured(search: TaskSearch, world: Landscape, decisions: Mapping[str, str],
     return record(trace, decisions, latency)
 
 
-def resumed(world: Landscape, database: RecordDatabase, batches: int, seed: int) -> list[Mapping[str, str]]:
+def resume(world: Landscape, database: RecordDatabase, batches: int, seed: int) -> list[Mapping[str, str]]:
     """Resume from the database, and keep every batch there; what was tried. The estimates are believed."""
     search, random = TaskSearch(FEATURES, database.of("task", DEVICE, RUNNER, VERSIONS)), Random(seed)
     wanted = search.wanted_trace
@@ -100,13 +100,13 @@ def resumed(world: Landscape, database: RecordDatabase, batches: int, seed: int)
     tried: list[Mapping[str, str]] = []
     for _ in range(batches):
         batch = search.propose(8, AnalyticModel(), random)
-        database.add(*(measured(search, world, decisions, random) for decisions in batch))
+        database.add(*(measure(search, world, decisions, random) for decisions in batch))
         tried += batch
     return tried
 
 
 def random_search(world: Landscape, trials: int, seed: int) -> float:
-    """The real latency of the best of so many different candidates that are drawn; the analytic one is among them."""
+    """The real latency of the best of `trials` different candidates that are drawn; the analytic one is among them."""
     random = Random(seed)
     seen: dict[tuple[int, ...], float] = {}
     sites = world.trace({})

@@ -1,4 +1,4 @@
-"""Cost models: what they see of a candidate, what they learn, and what is kept of it."""
+"""Cost models: the features of a candidate, learning from records, and keeping what was learned."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_without_xgboost_the_estimates_are_believed() -> None:
     assert isinstance(Learner().learn(draw_records(landscape(0), 30, 0)), AnalyticModel)
 
 
-# --- what is kept
+# --- files
 
 
 def kept_files(database: RecordDatabase) -> list[Path]:

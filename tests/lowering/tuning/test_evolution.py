@@ -21,7 +21,7 @@ from eqfuse.lowering.tuning.evolution import TaskSearch
 from eqfuse.lowering.tuning.records import Record, RecordDatabase
 from eqfuse.lowering.tuning.space import Space, decisions_of, key_of
 
-from .landscapes import FEATURES, Landscape, landscape, random_search, resumed, searched
+from .landscapes import FEATURES, Landscape, landscape, random_search, resume, run_search
 
 MODEL = AnalyticModel()
 SMALL = landscape(0, sites=2, options=3)
@@ -211,7 +211,7 @@ def test_sites_that_come_with_an_option_are_found() -> None:
     assert {key_of(decisions) for decisions in tried} >= {key_of(own) for own in expected}
 
 
-# --- what is known
+# --- results
 
 
 def test_the_best_is_what_was_measured() -> None:
@@ -260,7 +260,7 @@ def test_failures_are_no_signs_of_stability() -> None:
 
 def test_a_resumed_search_repeats_no_trial(tmp_path: Path) -> None:
     database = RecordDatabase.open(tmp_path / "tuning.db")
-    tried = [decisions for _ in range(3) for decisions in resumed(SITES, database, 3, seed=0)]
+    tried = [decisions for _ in range(3) for decisions in resume(SITES, database, 3, seed=0)]
     assert len(tried) == 1 + 2 * 8 + 6 * 8
     assert len({key_of(decisions) for decisions in tried}) == len(tried) == len(database.all())
 
@@ -312,10 +312,10 @@ class _Near:
 TUNER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from landscapes import RecordDatabase, landscape, resumed
+from landscapes import RecordDatabase, landscape, resume
 database = RecordDatabase.open(sys.argv[2])
 for number in range(1000):
-    resumed(landscape(0, sites=5, options=6), database, 1, number)
+    resume(landscape(0, sites=5, options=6), database, 1, number)
     print(flush=True)
 """
 
@@ -332,7 +332,7 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
     database = RecordDatabase.open(path)
     before = database.all()
     assert len(before) >= 1 + 2 * 8
-    tried = resumed(SITES, database, 2, seed=1)
+    tried = resume(SITES, database, 2, seed=1)
     assert len(tried) == 16
     assert len(database.all()) == len(before) + 16
 
@@ -356,5 +356,5 @@ def test_the_search_beats_random_at_equal_trials(options: dict[str, float], tria
     ratios = []
     for seed in range(5):
         world = landscape(seed, **options)
-        ratios.append(searched(world, trials, seed) / random_search(world, trials, seed))
+        ratios.append(run_search(world, trials, seed) / random_search(world, trials, seed))
     assert median(ratios) < 0.95

@@ -67,14 +67,14 @@ def test_slow_kernels_are_compared_for_no_longer_than_they_have_to(seconds: floa
 def test_what_is_compared_takes_turns_in_being_first() -> None:
     order: list[str] = []
 
-    def named(name: str, seconds: float) -> Run:
+    def name_runs(name: str, seconds: float) -> Run:
         def run(number: int) -> float:
             order.append(name)
             return number * seconds
 
         return run
 
-    assert compare_calls([named("a", 0.01), named("b", 0.02)]) == [pytest.approx([0.01, 0.02])] * PAIRS
+    assert compare_calls([name_runs("a", 0.01), name_runs("b", 0.02)]) == [pytest.approx([0.01, 0.02])] * PAIRS
     assert order[-8:] in (list("abbaabba"), list("baabbaab"))
 
 

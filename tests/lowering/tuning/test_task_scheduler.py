@@ -28,7 +28,7 @@ class Curve:
         return self.end + (self.start - self.end) * math.exp2(-(trials - 1) / self.pace)
 
 
-def played(curves: Mapping[str, Curve], budget: int, batch: int = 8) -> Counter[str]:
+def play(curves: Mapping[str, Curve], budget: int, batch: int = 8) -> Counter[str]:
     """How many trials each gets."""
     spent: Counter[str] = Counter()
     while True:
@@ -43,17 +43,17 @@ def played(curves: Mapping[str, Curve], budget: int, batch: int = 8) -> Counter[
 
 
 def test_the_heavy_improving_task_gets_most() -> None:
-    spent = played({"flat": Curve(1, 1.0, 1.0), "improving": Curve(1, 1.0, 0.2), "light": Curve(1, 0.01, 0.001)}, 200)
+    spent = play({"flat": Curve(1, 1.0, 1.0), "improving": Curve(1, 1.0, 0.2), "light": Curve(1, 0.01, 0.001)}, 200)
     assert spent["improving"] > spent["flat"] > spent["light"]
 
 
 def test_a_heavy_task_that_has_reached_its_best_leaves_trials_to_others() -> None:
-    spent = played({"flat": Curve(1, 1.0, 1.0), "slow": Curve(1, 0.2, 0.02, pace=100.0)}, 400)
+    spent = play({"flat": Curve(1, 1.0, 1.0), "slow": Curve(1, 0.2, 0.02, pace=100.0)}, 400)
     assert spent["slow"] > 150
 
 
 def test_calls_make_a_task_heavy() -> None:
-    spent = played({"often": Curve(20, 0.1, 0.05), "once": Curve(1, 0.1, 0.05)}, 160)
+    spent = play({"often": Curve(20, 0.1, 0.05), "once": Curve(1, 0.1, 0.05)}, 160)
     assert spent["often"] > 3 * spent["once"]
 
 
@@ -65,15 +65,15 @@ def test_everyone_gets_the_analytic_trial_the_larger_first() -> None:
 def test_too_few_trials_are_for_the_largest_tasks() -> None:
     """A first trial of each would use them all up, and make nothing faster."""
     curves = {str(number): Curve(1, 1.0 / (1 + number), 0.0) for number in range(76)}
-    spent = played(curves, 30)
+    spent = play(curves, 30)
     assert set(spent) == {str(number) for number in range(15)}
     assert spent["0"] > 1
-    assert len(played(curves, trials_for(76))) == 76
+    assert len(play(curves, trials_for(76))) == 76
 
 
 def test_a_negligible_task_gets_no_more_than_the_analytic_trial() -> None:
     curves = {str(number): Curve(1, 1.0 if number < 5 else 1e-5, 0.0) for number in range(60)}
-    spent = played(curves, 200)
+    spent = play(curves, 200)
     assert {spent[str(number)] for number in range(5, 60)} == {1}
     assert min(spent[str(number)] for number in range(5)) > 10
 
@@ -112,6 +112,6 @@ def test_the_finished_get_nothing() -> None:
 )
 def test_the_budget_is_used_up_and_no_more(sizes: list[tuple[int, float, float]], budget: int, batch: int) -> None:
     curves = {str(i): Curve(calls, start, start * left) for i, (calls, start, left) in enumerate(sizes)}
-    spent = played(curves, budget, batch)
+    spent = play(curves, budget, batch)
     assert spent.total() == budget
     assert len(spent) == min(len(curves), math.ceil(budget * FIRST_SHARE))

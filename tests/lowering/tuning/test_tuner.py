@@ -237,7 +237,7 @@ def test_what_may_be_the_fault_of_a_device_is_tried_again_another_time(
 def test_kernels_are_joined_when_half_of_the_time_is_used(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of so many trials the first half would never be used."""
+    """With that many trials the first half would never be used."""
     runner = MadeUp(joined=0.5, takes=0.5)
     monkeypatch.setattr(f"{Tuner.__module__}.time", SimpleNamespace(monotonic=lambda: runner.clock))
     bench.elsewhere(tmp_path).search(runner, Settings(100_000, time_limit=4.0))
