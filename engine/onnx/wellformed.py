@@ -154,30 +154,29 @@ class _Check:
         field = _FIELDS.get(attribute.type)
         if field is None:
             self.fail(where, "has no type" if not attribute.type else f"has the unknown type {attribute.type}")
-        elif field in _SINGLE and not attribute.HasField(field):
+            return
+        if field in _SINGLE and not attribute.HasField(field):
             self.fail(where, f"is of type {AttributeProto.AttributeType.Name(attribute.type)}, but has no such value")
-        elif field == "i":
-            is_type = attribute.i == TensorProto.UNDEFINED or attribute.i in _ELEMENT_TYPES
-            if domain in ("", "ai.onnx") and attribute.name in _TYPE_NUMBERS and not is_type:
-                self.fail(where, f"{attribute.i} is no element type")
-        elif field in ("s", "strings") and domain in ("", "ai.onnx"):  # other domains keep binary data in them
-            for text in (attribute.s,) if field == "s" else attribute.strings:
-                try:
-                    text.decode()
-                except UnicodeDecodeError:
-                    self.fail(where, f"{text[:40]!r} is no text in UTF-8")
-        elif field in ("t", "tensors"):
-            for tensor in (attribute.t,) if field == "t" else attribute.tensors:
-                self.tensor(tensor, where)
-        elif field in ("sparse_tensor", "sparse_tensors"):
-            for sparse in (attribute.sparse_tensor,) if field == "sparse_tensor" else attribute.sparse_tensors:
-                self.sparse(sparse, where)
-        elif field in ("g", "graphs"):
-            for body in (attribute.g,) if field == "g" else attribute.graphs:
-                _Check(self.label, f"{self.scope}{where}: ", self.in_function).graph(body)
-        elif field in ("tp", "type_protos"):
-            for type_ in (attribute.tp,) if field == "tp" else attribute.type_protos:
-                self.type(type_, where)
+        content = getattr(attribute, field)
+        is_standard = domain in ("", "ai.onnx")
+        for item in (content,) if field in _SINGLE else content:
+            match item:
+                case int() if field == "i" and is_standard and attribute.name in _TYPE_NUMBERS:
+                    if item != TensorProto.UNDEFINED and item not in _ELEMENT_TYPES:
+                        self.fail(where, f"{item} is no element type")
+                case bytes() if is_standard:  # strings of other domains may hold binary data
+                    try:
+                        item.decode()
+                    except UnicodeDecodeError:
+                        self.fail(where, f"{item[:40]!r} is no text in UTF-8")
+                case TensorProto():
+                    self.tensor(item, where)
+                case onnx.SparseTensorProto():
+                    self.sparse(item, where)
+                case onnx.GraphProto():
+                    _Check(self.label, f"{self.scope}{where}: ", self.in_function).graph(item)
+                case onnx.TypeProto():
+                    self.type(item, where)
 
     def type(self, type_: onnx.TypeProto, where: str) -> None:
         """The element type must exist and sizes may not be negative, also inside sequences."""

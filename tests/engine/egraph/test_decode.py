@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
@@ -19,6 +19,8 @@ from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.select import Pricing, select
+
+from ..models import model, value
 
 RULE = """\
 ; the first part of a split is a slice
@@ -36,10 +38,7 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
         helper.make_node("Exp", ["second"], ["e"]),
         helper.make_node("Mul", ["r", "e"], ["y"]),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "split", [x], [y], [numpy_helper.from_array(np.array([2, 2]), "sizes")])
-    source = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    source = read(model(nodes, [value("x", [2, 4])], ["y"], {"sizes": np.array([2, 2])}))
     (tmp_path / "own.egg").write_text(RULE, encoding="utf-8")
     knowledge = infer(source)
     encoding = encode(source, knowledge)

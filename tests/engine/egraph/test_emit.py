@@ -1,4 +1,4 @@
-"""Nodes that a chosen graph may not hold: ONNX Runtime cannot run them, or reads them in another way."""
+"""Nodes that a chosen graph may not hold: ONNX Runtime cannot run them, or interprets them differently."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from eqfuse.engine.egraph.emit import emit_node
 from eqfuse.engine.egraph.graph import ENode
 from eqfuse.ir.types import TensorType
 
+from ..models import model, value
+
 DOUBLE, SINGLE = TensorType("float64", (1, 2, 4, 4)), TensorType("float32", (1, 2, 4, 4))
 UNARY = [
     "Abs", "Exp", "Erf", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sin", "Tanh",
@@ -19,13 +21,12 @@ UNARY = [
 
 def runs(op: str, kind: int) -> bool:
     """Whether ONNX Runtime has a kernel."""
-    ends = [helper.make_tensor_value_info(name, kind, [1, 2, 4, 4] if name == "x" else None) for name in "xy"]
-    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "one", ends[:1], ends[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    ends = value("x", [1, 2, 4, 4], kind), value("y", None, kind)
+    single = model([helper.make_node(op, ["x"], ["y"])], ends[:1], ends[1:], opset=18)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        onnxruntime.InferenceSession(single.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
         return False
     return True
@@ -57,8 +58,7 @@ def test_constants_are_computed_without_a_kernel() -> None:
 @pytest.mark.parametrize(("alpha", "said"), [(0.5, True), (0.1, False)])
 def test_attributes_have_to_hold_what_float64_meets(alpha: float, said: bool) -> None:
     """Attributes are float32 in ONNX."""
-    made = emit_node(ENode("Elu", (alpha,), (0,)), (DOUBLE,), DOUBLE, 18, {})
-    assert (made is not None) == said
+    assert (emit_node(ENode("Elu", (alpha,), (0,)), (DOUBLE,), DOUBLE, 18, {}) is not None) == said
 
 
 def test_a_squeeze_of_no_axes_is_not_written() -> None:

@@ -1,4 +1,4 @@
-"""Gelu below opset 20: written in the forms that ONNX Runtime runs as one kernel."""
+"""Gelu below opset 20, in forms that ONNX Runtime runs as one kernel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import eqfuse
 from eqfuse.engine.egraph.spellings import OPERAND, spell_out
+
+from ..models import model, normal, value
 
 ERF = (("Div", "x", "root"), ("Erf", "n0"), ("Add", "n1", "one"), ("Mul", "x", "n2"), ("Mul", "n3", "half"))
 TANH = (
@@ -23,27 +25,21 @@ NUMBERS = {"root": 2**0.5, "one": 1.0, "half": 0.5, "three": 3.0, "small": 0.044
 
 def network(nodes: tuple[tuple[str, ...], ...], path: Path) -> Path:
     """A Gelu, spelled out, and a product whose weights could take its factor 1/2."""
-    made = [helper.make_node(op, list(inputs), [f"n{i}"]) for i, (op, *inputs) in enumerate(nodes)]
-    made.append(helper.make_node("MatMul", [made[-1].output[0], "w"], ["y"]))
-    weights = {name: np.asarray(value, np.float32) for name, value in NUMBERS.items()}
-    weights["w"] = np.random.default_rng(0).standard_normal((64, 8), np.float32)
-    used = {i for node in made for i in node.input}
-    graph = helper.make_graph(
-        made, "gelu",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 8])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items() if name in used],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    steps = [helper.make_node(op, list(inputs), [f"n{i}"]) for i, (op, *inputs) in enumerate(nodes)]
+    steps.append(helper.make_node("MatMul", [steps[-1].output[0], "w"], ["y"]))
+    constants = {name: np.asarray(number, np.float32) for name, number in NUMBERS.items()} | {"w": normal(64, 8)}
+    used = {i for step in steps for i in step.input}
+    weights = {name: array for name, array in constants.items() if name in used}
+    onnx.save(model(steps, [value("x", [16, 64])], [value("y", [16, 8])], weights), path)
     return path
 
 
-def kernels(model: Path, folder: Path) -> set[str]:
-    """What ONNX Runtime runs."""
+def kernels(path: Path, folder: Path) -> set[str]:
+    """The kernels that ONNX Runtime runs."""
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(folder / "run.onnx")
     options.log_severity_level = 3
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return {node.op_type for node in onnx.load(folder / "run.onnx").graph.node}
 
 

@@ -5,36 +5,32 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
+
+from ..models import model, value
 
 
 def views(depth: int, batch: int | str) -> onnx.ModelProto:
     """Reshape to (size of axis 0, 2, -1), flatten, and so on: each target is computed from the result before."""
     constants = {"zero": np.array(0), "axis": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
-    nodes, value = [], "x"
+    nodes, data = [], "x"
     for i in range(depth):
-        made = [f"{name}{i}" for name in ("shape", "first", "size", "target", "split", "flat", "y")]
-        shape, first, size, target, split, flat, result = made
+        names = ("shape", "first", "size", "target", "split", "flat", "y")
+        shape, first, size, target, split, flat, result = (f"{name}{i}" for name in names)
         nodes += [
-            helper.make_node("Shape", [value], [shape]),
+            helper.make_node("Shape", [data], [shape]),
             helper.make_node("Gather", [shape, "zero"], [first]),
             helper.make_node("Unsqueeze", [first, "axis"], [size]),
             helper.make_node("Concat", [size, "two", "rest"], [target], axis=0),
-            helper.make_node("Reshape", [value, target], [split]),
+            helper.make_node("Reshape", [data, target], [split]),
             helper.make_node("Flatten", [split], [flat]),
             helper.make_node("Relu", [flat], [result]),
         ]
-        value = result
-    graph = helper.make_graph(
-        nodes, "views",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.astype(np.int64), name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        data = result
+    return model(nodes, [value("x", [batch, 8])], [data], constants)
 
 
 @pytest.mark.parametrize("depth", [1, 40])
