@@ -59,10 +59,10 @@ def test_derives_what_onnx_infers(op: str, analyses: Any) -> None:
     ],
 )
 def test_symbolic_dimensions(term: str, shape: tuple[int, ...] | None, analyses: Any) -> None:
-    known = {"a": (-2, 3), "b": (1, 3), "c": (4, 3), "one": (1, 1)}
-    terms = {name: analyses.variable(name, s) for name, s in known.items()}
-    found = analyses.type_of(term.format(**terms))
-    assert found == (None if shape is None else (shape, "float32"))
+    shapes = {"a": (-2, 3), "b": (1, 3), "c": (4, 3), "one": (1, 1)}
+    terms = {name: analyses.variable(name, s) for name, s in shapes.items()}
+    derived = analyses.type_of(term.format(**terms))
+    assert derived == (None if shape is None else (shape, "float32"))
 
 
 def test_symbolic_window_that_keeps_its_dimension(analyses: Any) -> None:

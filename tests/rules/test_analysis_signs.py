@@ -48,7 +48,7 @@ def holds(fact: str, values: Array) -> bool:
     return bool((valid >= 0).all() if fact == "nonneg" else (valid != 0).all())
 
 
-def evaluated(case: Case, signs: tuple[str, ...], seed: int) -> Array:
+def evaluate(case: Case, signs: tuple[str, ...], seed: int) -> Array:
     """The first output for random operands."""
     generator = np.random.default_rng(seed)
     feeds = {
@@ -81,7 +81,7 @@ def test_derived_signs_hold(op: str, analyses: Any) -> None:
         facts = ("nonneg", "nonzero") if op in OVERFLOWS else ("nonneg", "nonzero", "finite")
         derived = [fact for fact in facts if analyses.holds(f"({fact} {output})")]
         if derived:
-            values = evaluated(case, signs, zlib.crc32(prefix.encode()))
+            values = evaluate(case, signs, zlib.crc32(prefix.encode()))
             assert all(holds(fact, values) for fact in derived), (derived, signs)
 
     check()

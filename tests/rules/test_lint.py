@@ -90,8 +90,8 @@ def test_files_of_other_editors_are_read_alike(mark: str, end: str, tmp_path: Pa
     path = tmp_path / "when.egg"
     path.write_bytes((mark + plain.replace("\n", end)).encode())
     assert lint(path) == []
-    found, expected_ = (read_file(p).rules[0] for p in (path, HERE / "pass" / "when.egg"))
-    assert (found.text, found.example, found.line) == (expected_.text, expected_.example, expected_.line)
+    other, unixlike = (read_file(p).rules[0] for p in (path, HERE / "pass" / "when.egg"))
+    assert (other.text, other.example, other.line) == (unixlike.text, unixlike.example, unixlike.line)
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

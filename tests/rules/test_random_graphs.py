@@ -11,7 +11,7 @@ from eqfuse.engine.constant_conflicts import find_conflict
 from eqfuse.engine.egraph.messages import RuleSelection
 
 from .random_graphs.builder import Graph
-from .random_graphs.class_values import Evaluation, saturated
+from .random_graphs.class_values import Evaluation, saturate_graph
 from .random_graphs.generate import random_graph
 from .random_graphs.rounding import compare
 
@@ -27,11 +27,11 @@ _UNSOUND = """\
 
 def check(graph: Graph) -> None:
     """Every e-class has one value, no constants conflict, and the chosen graph computes what the original does."""
-    found = saturated(graph)
-    disagreements = [str(d) for d in Evaluation(found).disagreements()]
+    saturation = saturate_graph(graph)
+    disagreements = [str(d) for d in Evaluation(saturation).disagreements()]
     assert not disagreements, "\n".join(disagreements)
-    assert find_conflict(found.model, found.knowledge, found.egraph) is None
-    verdict = compare(graph, found.cheapest())
+    assert find_conflict(saturation.model, saturation.knowledge, saturation.egraph) is None
+    verdict = compare(graph, saturation.cheapest())
     assert not verdict.differences, "\n".join(verdict.differences)
 
 
@@ -44,8 +44,8 @@ def test_random_graphs_keep_their_values(seed: int) -> None:
 def test_an_unsound_rule_is_seen(tmp_path: Path) -> None:
     own = tmp_path / "own.egg"
     own.write_text(_UNSOUND, encoding="utf-8")
-    found = saturated(random_graph(Random(1)), RuleSelection(paths=(own,)))
-    assert list(Evaluation(found).disagreements())
+    saturation = saturate_graph(random_graph(Random(1)), RuleSelection(paths=(own,)))
+    assert list(Evaluation(saturation).disagreements())
 
 
 @pytest.mark.parametrize("seed", range(10))

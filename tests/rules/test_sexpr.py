@@ -23,8 +23,8 @@ def bare(node: Node) -> Node:
 @given(st.lists(NODES, max_size=4))
 def test_reads_what_is_printed(nodes: list[Node]) -> None:
     form = Form(tuple(nodes))
-    (found,) = read(str(form)).forms
-    assert bare(found) == form
+    (form_read,) = read(str(form)).forms
+    assert bare(form_read) == form
 
 
 @given(st.lists(NODES, max_size=4))

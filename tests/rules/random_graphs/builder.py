@@ -132,14 +132,14 @@ class Builder:
     def node(self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
         """Add a node and run it. Raises Misfit where it cannot run or its values are not wanted."""
         names = [f"{self.fresh('v')}" + (f"_{i}" if outputs > 1 else "") for i in range(outputs)]
-        made = helper.make_node(op, list(inputs), names, domain=domain)
+        proto = helper.make_node(op, list(inputs), names, domain=domain)
         for name, value in attributes.items():  # a list may be empty: of the axes of a scalar
             type_ = onnx.AttributeProto.INTS if isinstance(value, (list, tuple)) and not value else None
-            made.attribute.append(helper.make_attribute(name, value, attr_type=type_))
-        results = self._run(made)
-        if not all(self._wanted(a) for a in results):
+            proto.attribute.append(helper.make_attribute(name, value, attr_type=type_))
+        results = self._run(proto)
+        if not all(self._is_wanted(a) for a in results):
             raise Misfit
-        self.nodes.append(made)
+        self.nodes.append(proto)
         self.values.update(zip(names, results, strict=True))
         return names
 
@@ -157,7 +157,7 @@ class Builder:
         except Exception:  # the runtime's exceptions share no base class of their own
             raise Misfit from None
 
-    def _wanted(self, array: Array) -> bool:
+    def _is_wanted(self, array: Array) -> bool:
         if array.size > MOST_ELEMENTS or (array.size == 0 and not self.wild):
             return False
         if array.dtype.kind != "f":
@@ -171,11 +171,11 @@ class Builder:
 
     def choose(self, fits: Callable[[Array], bool]) -> str:
         """A value that depends on an input, the latest ones most often."""
-        found = self.candidates(fits)
-        if not found:
+        fitting = self.candidates(fits)
+        if not fitting:
             raise Misfit
-        late = found[-1 - min(int(len(found) * self.random.random() ** 3), len(found) - 1)]
-        return late if self.chance(0.8) else str(self.pick(found))
+        late = fitting[-1 - min(int(len(fitting) * self.random.random() ** 3), len(fitting) - 1)]
+        return late if self.chance(0.8) else str(self.pick(fitting))
 
     def floats(self, rank: int | None = None, least: int = 0) -> str:
         def fits(array: Array) -> bool:
@@ -207,8 +207,8 @@ class Builder:
         Raises Misfit where nothing depends on an input.
         """
         used = {i for n in self.nodes for i in n.input}
-        made = self._dependent()
-        outputs = [o for o in made if (o not in used and self.chance(0.95)) or self.chance(0.08)] or made[-1:]
+        computed = self._dependent()
+        outputs = [o for o in computed if (o not in used and self.chance(0.95)) or self.chance(0.08)] or computed[-1:]
         if not outputs:
             raise Misfit
         needed = used | set(outputs)
@@ -234,11 +234,11 @@ class Builder:
 
     def _dependent(self) -> list[str]:
         """What depends on elements of an input, in order."""
-        found: dict[str, None] = dict.fromkeys(self.inputs)
+        reached: dict[str, None] = dict.fromkeys(self.inputs)
         for node in self.nodes:
-            if node.op_type not in ("Shape", "Size") and not found.keys().isdisjoint(node.input):
-                found.update(dict.fromkeys(node.output))
-        return [name for name in found if name not in self.inputs]
+            if node.op_type not in ("Shape", "Size") and not reached.keys().isdisjoint(node.input):
+                reached.update(dict.fromkeys(node.output))
+        return [name for name in reached if name not in self.inputs]
 
 
 def _with_symbol(shape: Shape, size: int | None) -> tuple[int | str, ...]:

@@ -79,7 +79,7 @@ class Saturated:
         return serde.serialize_model(decode(self.model, self.knowledge, self.encoding, self.egraph, chosen).ir)
 
 
-def saturated(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
+def saturate_graph(graph: Graph, rules: RuleSelection | None = None, budget: Budget = BUDGET) -> Saturated:
     """Everything that the catalogue finds equal; with the rules that are approximate only where all numbers are finite,
     for these may differ elsewhere."""
     model = read(graph.model)
@@ -95,8 +95,8 @@ def named_values(graph: Graph) -> dict[str, Array]:
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
     present = {o.name for o in model.graph.output}
-    made = [o for node in model.graph.node for o in node.output if o not in present]
-    model.graph.output.extend(onnx.ValueInfoProto(name=o) for o in made)
+    outputs = [o for node in model.graph.node for o in node.output if o not in present]
+    model.graph.output.extend(onnx.ValueInfoProto(name=o) for o in outputs)
     stored = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     return {**stored, **graph.feeds, **run(model, graph.feeds)}
 
@@ -107,36 +107,36 @@ class Evaluation:
     def __init__(self, saturated: Saturated) -> None:
         self.graph, self.encoding, self.egraph = saturated.graph, saturated.encoding, saturated.egraph
         values = named_values(self.graph)
-        self.names = {n: _widened(a) for n, a in values.items()}
+        self.names = {n: _widen(a) for n, a in values.items()}
         self.halves = frozenset(n for n, a in values.items() if a.dtype == np.float16)
         self.sizes = _sizes(self.graph, self.encoding.symbols)
         self.unsupported = 0
 
     def disagreements(self) -> Iterator[Disagreement]:
         """What does not agree: nodes with their encoding, then e-nodes of one class."""
-        yield from self._encoded()
-        known = {self.egraph.terms[t]: v for t, v in self._terms().items() if t in self.egraph.terms}
-        first = dict.fromkeys(known, "the original")
+        yield from self._check_encoding()
+        values = {self.egraph.terms[t]: v for t, v in self._terms().items() if t in self.egraph.terms}
+        first = dict.fromkeys(values, "the original")
         waiting = [(o, n) for o, c in enumerate(self.egraph.classes) for n in c.nodes]
         progress = True
         while progress:
             later: list[tuple[int, ENode]] = []
             progress = False
             for owner, node in waiting:
-                if any(c not in known for c in node.children):
+                if any(c not in values for c in node.children):
                     later.append((owner, node))
                     continue
                 progress = True
-                value = self._value(node, [known[c] for c in node.children])
-                if owner not in known and value is not None:
-                    known[owner], first[owner] = value, shown(node)
+                value = self._value(node, [values[c] for c in node.children])
+                if owner not in values and value is not None:
+                    values[owner], first[owner] = value, show(node)
                 elif value is not None:
-                    scale = _largest(value, *(known[c] for c in node.children))
-                    yield from self._compared(owner, first[owner], node, known[owner], value, NEAR * scale)
+                    scale = _largest(value, *(values[c] for c in node.children))
+                    yield from self._compare(owner, first[owner], node, values[owner], value, NEAR * scale)
             waiting = later
-        self.known = known
+        self.known = values
 
-    def _encoded(self) -> Iterator[Disagreement]:
+    def _check_encoding(self) -> Iterator[Disagreement]:
         """Each node of the original on the values of its operands, against ONNX Runtime."""
         term_names: dict[int, str] = {}
         for name, number in self.encoding.values.items():
@@ -152,39 +152,39 @@ class Evaluation:
                 name = term_names[index]
                 scale = _largest(value, *(given.get(c) for c in term.children))
                 allowed = LOCAL_HALF if name in self.halves or term.attributes == ("float16",) else LOCAL
-                yield from self._compared(-1, name, term, given[index], value, allowed * scale)
+                yield from self._compare(-1, name, term, given[index], value, allowed * scale)
 
     def _terms(self) -> dict[int, Value]:
         """The original in float64, opaque nodes as ONNX Runtime computes them."""
-        found: dict[int, Value] = {}
+        values: dict[int, Value] = {}
         given = {t: self.names[n] for n, t in self.encoding.values.items() if n in self.names}
         for index, term in enumerate(self.encoding.terms):
-            value = self._value(term, [found.get(c) for c in term.children], found, term.children)
+            value = self._value(term, [values.get(c) for c in term.children], values, term.children)
             if value is not None:
-                found[index] = value
+                values[index] = value
             elif index in given or term.op == "Absent":
-                found[index] = given.get(index)
-        return found
+                values[index] = given.get(index)
+        return values
 
-    def _compared(
-        self, owner: int, first: str, node: ENode, expected: Value, found: Value, allowed: float
+    def _compare(
+        self, owner: int, first: str, node: ENode, expected: Value, actual: Value, allowed: float
     ) -> Iterator[Disagreement]:
-        pairs = zip(_parts(expected), _parts(found), strict=False)
+        pairs = zip(_parts(expected), _parts(actual), strict=False)
         for left, right in pairs:
             if not _agree(left, right, allowed):
-                yield Disagreement(owner, shown(node), first, left, right)
+                yield Disagreement(owner, show(node), first, left, right)
 
     def _value(
         self,
         node: ENode,
         operands: list[Value],
-        known: Mapping[int, Value] | None = None,
+        defined: Mapping[int, Value] | None = None,
         children: tuple[int, ...] = (),
     ) -> Value:
         """The value of a node; None where it cannot be told."""
         if node.op in ("Var", "Weight"):
             return self.names.get(str(node.attributes[0]))
-        if node.op in ("Absent", "Op") or (known is not None and any(c not in known for c in children)):
+        if node.op in ("Absent", "Op") or (defined is not None and any(c not in defined for c in children)):
             return None
         literals = [self._literal(a) for a in node.attributes]
         try:
@@ -210,15 +210,15 @@ class Evaluation:
 
 
 def _sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[int, int]:
-    found = {}
+    sizes = {}
     for value in graph.model.graph.input:
         for dimension, size in zip(value.type.tensor_type.shape.dim, graph.feeds[value.name].shape, strict=True):
             if dimension.dim_param in symbols:
-                found[symbols[dimension.dim_param]] = size
-    return found
+                sizes[symbols[dimension.dim_param]] = size
+    return sizes
 
 
-def _widened(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
@@ -250,6 +250,6 @@ def _agree(left: Array, right: Array, allowed: float) -> bool:
     return bool(np.all(_distance(left, right) <= (allowed if left.dtype.kind == "f" else 0)))
 
 
-def shown(node: ENode) -> str:
+def show(node: ENode) -> str:
     """An e-node for people."""
     return f"({' '.join((node.op, *map(str, node.attributes), *(f'c{c}' for c in node.children)))})"

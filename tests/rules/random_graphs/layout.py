@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from .builder import Array, Builder, Misfit
-from .operators import ARITHMETIC, MIRRORED, Maker, swapped
+from .operators import ARITHMETIC, MIRRORED, Maker, swap
 
 # --- layout
 
@@ -96,8 +96,8 @@ def concat(b: Builder) -> str:
         same = other.dtype == b.values[x].dtype and other.ndim == b.rank(x)
         return same and np.array_equal(np.delete(other.shape, axis), shape)
 
-    found = [*b.candidates(fits), *(n for n, a in b.weights.items() if fits(a))]
-    others = [b.pick(found) for _ in range(b.between(1, 3))]
+    fitting = [*b.candidates(fits), *(n for n, a in b.weights.items() if fits(a))]
+    others = [b.pick(fitting) for _ in range(b.between(1, 3))]
     return b.add("Concat", *b.random.sample([x, *others], 1 + len(others)), axis=axis)
 
 
@@ -189,11 +189,12 @@ def again(b: Builder) -> list[str]:
             if weight.dtype.kind == "f":
                 operands[1] = b.constant(tuple(weight.shape), weight.dtype.name)
     attributes = {a.name: _attribute(a) for a in node.attribute}
-    made = b.node(node.op_type, operands, len(node.output), **attributes)
-    if b.chance(0.6) and len(made) == 1 and b.shape(made[0]) == b.shape(node.output[0]) and b.kind(made[0]) == b.dtype:
+    copies = b.node(node.op_type, operands, len(node.output), **attributes)
+    first, output = copies[0], node.output[0]
+    if b.chance(0.6) and len(copies) == 1 and b.shape(first) == b.shape(output) and b.kind(first) == b.dtype:
         op = b.pick(("Add", "Add", "Sub", "Mul", "Concat"))
-        return [b.add(op, *swapped(b, node.output[0], made[0]), axis=-1 if op == "Concat" else None)]
-    return made
+        return [b.add(op, *swap(b, output, first), axis=-1 if op == "Concat" else None)]
+    return copies
 
 
 def _attribute(attribute: onnx.AttributeProto) -> object:

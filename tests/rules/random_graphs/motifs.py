@@ -22,7 +22,7 @@ from eqfuse.tools.checking.drawing.terms import Leaf, Term
 
 from .builder import Builder, Misfit, Shape
 from .layout import axes_operator
-from .operators import Maker, image, positive, reduced, weights
+from .operators import Maker, image, positive, reduce, weights
 
 _ATTEMPTS = 30
 _ABSENT = -1
@@ -51,9 +51,9 @@ def place_left_side(b: Builder, rule: Rule) -> None:
     ways = _left_sides(rule)
     random = Random(b.random.getrandbits(32))
     for _ in range(_ATTEMPTS if ways else 0):
-        found = draw_sample(random.choice(ways), random, floating=b.chance(0.8))
-        if found is not None:
-            _Placing(b, found).roots()
+        sample = draw_sample(random.choice(ways), random, floating=b.chance(0.8))
+        if sample is not None:
+            _Placing(b, sample).roots()
             return
     raise Misfit
 
@@ -61,8 +61,8 @@ def place_left_side(b: Builder, rule: Rule) -> None:
 class _Placing:
     """Writes a sampled term as nodes."""
 
-    def __init__(self, b: Builder, found: Sample) -> None:
-        self.b, self.sample = b, found
+    def __init__(self, b: Builder, sample: Sample) -> None:
+        self.b, self.sample = b, sample
         self.leaves: dict[Leaf, str | None] = {}
         self.outputs: dict[Term, list[str]] = {}
 
@@ -101,20 +101,20 @@ class _Placing:
 
     def variable(self, shape: Shape, dtype: str, leaf: Leaf) -> str:
         b = self.b
-        found = b.candidates(lambda a: a.shape == shape and a.dtype.name == dtype)
-        x = str(b.pick(found[-6:])) if found and b.chance(0.85) else self.reshaped(shape, dtype)
+        fitting = b.candidates(lambda a: a.shape == shape and a.dtype.name == dtype)
+        x = str(b.pick(fitting[-6:])) if fitting and b.chance(0.85) else self.reshape(shape, dtype)
         if leaf.nonzero:
             return b.add("Exp", x)
         return b.add(b.pick(("Abs", "Relu", "Sigmoid")), x) if leaf.nonneg and dtype[0] == "f" else x
 
-    def reshaped(self, shape: Shape, dtype: str) -> str:
+    def reshape(self, shape: Shape, dtype: str) -> str:
         """A value of the graph in this shape, or a new input."""
         b = self.b
         size = int(np.prod(shape))
-        found = b.candidates(lambda a: a.size >= size and a.dtype.name == dtype) if size and b.chance(0.5) else []
-        if not found:
+        fitting = b.candidates(lambda a: a.size >= size and a.dtype.name == dtype) if size and b.chance(0.5) else []
+        if not fitting:
             return b.input(shape, dtype)
-        x = b.pick(found[-8:])
+        x = b.pick(fitting[-8:])
         flat = b.add("Reshape", x, b.integers([-1]))
         if b.values[x].size > size:
             flat = b.add("Slice", flat, b.integers([0]), b.integers([size]))
@@ -161,12 +161,12 @@ def attention(b: Builder) -> None:
     x = b.choose(lambda a: a.dtype.name == b.dtype and a.ndim == 3 and a.shape[-1] % 2 == 0)
     n, s, c = b.shape(x)
 
-    def projected(perm: Sequence[int]) -> str:
-        made = b.add("MatMul", x, weights(b, (c, c)))
-        made = b.add("Add", made, b.constant((c,))) if b.chance(0.7) else made
-        return b.add("Transpose", b.add("Reshape", made, b.integers([n, s, 2, c // 2])), perm=perm)
+    def project(perm: Sequence[int]) -> str:
+        projection = b.add("MatMul", x, weights(b, (c, c)))
+        projection = b.add("Add", projection, b.constant((c,))) if b.chance(0.7) else projection
+        return b.add("Transpose", b.add("Reshape", projection, b.integers([n, s, 2, c // 2])), perm=perm)
 
-    q, k, v = projected((0, 2, 1, 3)), projected((0, 2, 3, 1)), projected((0, 2, 1, 3))
+    q, k, v = project((0, 2, 1, 3)), project((0, 2, 3, 1)), project((0, 2, 1, 3))
     q = b.add("Mul", q, b.scalar((c // 2) ** -0.5)) if b.chance(0.5) else q
     scores = b.add("MatMul", q, k)
     scores = b.add("Div", scores, b.scalar((c // 2) ** 0.5)) if b.chance(0.5) else scores
@@ -179,13 +179,13 @@ def layer_norm(b: Builder) -> None:
     """A LayerNormalization of single operators, of the last axis or another."""
     x = b.floats(least=2)
     axis = [b.pick((-1, -1, 1))]
-    centred = b.add("Sub", x, reduced(b, x, "Mean", axis, 1))
+    centred = b.add("Sub", x, reduce(b, x, "Mean", axis, 1))
     square = b.add("Pow", centred, b.scalar(2.0)) if b.chance(0.5) else b.add("Mul", centred, centred)
-    root = b.add("Sqrt", b.add("Add", reduced(b, square, "Mean", axis, 1), b.scalar(b.pick((1e-5, 0.1)))))
-    made = b.add("Div", centred, root) if b.chance(0.7) else b.add("Mul", centred, b.add("Reciprocal", root))
-    made = b.add("Mul", made, b.constant(b.shape(x)[-1:])) if b.chance(0.8) else made
+    root = b.add("Sqrt", b.add("Add", reduce(b, square, "Mean", axis, 1), b.scalar(b.pick((1e-5, 0.1)))))
+    scaled = b.add("Div", centred, root) if b.chance(0.7) else b.add("Mul", centred, b.add("Reciprocal", root))
+    scaled = b.add("Mul", scaled, b.constant(b.shape(x)[-1:])) if b.chance(0.8) else scaled
     if b.chance(0.8):
-        b.add("Add", made, b.constant(b.shape(x)[-1:]))
+        b.add("Add", scaled, b.constant(b.shape(x)[-1:]))
 
 
 def gelu(b: Builder) -> None:
@@ -247,13 +247,13 @@ def parallel(b: Builder) -> None:
     """Several products or convolutions of one operand, put together."""
     x = b.floats(least=2)
     k = b.shape(x)[-1]
-    made = [b.add("MatMul", x, weights(b, (k, k))) for _ in range(b.between(2, 3))]
+    products = [b.add("MatMul", x, weights(b, (k, k))) for _ in range(b.between(2, 3))]
     if b.chance(0.5):
-        made = [b.add("Add", m, b.constant((k,))) for m in made]
+        products = [b.add("Add", m, b.constant((k,))) for m in products]
     if b.chance(0.5):
-        b.add("Concat", *made, axis=-1)
+        b.add("Concat", *products, axis=-1)
     else:
-        b.add("Add", b.add("Mul", made[0], made[1]), made[-1])
+        b.add("Add", b.add("Mul", products[0], products[1]), products[-1])
 
 
 def constant_chain(b: Builder) -> None:
@@ -306,15 +306,15 @@ def shape_arithmetic(b: Builder) -> None:
 def safe_softmax(b: Builder) -> None:
     """A Softmax of single operators."""
     x = b.floats(least=1)
-    shifted = b.add("Sub", x, reduced(b, x, "Max", [-1], 1)) if b.chance(0.6) else x
+    shifted = b.add("Sub", x, reduce(b, x, "Max", [-1], 1)) if b.chance(0.6) else x
     powers = b.add("Exp", shifted)
-    b.add("Div", powers, reduced(b, powers, "Sum", [-1], 1))
+    b.add("Div", powers, reduce(b, powers, "Sum", [-1], 1))
 
 
 def root_mean_square(b: Builder) -> None:
     """Norms of single operators."""
     x = b.floats(least=1)
-    total = reduced(b, b.add("Mul", x, x), b.pick(("Sum", "Mean")), [-1], 1)
+    total = reduce(b, b.add("Mul", x, x), b.pick(("Sum", "Mean")), [-1], 1)
     b.add("Div", x, b.add("Sqrt", positive(b, total)))
 
 

@@ -25,8 +25,8 @@ def positive(b: Builder, x: str) -> str:
     """`x`, or what is made from it, above zero; a little as it is."""
     if (b.values[x].size and float(b.values[x].min()) > 0.05) or (b.wild and b.chance(0.5)):
         return x
-    made = b.add(b.pick(("Abs", "Exp", "Sigmoid", "Softplus", "Relu")), x)
-    return b.add("Add", made, b.pick((b.scalar(0.5), b.scalar(1.0)))) if b.chance(0.9) else made
+    above = b.add(b.pick(("Abs", "Exp", "Sigmoid", "Softplus", "Relu")), x)
+    return b.add("Add", above, b.pick((b.scalar(0.5), b.scalar(1.0)))) if b.chance(0.9) else above
 
 
 # --- element-wise
@@ -72,23 +72,23 @@ def partner(b: Builder, x: str, nonzero: bool = False) -> str:
         except ValueError:
             return False
 
-    found = b.candidates(fits)
-    if found and b.chance(0.5):
-        return str(b.pick(found))
+    fitting = b.candidates(fits)
+    if fitting and b.chance(0.5):
+        return str(b.pick(fitting))
     stored = [n for n, a in b.weights.items() if fits(a)]
     if stored and b.chance(0.4):
         return str(b.pick(stored))
     return b.constant(broadcast_shape(b, tuple(array.shape)), b.kind(x), positive=nonzero)
 
 
-def swapped(b: Builder, x: str, y: str) -> tuple[str, str]:
+def swap(b: Builder, x: str, y: str) -> tuple[str, str]:
     return (y, x) if b.chance(0.4) else (x, y)
 
 
 def arithmetic(b: Builder) -> str:
     x = b.floats()
     op = b.pick(("Add", "Sub", "Mul", "Add", "Mul", "Min", "Max"))
-    return b.add(op, *swapped(b, x, partner(b, x)))
+    return b.add(op, *swap(b, x, partner(b, x)))
 
 
 def quotient(b: Builder) -> str:
@@ -123,27 +123,27 @@ def compare(b: Builder) -> str:
     x = b.floats() if b.chance(0.8) else b.choose(lambda a: a.dtype.kind == "i")
     strict = ["Less", "Greater", "Equal"]
     op = b.pick(strict if b.opset < 12 else [*strict, "LessOrEqual", "GreaterOrEqual"])
-    return b.add(op, *swapped(b, x, partner(b, x)))
+    return b.add(op, *swap(b, x, partner(b, x)))
 
 
 def logic(b: Builder) -> str:
     x = b.choose(lambda a: a.dtype.kind == "b")
     if b.chance(0.3):
         return b.add("Not", x)
-    return b.add(b.pick(("And", "Or", "Xor")), *swapped(b, x, partner(b, x)))
+    return b.add(b.pick(("And", "Or", "Xor")), *swap(b, x, partner(b, x)))
 
 
 def where(b: Builder) -> str:
     condition = b.choose(lambda a: a.dtype.kind == "b")
     x = b.choose(lambda a: a.dtype.kind in "fi" and a.shape == b.values[condition].shape)
-    return b.add("Where", condition, *swapped(b, x, partner(b, x)))
+    return b.add("Where", condition, *swap(b, x, partner(b, x)))
 
 
 def cast(b: Builder) -> str:
     x = b.choose(lambda a: a.dtype.kind in "bi" or bool(np.isfinite(a).all() and np.abs(a).max(initial=0) < 100))
     to = {"b": (1, 7, 6), "i": (1, 7, 6, 9), "u": (1, 7), "f": (1, 11, 7, 6, 9, 10)}[b.values[x].dtype.kind]
-    made = b.add("Cast", x, to=b.pick(to))
-    return b.add("Cast", made, to=1) if b.kind(made) in ("float16", "float64", "int32") and b.chance(0.8) else made
+    other = b.add("Cast", x, to=b.pick(to))
+    return b.add("Cast", other, to=1) if b.kind(other) in ("float16", "float64", "int32") and b.chance(0.8) else other
 
 
 # --- integers
@@ -155,12 +155,12 @@ def integer(b: Builder) -> str:
     if op in ("Neg", "Abs"):
         return b.add(op, x)
     if op == "ReduceSum":
-        return reduced(b, x, "Sum")
+        return reduce(b, x, "Sum")
     if op == "CumSum":
         return b.add(op, x, b.weight(np.asarray(b.axis(b.rank(x)), np.int64)), reverse=b.pick((None, 1)))
     y = b.constant(broadcast_shape(b, b.shape(x)), b.kind(x), positive=op in ("Div", "Mod"))
     fmod = b.pick((None, 1)) if op == "Mod" else None
-    return b.add(op, *((x, y) if op in ("Div", "Mod") else swapped(b, x, partner(b, x))), fmod=fmod)
+    return b.add(op, *((x, y) if op in ("Div", "Mod") else swap(b, x, partner(b, x))), fmod=fmod)
 
 
 def bits(b: Builder) -> str:
@@ -181,7 +181,7 @@ def indices(b: Builder) -> str:
 # --- reductions
 
 
-def reduced(b: Builder, x: str, kind: str, axes: Sequence[int] | None = None, keepdims: int | None = None) -> str:
+def reduce(b: Builder, x: str, kind: str, axes: Sequence[int] | None = None, keepdims: int | None = None) -> str:
     rank = b.rank(x)
     if axes is None and rank:
         chosen = b.random.sample(range(rank), b.between(1, rank))
@@ -197,7 +197,7 @@ def reduced(b: Builder, x: str, kind: str, axes: Sequence[int] | None = None, ke
 def reduction(b: Builder) -> str:
     kind = b.pick([*REDUCTIONS, "Sum", "Mean", "Mean"])
     x = b.floats(least=1)
-    return reduced(b, positive(b, x) if kind == "LogSum" else x, kind)
+    return reduce(b, positive(b, x) if kind == "LogSum" else x, kind)
 
 
 def cumulative(b: Builder) -> str:
@@ -211,9 +211,9 @@ def cumulative(b: Builder) -> str:
 
 def weights(b: Builder, shape: Shape, scale: float = 0.5) -> str:
     if b.chance(0.3):
-        found = [n for n, a in b.weights.items() if a.shape == shape and a.dtype == b.dtype]
-        if found:
-            return str(b.pick(found))
+        fitting = [n for n, a in b.weights.items() if a.shape == shape and a.dtype == b.dtype]
+        if fitting:
+            return str(b.pick(fitting))
     return b.weight(np.asarray(b.numbers.normal(0, scale, shape)).astype(b.dtype))
 
 
@@ -247,22 +247,23 @@ def gemm(b: Builder) -> str:
 
 def window(b: Builder, spatial: Shape, kernel: Sequence[int]) -> dict[str, object]:
     """Attributes of a sliding window, spelled one way or another."""
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     rank = len(spatial)
     if b.chance(0.3):
-        found["strides"] = [b.between(1, 2) for _ in range(rank)]
+        attributes["strides"] = [b.between(1, 2) for _ in range(rank)]
     if b.chance(0.15):
-        found["auto_pad"] = b.pick(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
+        attributes["auto_pad"] = b.pick(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
     elif b.chance(0.6):
-        found["pads"] = [k // 2 for k in kernel] * 2 if b.chance(0.7) else [b.between(0, k - 1) for k in [*kernel] * 2]
-    return found
+        ends = [*kernel] * 2
+        attributes["pads"] = [k // 2 for k in ends] if b.chance(0.7) else [b.between(0, k - 1) for k in ends]
+    return attributes
 
 
 def image(b: Builder) -> str:
     """A value with channels and one or two spatial axes."""
-    found = b.candidates(lambda a: a.dtype.kind == "f" and a.ndim in (3, 4) and min(a.shape) > 0)
-    if found and b.chance(0.95):
-        latest = found[-6:]
+    images = b.candidates(lambda a: a.dtype.kind == "f" and a.ndim in (3, 4) and min(a.shape) > 0)
+    if images and b.chance(0.95):
+        latest = images[-6:]
         return str(b.pick(latest))
     return b.input((1, b.pick((2, 4)), 6, 6))
 

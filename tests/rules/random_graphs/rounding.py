@@ -33,14 +33,14 @@ class Verdict:
 
 def compare(original: Graph, optimised: onnx.ModelProto) -> Verdict:
     """Run both in ONNX Runtime."""
-    expected, found = evaluate(original.model, original.feeds), evaluate(optimised, original.feeds)
-    if list(expected) != list(found):
-        return Verdict((f"outputs {list(found)} instead of {list(expected)}",), 0, len(expected))
-    moved = _moved(original.model, original.feeds, expected)
-    moved_too = _moved(optimised, original.feeds, found)
+    expected, actual = evaluate(original.model, original.feeds), evaluate(optimised, original.feeds)
+    if list(expected) != list(actual):
+        return Verdict((f"outputs {list(actual)} instead of {list(expected)}",), 0, len(expected))
+    moved = _measure_moves(original.model, original.feeds, expected)
+    moved_too = _measure_moves(optimised, original.feeds, actual)
     differences, chaotic = [], 0
     for name, wanted in expected.items():
-        reason, doubtful = _difference(wanted, found[name], moved[name], moved_too[name])
+        reason, doubtful = _difference(wanted, actual[name], moved[name], moved_too[name])
         chaotic += doubtful
         if reason:
             differences.append(f"{name}: {reason}")
@@ -49,28 +49,28 @@ def compare(original: Graph, optimised: onnx.ModelProto) -> Verdict:
 
 def identical(original: Graph, optimised: onnx.ModelProto) -> list[str]:
     """Outputs that are not equal bit by bit, but for the sign of zero."""
-    expected, found = evaluate(original.model, original.feeds), evaluate(optimised, original.feeds)
-    return [n for n, a in expected.items() if not np.array_equal(a, found[n], equal_nan=a.dtype.kind == "f")]
+    expected, actual = evaluate(original.model, original.feeds), evaluate(optimised, original.feeds)
+    return [n for n, a in expected.items() if not np.array_equal(a, actual[n], equal_nan=a.dtype.kind == "f")]
 
 
-def _difference(wanted: Array, found: Array, moved: Array, moved_too: Array) -> tuple[str, bool]:
-    if wanted.dtype != found.dtype or wanted.shape != found.shape:
-        return f"{found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}", False
+def _difference(wanted: Array, actual: Array, moved: Array, moved_too: Array) -> tuple[str, bool]:
+    if wanted.dtype != actual.dtype or wanted.shape != actual.shape:
+        return f"{actual.dtype}{list(actual.shape)} instead of {wanted.dtype}{list(wanted.shape)}", False
     if not wanted.size:
         return "", False
     scale = _scale(wanted)
     doubt = np.maximum(moved, moved_too)
     steady = doubt <= (_CHAOTIC * scale if wanted.dtype.kind == "f" else 0)
     if wanted.dtype.kind != "f":
-        wrong = (wanted != found) & steady
+        wrong = (wanted != actual) & steady
     else:
         unit = _UNITS[wanted.dtype.name]
         allowed = _FACTOR * (doubt + float(np.median(doubt[steady], keepdims=False)) if steady.any() else doubt)
-        wrong = (_distance(wanted, found) > allowed + 16 * unit * scale) & steady
+        wrong = (_distance(wanted, actual) > allowed + 16 * unit * scale) & steady
     if not wrong.any():
         return "", not steady.all()
     at = tuple(map(int, np.argwhere(wrong)[0]))
-    return f"{found[at]} instead of {wanted[at]} at {at}, moved by {doubt[at]:.2g}", False
+    return f"{actual[at]} instead of {wanted[at]} at {at}, moved by {doubt[at]:.2g}", False
 
 
 def _scale(array: Array) -> float:
@@ -89,30 +89,30 @@ def _distance(left: Array, right: Array) -> Array:
     return np.asarray(np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance)))
 
 
-def _moved(model: onnx.ModelProto, feeds: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+def _measure_moves(model: onnx.ModelProto, feeds: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
     """How far each element of the outputs moves at most."""
-    found = {n: np.zeros(a.shape) for n, a in outputs.items()}
+    distances = {n: np.zeros(a.shape) for n, a in outputs.items()}
     random = np.random.default_rng(0)
     for _ in range(_TRIALS):
         shaken = onnx.ModelProto()
         shaken.CopyFrom(model)
         for tensor in _tensors(shaken):
-            tensor.CopyFrom(numpy_helper.from_array(_shaken(numpy_helper.to_array(tensor), random), tensor.name))
-        results = evaluate(shaken, {n: _shaken(a, random) for n, a in feeds.items()})
+            tensor.CopyFrom(numpy_helper.from_array(_shake(numpy_helper.to_array(tensor), random), tensor.name))
+        results = evaluate(shaken, {n: _shake(a, random) for n, a in feeds.items()})
         for name, array in outputs.items():
-            found[name] = np.maximum(found[name], _distance(array, results[name]))
-    return found
+            distances[name] = np.maximum(distances[name], _distance(array, results[name]))
+    return distances
 
 
 def _tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
     """Weights, but for the scales of a Resize: they have to give whole sizes."""
     fixed = {i for n in model.graph.node if n.op_type == "Resize" for i in n.input[1:]}
-    made = [n for n in model.graph.node if n.op_type == "Constant" and n.output[0] not in fixed]
-    constants = [a.t for n in made for a in n.attribute if a.name == "value"]
+    nodes = [n for n in model.graph.node if n.op_type == "Constant" and n.output[0] not in fixed]
+    constants = [a.t for n in nodes for a in n.attribute if a.name == "value"]
     return [*(t for t in model.graph.initializer if t.name not in fixed), *constants]
 
 
-def _shaken(array: Array, random: np.random.Generator) -> Array:
+def _shake(array: Array, random: np.random.Generator) -> Array:
     unit = _UNITS.get(array.dtype.name)
     if unit is None:
         return array

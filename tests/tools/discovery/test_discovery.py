@@ -21,11 +21,11 @@ from .table4 import TABLE_4, derives, discovered
 CATALOGUE = load_rules()
 
 
-def formulas(found: Discovery) -> list[str]:
-    return [one.rule.formula for one in found.rules]
+def formulas(discovery: Discovery) -> list[str]:
+    return [one.rule.formula for one in discovery.rules]
 
 
-def found(*operators: str, size: int, catalogue: bool = False) -> Discovery:
+def discover_rules(*operators: str, size: int, catalogue: bool = False) -> Discovery:
     return discover(Options(operators, size, CATALOGUE if catalogue else None))
 
 
@@ -38,13 +38,13 @@ def question(one: Discovered) -> Question:
 @pytest.fixture(scope="module")
 def products() -> Discovery:
     """Products and absolute values without the catalogue."""
-    return found("Mul", "Abs", size=3)
+    return discover_rules("Mul", "Abs", size=3)
 
 
 @pytest.fixture(scope="module")
 def beside_the_catalogue() -> Discovery:
     """The same, where the catalogue is known."""
-    return found("Mul", "Abs", size=3, catalogue=True)
+    return discover_rules("Mul", "Abs", size=3, catalogue=True)
 
 
 def verdicts(folder: Path, discovery: Discovery) -> list[str]:
@@ -83,9 +83,9 @@ def test_what_the_catalogue_derives_is_left_out(products: Discovery, beside_the_
 
 
 def test_rules_that_the_catalogue_has_are_comments(products: Discovery) -> None:
-    known = next(one for one in products.rules if one.rule.formula == "|a| * |b| = |a * b|")
-    assert known.left_out == "The catalogue's product-of-absolutes says the same"
-    assert file_text([known], ()).count("\n(") == 0
+    listed = next(one for one in products.rules if one.rule.formula == "|a| * |b| = |a * b|")
+    assert listed.left_out == "The catalogue's product-of-absolutes says the same"
+    assert file_text([listed], ()).count("\n(") == 0
 
 
 def test_no_rule_follows_from_those_before_it(products: Discovery) -> None:
@@ -114,31 +114,31 @@ def test_associativity_beside_the_catalogue_is_a_comment(beside_the_catalogue: D
 
 @pytest.mark.conformance
 def test_the_result_is_the_same_every_time() -> None:
-    runs = [found("Mul", "Abs", size=2) for _ in range(2)]
+    runs = [discover_rules("Mul", "Abs", size=2) for _ in range(2)]
     assert [one.rule.text for one in runs[0].rules] == [one.rule.text for one in runs[1].rules]
 
 
 def test_rules_of_truth_values() -> None:
-    result = found("And", "Or", size=1)
+    result = discover_rules("And", "Or", size=1)
     assert {"a and b = b and a", "a and a = a", "a or a = a"} <= set(formulas(result))
     assert result.refuted == 0
 
 
 @pytest.mark.conformance
 def test_a_law_beside_the_catalogue_takes_no_name_of_a_rule() -> None:
-    beside = found("Max", size=2, catalogue=True)
+    beside = discover_rules("Max", size=2, catalogue=True)
     assert beside.commuting == ["Max"]
     assert "max(max(a, b), a) = max(a, b)" in formulas(beside)
 
 
 def test_operators_without_rules() -> None:
-    assert found("Exp", size=2).rules == []
+    assert discover_rules("Exp", size=2).rules == []
 
 
 @pytest.mark.parametrize("size", [0, MAX_SIZE + 1])
 def test_a_size_out_of_range(size: int) -> None:
     with pytest.raises(UsageError, match=f"--size {size}: "):
-        found("Mul", size=size)
+        discover_rules("Mul", size=size)
 
 
 @pytest.mark.conformance

@@ -9,7 +9,7 @@ from eqfuse.tools.discovery.candidates import Enumeration
 from eqfuse.tools.discovery.language import ONE, apply, build_terms, choose_domains, parse_term
 
 
-def enumerated(*operators: str, size: int) -> tuple[Enumeration, list[str]]:
+def enumerate_terms(*operators: str, size: int) -> tuple[Enumeration, list[str]]:
     """The enumeration of the first domain, and the pairs of its last level as text."""
     terms = Enumeration(choose_domains(operators)[0], seed=0)
     levels = [terms.level(n) for n in range(size + 1)]
@@ -62,28 +62,28 @@ def test_terms_grow_by_one_operator() -> None:
 
 
 def test_commutativity_comes_first() -> None:
-    pairs = enumerated("Mul", size=1)[1]
+    pairs = enumerate_terms("Mul", size=1)[1]
     assert pairs[0] == "(Mul a b) => (Mul b a)"
 
 
 def test_a_pair_leads_to_the_cheaper_side() -> None:
-    pairs = enumerated("Mul", "Add", size=3)[1]
+    pairs = enumerate_terms("Mul", "Add", size=3)[1]
     assert "(Add (Mul a b) (Mul a c)) => (Mul (Add b c) a)" in pairs
 
 
 def test_a_pair_of_equal_cost_goes_both_ways() -> None:
-    assert "(Mul (Mul a b) c) = (Mul (Mul a c) b)" in enumerated("Mul", size=2)[1]
+    assert "(Mul (Mul a b) c) = (Mul (Mul a c) b)" in enumerate_terms("Mul", size=2)[1]
 
 
 def test_terms_that_are_equal_on_positive_numbers_make_a_pair() -> None:
-    assert "(Sqrt (Mul a a)) => a" in enumerated("Mul", "Sqrt", size=2)[1]
+    assert "(Sqrt (Mul a a)) => a" in enumerate_terms("Mul", "Sqrt", size=2)[1]
 
 
 def test_pairs_that_differ_in_names_only_come_once() -> None:
-    pairs = enumerated("Mul", "Add", size=2)[1]
+    pairs = enumerate_terms("Mul", "Add", size=2)[1]
     assert len(pairs) == len(set(pairs))
 
 
 def test_larger_terms_are_built_of_one_term_of_each_class() -> None:
-    terms, _ = enumerated("Abs", size=2)
+    terms, _ = enumerate_terms("Abs", size=2)
     assert "(Abs (Abs a))" not in map(str, terms.first[2])

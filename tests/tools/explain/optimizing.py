@@ -42,9 +42,9 @@ def model(
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
     graph = helper.make_graph(nodes, "graph", inputs, results, stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = folder / "model.onnx"
-    path.write_bytes(made.SerializeToString())
+    path.write_bytes(proto.SerializeToString())
     return path
 
 
@@ -55,7 +55,7 @@ def run(path: Path, *rules: str) -> Observation:
     return observe_model(path, Options(rules=(own,), only=("own",), cost="flops", verify=False, time_limit=300.0))
 
 
-def explained(result: Observation, value: str) -> Explanation:
+def explain_rewritten(result: Observation, value: str) -> Explanation:
     """The explanation of a value that was rewritten."""
     explanation = explain_value(result, value).explanation
     assert explanation is not None

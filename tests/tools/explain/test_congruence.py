@@ -19,11 +19,11 @@ Equation = tuple[int, int]
 def built(nodes: Sequence[Node], equations: Sequence[tuple[int, Equation]]) -> Congruence:
     """Leaves, then binary terms over what is there, then the numbered equations between any two."""
     terms = Congruence()
-    made = [terms.add(ENode("Var", (str(i),), ())) for i in range(LEAVES)]
+    leaves = [terms.add(ENode("Var", (str(i),), ())) for i in range(LEAVES)]
     for left, right in nodes:
-        made.append(terms.add(ENode("f", (), (made[left % len(made)], made[right % len(made)]))))
+        leaves.append(terms.add(ENode("f", (), (leaves[left % len(leaves)], leaves[right % len(leaves)]))))
     for number, (left, right) in equations:
-        terms.equate(made[left % len(made)], made[right % len(made)], number)
+        terms.equate(leaves[left % len(leaves)], leaves[right % len(leaves)], number)
     return terms
 
 
@@ -56,17 +56,17 @@ equations_of = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_s
 @given(nodes_of, equations_of)
 def test_equal_is_what_follows(nodes: list[Node], equations: list[Equation]) -> None:
     terms = built(nodes, list(enumerate(equations)))
-    made = resolved(nodes, equations)
-    assert [terms.find(t) for t in range(len(terms.terms))] == equal_by_definition(terms, made)
+    pairs = resolved(nodes, equations)
+    assert [terms.find(t) for t in range(len(terms.terms))] == equal_by_definition(terms, pairs)
 
 
 def resolved(nodes: Sequence[Node], equations: Sequence[Equation]) -> list[Equation]:
     """The equations as pairs of terms."""
     terms = Congruence()
-    made = [terms.add(ENode("Var", (str(i),), ())) for i in range(LEAVES)]
+    numbers = [terms.add(ENode("Var", (str(i),), ())) for i in range(LEAVES)]
     for left, right in nodes:
-        made.append(terms.add(ENode("f", (), (made[left % len(made)], made[right % len(made)]))))
-    return [(made[left % len(made)], made[right % len(made)]) for left, right in equations]
+        numbers.append(terms.add(ENode("f", (), (numbers[left % len(numbers)], numbers[right % len(numbers)]))))
+    return [(numbers[left % len(numbers)], numbers[right % len(numbers)]) for left, right in equations]
 
 
 @given(nodes_of, equations_of)

@@ -13,7 +13,7 @@ from eqfuse.driver.observe import Observation, explain_value, list_rewritten_val
 from eqfuse.errors import UsageError
 from eqfuse.tools.explain.explanation import Unexplained
 
-from .optimizing import explained, lines, model, node, rule, run, steps
+from .optimizing import explain_rewritten, lines, model, node, rule, run, steps
 
 TWICE = rule("rewrite (Relu (Relu x)) (Relu x)", "own-relu-twice")
 SCALE = rule("rewrite (Mul (MatMul x w) c) (MatMul x (Mul w c)) :when ((const w) (scalar c))", "own-scale")
@@ -38,14 +38,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Observation:
 
 
 def test_the_steps_come_in_the_order_of_rewriting(mixed: Observation) -> None:
-    assert steps(explained(mixed, "b")) == [
+    assert steps(explain_rewritten(mixed, "b")) == [
         ("own-constant-right", "Mul(0.3, a)", "Mul(a, 0.3)"),
         ("own-scale", "Mul(MatMul(x, w), 0.3)", "MatMul(x, Mul(w, 0.3))"),
     ]
 
 
 def test_both_forms_and_the_names_in_them(mixed: Observation) -> None:
-    explanation = explained(mixed, "b")
+    explanation = explain_rewritten(mixed, "b")
     assert [(line.name, line.text) for line in explanation.before] == [("a", "MatMul(x, w)"), ("b", "Mul(0.3, a)")]
     assert lines(explanation) == ["b = MatMul(x, Mul(w, 0.3))"]
     types = {name.full: name.type.shape for name in explanation.names if name.type}
@@ -53,20 +53,20 @@ def test_both_forms_and_the_names_in_them(mixed: Observation) -> None:
 
 
 def test_what_both_forms_share_is_not_explained(mixed: Observation) -> None:
-    explanation = explained(mixed, "v")
+    explanation = explain_rewritten(mixed, "v")
     assert [line.name for line in explanation.before] == ["u", "v"]
     assert steps(explanation) == [("own-relu-twice", "Relu(Relu(t))", "Relu(t)")]
 
 
 def test_a_birewrite_from_right_to_left(mixed: Observation) -> None:
-    assert steps(explained(mixed, "f")) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
+    assert steps(explain_rewritten(mixed, "f")) == [("own-exp-of-sum", "Mul(Exp(x), Exp(n))", "Exp(Add(x, n))")]
 
 
 def test_a_value_that_turns_out_constant(tmp_path: Path) -> None:
     nodes = [node("Exp", "x", to="a"), node("Sub", "a", "a", to="b"), node("Add", "b", "x", to="c")]
     nodes += [node("MatMul", "c", "w", to="y")]
     path = model(tmp_path, nodes, shape=(2, 64), w=np.random.default_rng(0).standard_normal((64, 64)))
-    assert steps(explained(run(path, NOTHING), "b")) == [("own-minus-itself", "Sub(a, a)", "0[2, 64]")]
+    assert steps(explain_rewritten(run(path, NOTHING), "b")) == [("own-minus-itself", "Sub(a, a)", "0[2, 64]")]
 
 
 def test_conditions_that_rest_on_another_rule_name_it(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_conditions_that_rest_on_another_rule_name_it(tmp_path: Path) -> None:
     derive = '(rule ((= e (Mul x c)) (= 2.0 (value c))) ((doubled e)) :ruleset analysis :name "analysis.own.doubled")\n'
     cancel = rule("rewrite (Abs y) y :when ((doubled y))", "own-abs-of-doubled")
     nodes = [node("Mul", "c", "x", to="a"), node("Abs", "a", to="b"), node("Mul", "b", "b", to="y")]
-    explanation = explained(run(model(tmp_path, nodes, c=2.0), note, derive, cancel, RIGHT), "b")
+    explanation = explain_rewritten(run(model(tmp_path, nodes, c=2.0), note, derive, cancel, RIGHT), "b")
     assert [step[0] for step in steps(explanation)] == ["own-abs-of-doubled"]
     assert [rule.name for rule in explanation.rests_on] == ["own-constant-right"]
 
@@ -87,7 +87,7 @@ def test_two_matches_that_meet_in_a_key_are_one_step(tmp_path: Path) -> None:
     )
     same = rule("rule ((magnitude e x)) ((union e (key x)))", "own-same-magnitude")
     nodes = [node("Mul", "x", "x", to="s"), node("Sqrt", "s", to="y"), node("Abs", "x", to="z")]
-    explanation = explained(run(model(tmp_path, nodes, outputs=("y", "z")), declared, facts, same), "y")
+    explanation = explain_rewritten(run(model(tmp_path, nodes, outputs=("y", "z")), declared, facts, same), "y")
     assert steps(explanation) == [("own-same-magnitude", "Sqrt(s)", "Abs(x)")]
 
 
@@ -96,12 +96,12 @@ def test_a_value_of_a_node_with_several_outputs(tmp_path: Path) -> None:
     nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=1), node("Concat", "a", "b", to="c", axis=1)]
     result = run(model(tmp_path, [*nodes, node("Exp", "c", to="y")], shape=(2, 4)), whole)
     parts = [f"Split(x, split=[2, 2], axis=1)[{i}]" for i in (0, 1)]
-    assert steps(explained(result, "c")) == [("own-join-split", f"Concat({', '.join(parts)}, axis=1)", "x")]
+    assert steps(explain_rewritten(result, "c")) == [("own-join-split", f"Concat({', '.join(parts)}, axis=1)", "x")]
 
 
 def test_the_rewritten_values_are_listed(mixed: Observation) -> None:
-    found = {r.name: (r.before, r.after) for r in list_rewritten_values(mixed)}
-    assert found == {
+    values = {r.name: (r.before, r.after) for r in list_rewritten_values(mixed)}
+    assert values == {
         "b": ("Mul", "MatMul"), "s": ("Relu", "Relu"), "v": ("Relu", "Relu"), "f": ("Mul", "Exp"),
     }  # fmt: skip
 

@@ -27,6 +27,6 @@ def test_the_shortest_end_of_its_own(names: list[str], short: list[str]) -> None
 
 @given(st.lists(st.text(alphabet="ab/.0", max_size=8)))
 def test_no_two_names_become_one(names: list[str]) -> None:
-    found = shorten(names)
-    assert len(set(found.values())) == len(set(names))
-    assert all(name.endswith(short) for name, short in found.items())
+    ends = shorten(names)
+    assert len(set(ends.values())) == len(set(names))
+    assert all(name.endswith(short) for name, short in ends.items())

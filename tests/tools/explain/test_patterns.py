@@ -23,12 +23,12 @@ def test_both_sides_of_a_rewrite() -> None:
     text = (
         "(rewrite (Transpose (Exp x) (vec-of 1 0)) (Exp (Transpose x p)) :when ((= p (vec-of 1 0))) :ruleset explore)"
     )
-    made = make_recorder(read_patterns(made_up(text))[0], "t", "r", TABLES)
-    ((left, right),) = made.equations
+    recorder = make_recorder(read_patterns(made_up(text))[0], "t", "r", TABLES)
+    ((left, right),) = recorder.equations
     computed = Hole("computed.0")
     assert left == Call("Transpose", (Call("Exp", (Hole("x"),)), computed))
     assert right == Call("Exp", (Call("Transpose", (Hole("x"), Hole("p"))),))
-    assert made.columns == {"x": "T", "computed.0": "Ints", "p": "Ints"}
+    assert recorder.columns == {"x": "T", "computed.0": "Ints", "p": "Ints"}
 
 
 def test_the_sides_of_a_rule_have_its_definitions_put_in() -> None:

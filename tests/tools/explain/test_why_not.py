@@ -48,7 +48,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     return run(path, *(rule(text, f"own-{name}") for name, text in RULES.items()))
 
 
-def tried(result: Observation, name: str, at: str) -> Verdict:
+def diagnose(result: Observation, name: str, at: str) -> Verdict:
     return diagnose_rule(result, find_variants(name, result.options), at)
 
 
@@ -69,7 +69,7 @@ def tried(result: Observation, name: str, at: str) -> Verdict:
     ],
 )
 def test_the_first_condition_that_is_not_met(plain: Observation, name: str, at: str, met: int, failure: str) -> None:
-    before = tried(plain, f"own-{name}", at).diagnosis.before
+    before = diagnose(plain, f"own-{name}", at).diagnosis.before
     assert (before.met, before.failure) == (met, failure)
 
 
@@ -77,15 +77,15 @@ def test_of_mirrored_variants_the_one_that_gets_furthest(tmp_path: Path) -> None
     nodes = [node("Exp", "x", to="e"), node("Mul", "x", "e", to="y")]
     mirrored = rule("rewrite (Mul (Exp (Neg a)) c) (Div c (Exp a))", "own-times-exp", commutes="Mul")
     result = run(model(tmp_path, nodes), mirrored)
-    best = tried(result, "own-times-exp", "node_y").diagnosis.before
+    best = diagnose(result, "own-times-exp", "node_y").diagnosis.before
     assert (best.pattern, best.met) == ("own-times-exp~1", 2)
-    assert tried(result, "own-times-exp~1", "y").diagnosis.before == best
+    assert diagnose(result, "own-times-exp~1", "y").diagnosis.before == best
 
 
 def test_of_two_directions_the_one_that_gets_furthest(tmp_path: Path) -> None:
     both = rule("birewrite (Neg (Neg (Neg a))) (Relu (Neg (Neg a)))", "own-both")
     path = model(tmp_path, [node("Neg", "x", to="n"), node("Relu", "n", to="y")])
-    best = tried(run(path, both), "own-both", "y").diagnosis.before
+    best = diagnose(run(path, both), "own-both", "y").diagnosis.before
     assert (best.pattern, best.met) == ("own-both<=", 2)
 
 
@@ -94,7 +94,7 @@ def test_a_constant_is_hidden_from_rules(tmp_path: Path) -> None:
     path = model(tmp_path, nodes, shape=(100, 100), w=np.random.default_rng(0).standard_normal((100, 100)))
     result = run(path, rule("rewrite (Mul x (Exp w)) (Exp w)", "own-hidden"))
     hidden = "operand 2 of Mul is Exp, but hidden from rules: it is made of constants, or replaced for good"
-    assert tried(result, "own-hidden", "y").diagnosis.before.failure == hidden
+    assert diagnose(result, "own-hidden", "y").diagnosis.before.failure == hidden
 
 
 @pytest.fixture(scope="module")
@@ -141,24 +141,24 @@ def rewritten(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     ],
 )
 def test_what_became_of_a_match(rewritten: Observation, name: str, at: str, outcome: str) -> None:
-    assert tried(rewritten, name, at).outcome == outcome
+    assert diagnose(rewritten, name, at).outcome == outcome
 
 
 def test_a_match_that_needs_other_rules_is_not_in_the_model(rewritten: Observation) -> None:
-    diagnosis = tried(rewritten, "own-only-later", "z").diagnosis
+    diagnosis = diagnose(rewritten, "own-only-later", "z").diagnosis
     assert diagnosis.after is not None
     assert (diagnosis.before.matches, diagnosis.after.matches) == (False, True)
 
 
 def test_what_a_rejected_match_would_cost(rewritten: Observation) -> None:
-    verdict = tried(rewritten, "own-abs-as-max", "c")
+    verdict = diagnose(rewritten, "own-abs-as-max", "c")
     assert verdict.instead == "Abs"
     assert verdict.extra is not None
     assert verdict.extra > 0
 
 
 def test_what_a_match_is_bound_to(rewritten: Observation) -> None:
-    assert tried(rewritten, "own-abs-as-max", "c").diagnosis.before.values == {"x": "`b`"}
+    assert diagnose(rewritten, "own-abs-as-max", "c").diagnosis.before.values == {"x": "`b`"}
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_a_rule_that_the_options_leave_out(rewritten: Observation) -> None:
 @pytest.mark.parametrize(("at", "message"), [("node_zz", "no such node; did you mean node_z?"), ("x", "no such node")])
 def test_nodes_that_are_not_there(rewritten: Observation, at: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        tried(rewritten, "own-neg-neg", at)
+        diagnose(rewritten, "own-neg-neg", at)
 
 
 def test_a_node_that_passes_its_input_on(tmp_path: Path) -> None:
     path = model(tmp_path, [node("Identity", "x", to="i"), node("Exp", "i", to="y")])
     with pytest.raises(UsageError, match="node_i: passes its input on"):
-        tried(run(path, rule("rewrite (Exp x) (Exp (Neg x))", "own-any")), "own-any", "node_i")
+        diagnose(run(path, rule("rewrite (Exp x) (Exp (Neg x))", "own-any")), "own-any", "node_i")
