@@ -190,10 +190,10 @@ def again(b: Builder) -> list[str]:
                 operands[1] = b.constant(tuple(weight.shape), weight.dtype.name)
     attributes = {a.name: _attribute(a) for a in node.attribute}
     copies = b.node(node.op_type, operands, len(node.output), **attributes)
-    first, output = copies[0], node.output[0]
-    if b.chance(0.6) and len(copies) == 1 and b.shape(first) == b.shape(output) and b.kind(first) == b.dtype:
+    copy, output = copies[0], node.output[0]
+    if b.chance(0.6) and len(copies) == 1 and b.shape(copy) == b.shape(output) and b.kind(copy) == b.dtype:
         op = b.pick(("Add", "Add", "Sub", "Mul", "Concat"))
-        return [b.add(op, *swap(b, output, first), axis=-1 if op == "Concat" else None)]
+        return [b.add(op, *swap(b, output, copy), axis=-1 if op == "Concat" else None)]
     return copies
 
 
