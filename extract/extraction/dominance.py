@@ -132,7 +132,7 @@ class _Sweep:
         if cyclic:
             views = [view for view in views if not view.below >> position & 1]
         if len(views) > 1:
-            views = self._drop_dominated(member, views)
+            views = self._undominated_views(member, views)
         if not cyclic:
             common = views[0].below
             for view in views[1:]:
@@ -141,7 +141,7 @@ class _Sweep:
         self.bound[member] = min(self._tree_bound(member, view.option) for view in views)
         return tuple(view.option for view in views)
 
-    def _drop_dominated(self, member: int, views: Sequence[_View]) -> list[_View]:
+    def _undominated_views(self, member: int, views: Sequence[_View]) -> list[_View]:
         ranked = sorted(views, key=lambda view: (view.option.cost, len(view.option.children), view.option.candidate))
         kept: list[_View] = []
         children_kept: list[int] = []

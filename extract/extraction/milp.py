@@ -53,7 +53,7 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None
         if not sets:
             return answer
         for classes in sets:
-            program.forbid_unfounded(classes)
+            program.add_loop_formulas(classes)
     return answer
 
 
@@ -65,7 +65,7 @@ def supports(core: Core, number: int, child: int) -> list[Pair]:
     return [(child, position) for position, choice in enumerate(core.classes[child]) if number not in choice.children]
 
 
-def cheapest_chosen(core: Core, chosen: Iterable[Pair]) -> Selection | None:
+def cheapest_selection(core: Core, chosen: Iterable[Pair]) -> Selection | None:
     """The selection in a solver's set of choices; None if the set is not closed."""
     best: dict[int, int] = {}
     for number, position in sorted(chosen, key=lambda pair: (core.classes[pair[0]][pair[1]].cost, pair)):
@@ -117,7 +117,7 @@ class _SelectionProgram:
             terms = self._terms(supports(self.core, number, child), 1.0) + self._terms(choices, -1.0)
             self.program.rows.append(Row(terms, lower=0.0))
 
-    def forbid_unfounded(self, unfounded: Sequence[int]) -> None:
+    def add_loop_formulas(self, unfounded: Sequence[int]) -> None:
         """Where one of some classes is selected, one of them is by a choice that reads none of them: they are built
         from something outside of them (the loop formula of Lin & Zhao, "ASSAT", Artificial Intelligence 2004)."""
         members = frozenset(unfounded)
@@ -136,4 +136,4 @@ class _SelectionProgram:
         if values is None:
             return None, bound / self.scale
         chosen = [pair for pair, value in zip(self.pairs, values, strict=True) if value > 0.5]
-        return cheapest_chosen(self.core, chosen), bound / self.scale
+        return cheapest_selection(self.core, chosen), bound / self.scale

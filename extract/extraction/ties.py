@@ -83,10 +83,13 @@ class _Swaps:
         saved = math.fsum([self._cost(number), *map(self._cost, released)])
         self.picked[number] = candidate
         if self._select(number, saved * (1 + _ROUNDING)) and not self._on_cycle(number):
-            self._forget_unselected(released)
+            # The classes that just went have their spare candidates again: those are acyclic whatever is selected.
+            self.picked.update((child, self.spare[child]) for child in released if not self.readers[child])
             self.journal.clear()
             return True
-        self._undo()
+        for counted, step in self.journal:
+            self.readers[counted] -= step
+        self.journal.clear()
         self.picked[number] = before
         return False
 
@@ -117,17 +120,6 @@ class _Swaps:
     def _count(self, number: int, step: int) -> None:
         self.readers[number] += step
         self.journal.append((number, step))
-
-    def _undo(self) -> None:
-        for number, step in self.journal:
-            self.readers[number] -= step
-        self.journal.clear()
-
-    def _forget_unselected(self, released: Sequence[int]) -> None:
-        """Give the classes that just went their spare candidates again: those are acyclic whatever is selected."""
-        for number in released:
-            if not self.readers[number]:
-                self.picked[number] = self.spare[number]
 
     def _on_cycle(self, number: int) -> bool:
         """Whether the selected class reaches itself; such a path cannot leave its strongly connected component."""

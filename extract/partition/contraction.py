@@ -39,11 +39,11 @@ class Contraction:
 
     def can_merge(self, first: int, second: int) -> bool:
         """Whether no path leads from one group to the other through a third: merging them would make a cycle."""
-        return self._between(*self._sorted(first, second)) is not None
+        return self._between(*self._in_order(first, second)) is not None
 
     def merge(self, first: int, second: int) -> int:
         """Make one group of two, and give its label, `first`. Raises ValueError where that would make a cycle."""
-        low, high = self._sorted(first, second)
+        low, high = self._in_order(first, second)
         later = self._between(low, high)
         if later is None:
             raise ValueError(f"a third group lies between {first} and {second}")
@@ -54,7 +54,7 @@ class Contraction:
         self._members[second] = ()
         return first
 
-    def _sorted(self, first: int, second: int) -> tuple[int, int]:
+    def _in_order(self, first: int, second: int) -> tuple[int, int]:
         return (first, second) if self._position[first] <= self._position[second] else (second, first)
 
     def _successors(self, group: int) -> Iterator[int]:

@@ -3,7 +3,7 @@
 A kernel is one nest of loops. It may hold several anchor ops where their loops can be tiled together without computing
 anything twice (loops.py): AGO's intensive fusion (section III.B), found from the index maps for any operators, not for
 two kinds of convolution. What it keeps between them has to fit: the tiles of all such values share half of the second
-cache. A value that no tile cuts is a plain buffer, allowed up to half of the first cache.
+cache. A value that no tile cuts is a plain buffer, is_allowed up to half of the first cache.
 
 The price is the roofline's: the longer of computing and moving what crosses the kernel's border at the bandwidth of the
 level that holds it, plus the traffic of the buffers, plus what reordered reads cost. A sub-graph is one launch.
@@ -156,7 +156,7 @@ class KernelModel:
             self._cuts[members] = _cut_into_kernels(self, members) if len(members) > 1 else (members,)
         return self._cuts[members]
 
-    def allowed(self, members: Members) -> bool:
+    def is_allowed(self, members: Members) -> bool:
         """Whether operators may be one kernel or sub-graph.
 
         One of them at most is complex, as AGO calls convolutions and products, or together they stay below its
@@ -171,7 +171,7 @@ class KernelModel:
         return anchors == 0 or (anchors == 1 and "Concat" not in operators)
 
     def _price(self, members: Members) -> float:
-        if not self.allowed(members) or not (self.intensive or self._is_conventional(members)):
+        if not self.is_allowed(members) or not (self.intensive or self._is_conventional(members)):
             return inf
         if self.measured is not None and (seconds := self.measured(members)) is not None:
             return seconds
@@ -216,7 +216,7 @@ class KernelModel:
             loops, axes = self.loops(members)
         except Misaligned:
             return None
-        values = self.kept(members)
+        values = self.kept_values(members)
         kept = tuple((self._sizes[v], self._tile_bytes(v, loops.tile(axes[v]))) for v in values)
         if any(tile == size > self._plain for size, tile in kept) or sum(tile for _, tile in kept) > self._tiled:
             return None
@@ -226,7 +226,7 @@ class KernelModel:
         outside = (v for v in axes if self.graph.values[v].producer not in inside)
         return Buffers(kept, rounds, sum(self._sizes[v] for v in outside if not cut & loops.tiled(axes[v])))
 
-    def kept(self, members: Members) -> tuple[int, ...]:
+    def kept_values(self, members: Members) -> tuple[int, ...]:
         """Values that the kernel computes and reads repeatedly."""
         inside = set(members)
         read = (v for m in members if self.graph.operators[m].op in ANCHORS for v in self.graph.operators[m].inputs)

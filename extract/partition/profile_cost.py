@@ -19,8 +19,8 @@ from .canonical_key import subgraph_key
 class ProfileCost:
     """Seconds on `device` from the profile database, launch included, for operators that were measured alone there.
 
-    What was only measured fused with others tells nothing about one operator: the partition uses that. What was not
-    measured takes `calibration` times as long as by the roofline, which nothing that is measured reaches.
+    A measurement of fused operators tells nothing about one of them: the partition uses it. An operator without a
+    measurement takes `calibration` times as long as by the roofline, which no measurement reaches.
     """
 
     device: Device
@@ -29,7 +29,7 @@ class ProfileCost:
     name: str = "profile"
     unit: str = "s"
     _roofline: CostModel = field(init=False, compare=False)
-    _known: dict[str, float | None] = field(init=False, default_factory=dict, compare=False, repr=False)
+    _seconds: dict[str, float | None] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_roofline", RooflineCost(self.device))
@@ -39,41 +39,35 @@ class ProfileCost:
         estimate = self._roofline.price(operation)
         if operation.output_type is None or not self.is_used or all(operation.constant):
             return self.calibration * estimate
-        measured = self._measured(operation, operation.output_type)
+        measured = self._measurement(operation, operation.output_type)
         return self.calibration * estimate if measured is None else measured
 
-    def calibrated(self, graph: OperatorGraph) -> ProfileCost:
-        """The same, its calibration the median of what operators of a graph take beyond the roofline."""
-        if not self.is_used:
-            return self
-        found = ((self._ratio(graph, operator)) for operator in graph.operators)
-        ratios = [ratio for ratio in found if ratio is not None]
+    def calibrate(self, graph: OperatorGraph) -> ProfileCost:
+        """The same, its calibration the median by which the operators of a graph exceed the roofline."""
+        ratios = []
+        for operator, operation in zip(graph.operators, graph.operations, strict=True):
+            if not self.is_used or operator.is_opaque or operation.output_type is None:
+                continue
+            constant = tuple(v is None or graph.values[v].is_constant for v in operator.inputs)
+            measured = self._measurement(replace(operation, constant=constant), operation.output_type)
+            estimate = self._roofline.price(replace(operation, constant=constant))
+            if measured is not None and estimate > 0.0:
+                ratios.append(measured / estimate)
         return replace(self, calibration=median(ratios)) if ratios else self
-
-    def _ratio(self, graph: OperatorGraph, operator: Operator) -> float | None:
-        given = [None if value is None else graph.values[value] for value in operator.inputs]
-        operands = tuple(None if value is None else value.type for value in given)
-        constant = tuple(value is None or value.is_constant for value in given)
-        output = graph.values[operator.outputs[0]].type
-        if output is None or operator.is_opaque:
-            return None
-        operation = Operation.of(operator.op, operator.attributes, operands, output, constant)
-        measured, estimate = self._measured(operation, output), self._roofline.price(operation)
-        return measured / estimate if measured is not None and estimate > 0.0 else None
 
     @cached_property
     def is_used(self) -> bool:
         """Whether anything was measured on the device."""
         return bool(self.database.all(device=self.device.name))
 
-    def _measured(self, operation: Operation, output: TensorType) -> float | None:
+    def _measurement(self, operation: Operation, output: TensorType) -> float | None:
         key = subgraph_key(_alone(operation, output), (0,))
         if key is None:
             return None
-        if key not in self._known:
+        if key not in self._seconds:
             best = self.database.best(key, self.device.name)
-            self._known[key] = None if best is None else best.latency
-        return self._known[key]
+            self._seconds[key] = None if best is None else best.latency
+        return self._seconds[key]
 
 
 def _alone(operation: Operation, output: TensorType) -> OperatorGraph:

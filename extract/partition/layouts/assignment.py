@@ -69,10 +69,6 @@ class LayoutPlan:
         """Share of the cost that is not proven necessary: 0 where the plan is optimal."""
         return 1.0 - self.bound / self.seconds if self.seconds > 0.0 else 0.0
 
-    def stored(self, value: int) -> tuple[Layout, ...]:
-        """The further layouts that a value is converted to."""
-        return tuple(c.target for c in self.conversions if c.value == value)
-
     def summary(self) -> str:
         """One line for people."""
         groups = ", ".join(f"{count} {layout}" for layout, count in sorted(Counter(self.layouts).items()))

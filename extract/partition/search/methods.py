@@ -76,7 +76,7 @@ def refine_partition(result: SearchResult, model: KernelModel, time_limit: float
         return result
     start = result.partition
     deadline = time.monotonic() + time_limit
-    improvement = improve(start, model.group, model.allowed, time_limit, _WINDOW, partial(structure, start.graph))
+    improvement = improve(start, model.group, model.is_allowed, time_limit, _WINDOW, partial(structure, start.graph))
     best = min(start, merge_groups(improvement.partition, model, deadline), key=model.partition)
     price = model.partition(best)
     return replace(result, partition=replace(best, method="joint"), price=price, improvement=improvement)
@@ -96,7 +96,7 @@ def merge_groups(partition: Partition, model: KernelModel, deadline: float = inf
             continue
         one, other = groups.members(first), groups.members(second)
         joined = tuple(sorted(one + other))
-        if not model.allowed(joined) or not groups.can_merge(first, second):
+        if not model.is_allowed(joined) or not groups.can_merge(first, second):
             continue
         if model.group(joined) < model.group(one) + model.group(other):
             groups.merge(first, second)

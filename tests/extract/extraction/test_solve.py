@@ -183,7 +183,7 @@ def test_without_any_time_the_answer_is_no_dearer_than_the_earliest_candidates(
     problem = Problem(tuple(classes), (59,))
     earliest = follow_choices(problem, lambda number: 0)
     assert earliest is not None
-    compare = "eqfuse.extract.extraction.dominance._Sweep._drop_dominated"
+    compare = "eqfuse.extract.extraction.dominance._Sweep._undominated_views"
     monkeypatch.setattr(compare, lambda *_: pytest.fail("options are compared"))
     solution = solve(problem, time_limit=0.0)
     assert solution.status == "feasible"

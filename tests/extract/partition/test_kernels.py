@@ -212,7 +212,7 @@ EVERY_KERNEL = pytest.mark.parametrize("make", KERNELS, ids=[k.__name__ for k in
 def cut_loops(model: KernelModel) -> tuple[Loops, set[int], Mapping[int, Axes]]:
     """The loops of the whole graph as one kernel, those that are cut into tiles, and the axes of its values."""
     loops, axes = model.loops(everything(model.graph))
-    return loops, set().union(*(loops.tiled(axes[v]) for v in model.kept(everything(model.graph)))), axes
+    return loops, set().union(*(loops.tiled(axes[v]) for v in model.kept_values(everything(model.graph)))), axes
 
 
 @EVERY_KERNEL

@@ -53,5 +53,5 @@ def test_what_was_measured_costs_what_it_took(database: ProfileDatabase) -> None
 def test_what_was_not_measured_is_scaled_by_what_was(database: ProfileDatabase) -> None:
     roofline = RooflineCost(DEVICE)
     measure(database, SMALL, 3.0 * price(roofline, SMALL))
-    model = ProfileCost(DEVICE, database).calibrated(graph(SMALL))
+    model = ProfileCost(DEVICE, database).calibrate(graph(SMALL))
     assert price(model, LARGE) == pytest.approx(3.0 * price(roofline, LARGE))

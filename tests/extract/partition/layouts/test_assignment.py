@@ -196,8 +196,7 @@ def test_a_value_is_converted_once_for_all_that_want_the_same() -> None:
     x = builder.input(1, 64, 28, 28)
     graph = builder.graph(*(conv(builder, x, 64) for _ in range(3)))
     found = planned(graph)
-    assert [c.readers for c in found.conversions if c.value == x] == [(0, 1, 2)]
-    assert found.stored(x) == (BLOCKED,)
+    assert [(c.readers, c.target) for c in found.conversions if c.value == x] == [((0, 1, 2), BLOCKED)]
 
 
 def pooled_and_flattened() -> OperatorGraph:
