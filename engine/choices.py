@@ -9,4 +9,4 @@ CostName = Literal["roofline", "flops", "profile"]
 Extraction = Literal["exact", "greedy"]
 """How the graph is chosen from the e-graph."""
 PartitionMethod = Literal["joint", "ago", "dnnfusion", "fuseops", "none"]
-"""How a graph is cut into sub-graphs: see extract/partition/search.py."""
+"""How a graph is cut into sub-graphs: see extract/partition/search/methods.py."""

@@ -42,3 +42,12 @@ def stages(predecessors: Edges, labels: Sequence[int]) -> list[list[int]]:
         for label in ready:
             stage[label] = 1 + max((stage[s] for s in sources[label]), default=0)
     return [sorted(label for label in stage if stage[label] == i + 1) for i in range(max(stage.values(), default=0))]
+
+
+def acyclic(predecessors: Edges, labels: Sequence[int]) -> bool:
+    """Whether nodes of equal label can be merged without a cycle."""
+    try:
+        stages(predecessors, labels)
+    except ValueError:
+        return False
+    return True

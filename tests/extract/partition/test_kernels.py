@@ -22,42 +22,28 @@ from eqfuse.ir.graph import Operator, OperatorGraph, Value
 from eqfuse.ir.operators import OPERATORS, Operand, evaluate
 from eqfuse.ir.types import TensorType
 
+from .graphs import Builder
+
 HOST = load_device(DEFAULT)
 
 
 @dataclass
-class Build:
+class Build(Builder):
     """A graph written down operator by operator, with numbers for every value."""
 
-    operators: list[Operator] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
 
     def source(self, *shape: int, constant: bool = False) -> int:
-        array = np.random.default_rng(len(self.values)).uniform(0.5, 1.5, shape).astype(np.float32)
-        return self._value(array, None, constant)
+        self.arrays.append(np.random.default_rng(len(self.values)).uniform(0.5, 1.5, shape).astype(np.float32))
+        return self.constant(*shape) if constant else self.input(*shape)
 
     def add(self, op: str, *inputs: int, **attributes: Any) -> int:
-        call = [*inputs, *[None] * (self._operands(op) - len(inputs)), *attributes.values()]
-        result = evaluate(op, [self.arrays[a] if i < len(inputs) else a for i, a in enumerate(call)])
-        made = self._value(result, len(self.operators), False)
-        self.operators.append(Operator(f"n{len(self.operators)}", op, attributes, inputs, (made,)))
-        return made
+        self.arrays.append(self._evaluate(op, [self.arrays[i] for i in inputs], attributes))
+        return self.node(op, inputs, [self.arrays[-1].shape], attributes)[0]
 
-    def graph(self, *outputs: int) -> OperatorGraph:
-        consumed = {v for o in self.operators for v in o.inputs}
-        ends = outputs or [i for i, v in enumerate(self.values) if v.producer is not None and i not in consumed]
-        values = [Value(v.name, v.type, v.producer, v.is_constant, i in ends) for i, v in enumerate(self.values)]
-        return OperatorGraph(tuple(self.operators), tuple(values))
-
-    def _operands(self, op: str) -> int:
-        return sum(isinstance(a, Operand) for a in OPERATORS[op].arguments)
-
-    def _value(self, array: Any, producer: int | None, constant: bool) -> int:
-        type_ = TensorType(array.dtype.name, array.shape)
-        self.values.append(Value(f"v{len(self.values)}", type_, producer, constant))
-        self.arrays.append(array)
-        return len(self.values) - 1
+    def _evaluate(self, op: str, operands: list[Any], attributes: Mapping[str, Any]) -> Any:
+        absent = sum(isinstance(a, Operand) for a in OPERATORS[op].arguments) - len(operands)
+        return evaluate(op, [*operands, *[None] * absent, *attributes.values()])
 
     def replay(self, changed: int, array: Any) -> list[Any]:
         """All values once more, one of them given."""
@@ -65,9 +51,8 @@ class Build:
         arrays[changed] = array
         for operator in self.operators:
             if operator.outputs[0] != changed:
-                call = [*operator.inputs, *[None] * (self._operands(operator.op) - len(operator.inputs))]
-                given_ = [None if i is None else arrays[i] for i in call]
-                arrays[operator.outputs[0]] = evaluate(operator.op, [*given_, *operator.attributes.values()])
+                operands = [arrays[i] for i in operator.inputs if i is not None]
+                arrays[operator.outputs[0]] = self._evaluate(operator.op, operands, operator.attributes)
         return arrays
 
 

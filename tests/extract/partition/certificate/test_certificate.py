@@ -23,7 +23,7 @@ from eqfuse.extract.partition.certificate.proof import Proof, certify, path_out_
 from eqfuse.extract.partition.groups import PartitionError, partition_of, unfused
 from eqfuse.ir.graph import Operator, OperatorGraph
 
-from ..dags import Edges, edges, graph_of, stages
+from ..dags import Edges, acyclic, edges, graph_of
 
 DIAMOND = graph_of([[], [0], [0], [1, 2]])
 TRIANGLE = graph_of([[], [0], [0, 1]])
@@ -45,13 +45,6 @@ def certificate_from(graph: OperatorGraph, labels: Sequence[int]) -> Certificate
     names = operator_names(graph)
     groups = [tuple(n for n, own in zip(names, labels, strict=True) if own == label) for label in sorted({*labels})]
     return Certificate("claimed", fingerprint(graph), tuple(groups), tuple(range(len(groups))))
-
-
-def acyclic(predecessors: Edges, labels: Sequence[int]) -> bool:
-    try:
-        return stages(predecessors, labels) is not None
-    except ValueError:
-        return False
 
 
 def convex(predecessors: Edges, labels: Sequence[int]) -> bool:

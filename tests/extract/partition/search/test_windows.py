@@ -22,7 +22,7 @@ from eqfuse.extract.partition.search.windows import Limits, Price, improve
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.support.bitsets import bits
 
-from ..dags import Edges, edges, graph_of, stages
+from ..dags import Edges, acyclic, edges, graph_of
 from ..graphs import Builder, chain, operator_graphs
 
 FEW = settings(max_examples=25, deadline=None)
@@ -65,13 +65,6 @@ def connected(predecessors: Edges, members: tuple[int, ...]) -> bool:
         reached |= {n for n in members if any(p in before for p in predecessors[n])}
         reached |= {p for n in before for p in predecessors[n] if p in members}
     return len(reached) == len(members)
-
-
-def acyclic(predecessors: Edges, labels: Sequence[int]) -> bool:
-    try:
-        return stages(predecessors, labels) is not None
-    except ValueError:
-        return False
 
 
 def least_total(predecessors: Edges, price: Price) -> float:
