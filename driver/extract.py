@@ -40,7 +40,7 @@ def cost_model_for(options: Options, saturated: Saturated) -> CostModel:
     """The cost model that extraction minimises, calibrated to the model where it has measurements."""
     model = options.cost_model
     if isinstance(model, ProfileCost):
-        return model.calibrated(operator_graph(saturated.model, saturated.knowledge))
+        return model.calibrate(operator_graph(saturated.model, saturated.knowledge))
     return model
 
 
