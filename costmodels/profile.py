@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import EqfuseError
-from ..support.database import DamagedError, DatabaseError, DatabaseFile
+from ..support.database import DamagedError, DatabaseError, DatabaseFile, upsert_newest
 from ..support.files import cache_folder, write_text
 from ..support.json_types import parse_json
 from .measurement import (
@@ -50,9 +50,7 @@ _SCHEMA = (
     ) STRICT, WITHOUT ROWID""",
 )
 _COLUMNS = ", ".join(FIELDS)
-_ADD = f"""INSERT INTO measurement ({_COLUMNS}) VALUES ({", ".join(f":{name}" for name in FIELDS)})
-    ON CONFLICT DO UPDATE SET ({_COLUMNS}) = ({", ".join(f"excluded.{name}" for name in FIELDS)})
-    WHERE excluded.measured_at >= measurement.measured_at"""
+_ADD = upsert_newest("measurement", FIELDS)
 _CHOSEN = "(:device IS NULL OR device = :device) AND (:key IS NULL OR key = :key)"
 _ALL = f"SELECT {_COLUMNS} FROM measurement WHERE {_CHOSEN} ORDER BY device, key, latency, schedule, versions"
 _CLEAR = f"DELETE FROM measurement WHERE {_CHOSEN}"

@@ -55,6 +55,14 @@ class _NoAccessError(DatabaseError):
     """The file, or one that SQLite needs beside it, may not be opened or written."""
 
 
+def upsert_newest(table: str, columns: Sequence[str]) -> str:
+    """The statement that adds a row, in place of one with the same key that was not measured later."""
+    names = ", ".join(columns)
+    return f"""INSERT INTO {table} ({names}) VALUES ({", ".join(f":{name}" for name in columns)})
+        ON CONFLICT DO UPDATE SET ({names}) = ({", ".join(f"excluded.{name}" for name in columns)})
+        WHERE excluded.measured_at >= {table}.measured_at"""
+
+
 @dataclass(frozen=True)
 class DatabaseFile:
     """The file at `path`, of a program's own kind (`application`) and `version`, its tables made by `schema`.

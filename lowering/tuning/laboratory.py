@@ -113,7 +113,7 @@ class Laboratory:
     folder: Path
     between: int = 0
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _measured: dict[tuple[str, str], Timing] = field(default_factory=dict)
+    _timings: dict[tuple[str, str], Timing] = field(default_factory=dict)
 
     @property
     def device(self) -> str:
@@ -157,14 +157,17 @@ class Laboratory:
 
     def try_out(self, wanted: Sequence[tuple[Task, Decisions]]) -> list[Trial]:
         """Compile, measure and record candidates. Code that was measured before in this run is not measured again."""
-        built = self.build(wanted)
-        fresh = {(b.task.key, b.digest): b for b in built if b.kernel and (b.task.key, b.digest) not in self._measured}
-        kernels = [b.kernel for b in fresh.values() if b.kernel is not None]
-        self._measured.update(zip(fresh, self.runner.measure(kernels), strict=True))
-        pairs = zip(wanted, built, strict=True)
-        trials = [self._trial(decisions, each) for (_, decisions), each in pairs]
+        candidates = self.build(wanted)
+        kernels = {(each.task.key, each.digest): each.kernel for each in candidates if each.kernel is not None}
+        fresh = {code: kernel for code, kernel in kernels.items() if code not in self._timings}
+        self._timings.update(zip(fresh, self.runner.measure(list(fresh.values())), strict=True))
+        trials = []
+        for (_, decisions), each in zip(wanted, candidates, strict=True):
+            timing = self._timings[each.task.key, each.digest] if each.kernel is not None else None
+            lost = each.lost or (timing is not None and timing.lost)
+            trials.append(Trial(decisions, each, self._record(each, timing), lost))
         self.database.add(*(trial.record for trial in trials if not trial.lost))
-        for each in built:
+        for each in candidates:
             if each.kernel is not None:
                 each.kernel.object_file.unlink(missing_ok=True)
         return trials
@@ -187,11 +190,6 @@ class Laboratory:
         parameters = tuple(_packed_types(task.parameters, answer))
         kernel = KernelObject(answer.name, file, parameters, task.outputs, task.constants, self.between)
         return Candidate(task, decisions_of(answer.trace), answer.trace, kernel, kernel.digest)
-
-    def _trial(self, wanted: Decisions, candidate: Candidate) -> Trial:
-        timing = self._measured.get((candidate.task.key, candidate.digest)) if candidate.kernel is not None else None
-        lost = candidate.lost or (timing is not None and timing.lost)
-        return Trial(wanted, candidate, self._record(candidate, timing), lost)
 
     def _record(self, candidate: Candidate, timing: Timing | None) -> Record:
         seconds = timing.seconds if timing is not None and timing.problem is None else ()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...costmodels.measurement import canonical_json, timestamp
-from ...support.database import DamagedError, DatabaseFile, FullDiskError
+from ...support.database import DamagedError, DatabaseFile, FullDiskError, upsert_newest
 from ...support.files import cache_folder
 from ...support.json_types import parse_json
 from ...support.text import printable
@@ -87,9 +87,7 @@ class Record:
 
 _FIELDS = tuple(f.name for f in fields(Record))
 _COLUMNS = ", ".join(_FIELDS)
-_ADD = f"""INSERT INTO record ({_COLUMNS}) VALUES ({", ".join(f":{name}" for name in _FIELDS)})
-    ON CONFLICT DO UPDATE SET ({_COLUMNS}) = ({", ".join(f"excluded.{name}" for name in _FIELDS)})
-    WHERE excluded.measured_at >= record.measured_at"""
+_ADD = upsert_newest("record", _FIELDS)
 _OF = f"""SELECT {_COLUMNS} FROM record
     WHERE task = :task AND device = :device AND runner = :runner AND versions = :versions
     ORDER BY measured_at, decisions"""
