@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -22,9 +21,9 @@ from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 
 FUNCTION = "eqfuse.fallback."
-"""How a library calls what ONNX Runtime runs, followed by its number."""
+"""The name by which a library calls ONNX Runtime, followed by the number of the model."""
 FOLDER = "fallback"
-"""Where the models are in a bundle; each is called by its number."""
+"""The folder of the models in a bundle; each is named by its number."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,19 @@ def fallback(
     """
     inside = tuple(sorted(members))
     if any(is_copy(graph.operators[member]) for member in inside):
-        return _copied(graph, inside, reason, last)
+        return _copy(graph, inside, reason, last)
     touched = {v for m in inside for v in (*graph.operators[m].inputs, *graph.operators[m].outputs) if v is not None}
     numbers = {value.name: number for number, value in enumerate(graph.values)}
     numbers |= {name_in_model(graph.values[number]): number for number in touched}
-    nodes = _nodes(graph, inside, weights.model)
-    made = {output.name for node in nodes for output in node.outputs if output.name}
-    read = dict.fromkeys(name for node in nodes for name in _read(node, weights.model) if name not in made)
+    producers = {output.name: node for node in weights.model.graph for output in node.outputs if output.name}
+    nodes = [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
+    computed = {output.name for node in nodes for output in node.outputs if output.name}
+    read = dict.fromkeys(name for node in nodes for name in _list_reads(node, weights.model) if name not in computed)
     inputs = tuple(numbers[n] for n in read if n in numbers and not is_constant(graph, numbers[n], weights.model))
-    outputs = tuple(_outputs(graph, inside))
+    leaving = (v for index in inside for v in graph.operators[index].outputs)
+    outputs = tuple(
+        v for v in leaving if graph.values[v].is_output or not set(graph.consumers[v]).issubset(inside)
+    )
     operators = tuple(graph.operators[index].op for index in inside)
     fed = {name_in_model(graph.values[value]) for value in inputs}
     proto = onnx.ModelProto(ir_version=max(8, weights.model.ir.ir_version))
@@ -63,19 +66,19 @@ def fallback(
     proto.graph.name = "fallback"
     proto.graph.node.extend(serde.serialize_node(node) for node in nodes)
     proto.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in read if name not in fed)
-    proto.graph.input.extend(_info(graph, value) for value in inputs)
-    proto.graph.output.extend(_info(graph, value) for value in outputs)
+    for ports, values in ((proto.graph.input, inputs), (proto.graph.output, outputs)):
+        ports.extend(_make_port(graph, value, name_in_model(graph.values[value])) for value in values)
     _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
     _require_runnable(proto, operators, reason)
     return Fallback(operators, inputs, outputs, reason, proto)
 
 
-def _copied(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Collection[int]) -> Fallback:
+def _copy(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Collection[int]) -> Fallback:
     """The model of one operator that copies a map: both of its ends have one name in the model."""
     (operator,) = (graph.operators[member] for member in inside)
     (source,), (result,) = operator.inputs, operator.outputs
     assert source is not None
-    ends = [onnx.helper.make_tensor_value_info(name, *_element_and_shape(graph, result)) for name in ("from", "to")]
+    ends = [_make_port(graph, result, name) for name in ("from", "to")]
     copy = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["from"], ["to"])], "copy", ends[:1], ends[1:])
     stored = zip(("from", "to"), (source, result), strict=True)
     _store_last(copy, {name for name, value in stored if value in last})
@@ -83,36 +86,20 @@ def _copied(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Co
     return Fallback((operator.op,), (source,), (result,), reason, proto)
 
 
-def is_constant(graph: OperatorGraph, value: int, model: Model) -> bool:
+def is_constant(graph: OperatorGraph, number: int, model: Model) -> bool:
     """Whether a value is known before any run; defaults that callers of the original may replace are compiled in."""
-    found = graph.values[value]
-    return found.is_constant or (found.producer is None and found.name in model.graph.initializers)
+    value = graph.values[number]
+    return value.is_constant or (value.producer is None and value.name in model.graph.initializers)
 
 
-def _nodes(graph: OperatorGraph, inside: tuple[int, ...], model: Model) -> list[ir.Node]:
-    producers = {output.name: node for node in model.graph for output in node.outputs if output.name}
-    return [producers[name_in_model(graph.values[graph.operators[index].outputs[0]])] for index in inside]
-
-
-def _read(node: ir.Node, model: Model) -> Iterator[str]:
+def _list_reads(node: ir.Node, model: Model) -> Iterator[str]:
     values = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
     return (value.name for value in values if value is not None and value.name)
 
 
-def _outputs(graph: OperatorGraph, inside: tuple[int, ...]) -> Iterator[int]:
-    for index in inside:
-        for value in graph.operators[index].outputs:
-            if graph.values[value].is_output or not set(graph.consumers[value]).issubset(inside):
-                yield value
-
-
-def _info(graph: OperatorGraph, value: int) -> onnx.ValueInfoProto:
-    return onnx.helper.make_tensor_value_info(name_in_model(graph.values[value]), *_element_and_shape(graph, value))
-
-
-def _element_and_shape(graph: OperatorGraph, value: int) -> tuple[int, Any]:
+def _make_port(graph: OperatorGraph, value: int, name: str) -> onnx.ValueInfoProto:
     type_ = static_type(graph, value)
-    return int(dtype_of(type_.dtype)), type_.shape
+    return onnx.helper.make_tensor_value_info(name, int(dtype_of(type_.dtype)), type_.shape)
 
 
 def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a process that compiles kernels is asked, and what it answers. Light to import."""
+"""Requests to a process that compiles kernels, and its answers. Light to import."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Request:
 class Answer:
     """One kernel compiled, or why it is not: the `problem`.
 
-    `repack` is what its schedule wants done to its constant inputs, in order; `rule` made the schedule, and took the
-    decisions of `trace`. `recovered` is what the compiler stumbled over before it got a plain one. `lost`: the problem
-    says nothing about the kernel.
+    `repack` says how its schedule wants its constant inputs, in order; `rule` made the schedule, and took the
+    decisions of `trace`. `recovered` is the problem with the schedule before the plain one. `lost`: the problem says
+    nothing about the kernel.
     """
 
     name: str

@@ -40,12 +40,12 @@ class KernelPool:
     def compile(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """An answer for each request, in the order they come in; several threads may call at once.
 
-        The work begins with the call. Closing the iterator gives up what is not begun.
+        The work begins with the call. Closing the iterator gives up the kernels that are not begun.
         """
         return _take([self._threads.submit(self._answer, request) for request in requests])
 
     def close(self) -> None:
-        """End the processes. What is not compiled is answered with a problem."""
+        """End the processes; kernels that are not compiled are answered with a problem."""
         self._processes.close()
         self._threads.shutdown()
 

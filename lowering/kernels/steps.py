@@ -1,4 +1,4 @@
-"""What a compiled model does, step by step: fused kernels, and views of tensors, which move nothing."""
+"""The steps of a compiled model: fused kernels, and views of tensors, which move nothing."""
 
 from __future__ import annotations
 
@@ -38,66 +38,37 @@ def steps(graph: OperatorGraph, kernels: Iterable[Sequence[int]]) -> Iterator[St
     """
     maps = FeatureMaps(graph).values
     for members in kernels:
-        kept = {index for index in members if _is_moved(graph, index, set(members), maps)}
-        first, rest = _leading(graph, sorted(members), kept)
-        rest, last = _trailing(graph, rest, kept)
-        yield from (_view(graph, index) for index in first)
+        views = {i: v for i in members if (v := _find_view(graph, i)) and not _moves_map(graph, v, set(members), maps)}
+        rest, first, last = set(members), [], []
+        for index in sorted(members):  # views of values from outside
+            if index in views and graph.values[views[index].source].producer not in rest:
+                first.append(index)
+                rest.remove(index)
+        for index in sorted(rest, reverse=True):  # views that no other member reads
+            if index in views and rest.isdisjoint(graph.consumers[views[index].result]):
+                last.append(index)
+                rest.remove(index)
+        yield from (views[index] for index in first)
         if rest:
-            yield Kernel(tuple(rest))
-        yield from (_view(graph, index) for index in last)
+            yield Kernel(tuple(sorted(rest)))
+        yield from (views[index] for index in reversed(last))
 
 
-def _is_moved(graph: OperatorGraph, index: int, members: set[int], maps: Set[int]) -> bool:
+def _moves_map(graph: OperatorGraph, view: View, members: set[int], maps: Set[int]) -> bool:
     """Whether one end of a view is a feature map of several pixels, and at the other the kernel moves elements."""
-    if not _is_view(graph, index):
-        return False
-    operator = graph.operators[index]
-    source, result = operator.inputs[0], operator.outputs[0]
-    assert source is not None
-    producer = graph.values[source].producer
+    producer = graph.values[view.source].producer
     before = [producer] if producer in members else []
-    after = [user for user in graph.consumers[result] if user in members]
+    after = [user for user in graph.consumers[view.result] if user in members]
     moves = [graph.operators[other].op in _MOVES for other in (*before, *after)]
-    ends = [v for v in (source, result) if v in maps and set(graph.values[v].extent.dimensions[2:]) != {1}]
-    return bool(ends) and bool(moves) and all(moves)
+    ends = (v for v in (view.source, view.result) if v in maps)
+    return bool(moves) and all(moves) and any(set(graph.values[v].extent.dimensions[2:]) != {1} for v in ends)
 
 
-def _view(graph: OperatorGraph, index: int) -> View:
-    operator = graph.operators[index]
-    assert operator.inputs[0] is not None
-    return View(operator.inputs[0], operator.outputs[0])
-
-
-def _is_view(graph: OperatorGraph, index: int) -> bool:
+def _find_view(graph: OperatorGraph, index: int) -> View | None:
+    """The operator as a view between values of static shapes; None where it is none."""
     operator = graph.operators[index]
     if operator.op not in VIEWS or operator.is_opaque or not operator.inputs or operator.inputs[0] is None:
-        return False
-    source, result = graph.values[operator.inputs[0]].type, graph.values[operator.outputs[0]].type
-    return source is not None and result is not None and source.is_static and result.is_static
-
-
-def _leading(graph: OperatorGraph, members: list[int], kept: Set[int]) -> tuple[list[int], list[int]]:
-    """Views of what comes from outside, and the other members."""
-    views: list[int] = []
-    rest = set(members)
-    for index in members:
-        source = graph.operators[index].inputs[0] if _is_view(graph, index) and index not in kept else None
-        if source is not None and graph.values[source].producer not in rest:
-            views.append(index)
-            rest.remove(index)
-    return views, sorted(rest)
-
-
-def _trailing(graph: OperatorGraph, members: list[int], kept: Set[int]) -> tuple[list[int], list[int]]:
-    """The other members, and views that none of them reads, in the order they run."""
-    views: list[int] = []
-    rest = set(members)
-    for index in reversed(members):
-        if (
-            _is_view(graph, index)
-            and index not in kept
-            and rest.isdisjoint(graph.consumers[graph.operators[index].outputs[0]])
-        ):
-            views.append(index)
-            rest.remove(index)
-    return sorted(rest), views[::-1]
+        return None
+    view = View(operator.inputs[0], operator.outputs[0])
+    types = [graph.values[value].type for value in (view.source, view.result)]
+    return view if all(type_ is not None and type_.is_static for type_ in types) else None

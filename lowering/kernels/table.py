@@ -64,7 +64,7 @@ def read_table(folder: Path) -> tuple[KernelFacts, ...]:
         raise BundleError(f"{folder}: does not say what its kernels are (no {KERNELS}); compile the model again")
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["kernels"]
-        return tuple(_read(row) for row in rows)
+        return tuple(KernelFacts(**{**row, "operators": tuple(row["operators"])}) for row in rows)
     except (ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{path}: is no table of kernels: {error}") from None
 
@@ -101,7 +101,3 @@ def _multiply_adds(operation: Any) -> int:
     if operation.op == "ConvTranspose":
         return int(flops(operation)) // 2
     return int(operation.output.elements * depth(operation))
-
-
-def _read(row: dict[str, Any]) -> KernelFacts:
-    return KernelFacts(**{**row, "operators": tuple(row["operators"])})

@@ -1,4 +1,4 @@
-"""What the process does that schedules and compiles kernels.
+"""The work of a process that schedules and compiles kernels.
 
 TVM may crash on a kernel and take its process with it, so it has processes of its own.
 """
@@ -17,20 +17,16 @@ if TYPE_CHECKING:
 
 
 def compile_kernel(request: Request) -> Answer:
-    """Schedule and compile one kernel to an object file. What goes wrong is part of the answer."""
+    """Schedule and compile one kernel to an object file. A problem is part of the answer."""
     started = time.perf_counter()
     Path(request.object_file).parent.mkdir(exist_ok=True)
     try:
         scheduled, trace = _compile(request)
     except Exception as error:  # TVM raises many kinds; each of them is about this kernel alone
-        return Answer(request.name, time.perf_counter() - started, problem=_line(error))
+        problem = " ".join(f"{type(error).__name__}: {error}".split())[-300:]  # TVM says at the end what was wrong
+        return Answer(request.name, time.perf_counter() - started, problem=problem)
     seconds = time.perf_counter() - started
     return Answer(request.name, seconds, scheduled.repack, scheduled.rule, trace=tuple(trace.sites))
-
-
-def _line(error: Exception) -> str:
-    """The end of a message of TVM's, where it says what was wrong, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[-300:]
 
 
 def _compile(request: Request) -> tuple[Scheduled, Trace]:
