@@ -10,9 +10,9 @@ import pytest
 
 from eqfuse.lowering.compute import lowerable
 
-from ..ir.operators.onnx_answers import random_array
-from ..ir.operators.test_resize import COORDINATES, SIZES
-from .in_tvm import Call, assert_as_onnx_runtime, single
+from ...ir.operators.onnx_answers import random_array
+from ...ir.operators.test_resize import COORDINATES, SIZES
+from ..in_tvm import Call, assert_as_onnx_runtime, single
 
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 

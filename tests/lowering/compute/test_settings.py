@@ -1,4 +1,4 @@
-"""Settings of operators that the random calls of test_compute.py leave out, element types and bounds among them."""
+"""Settings of operators that the random calls of test_operators.py leave out, element types and bounds among them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from onnx import helper
 from eqfuse.lowering.compute import lowerable
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 
-from ..ir.operators.onnx_answers import random_array
-from .in_tvm import Array, Call, assert_as_onnx_runtime, single
+from ...ir.operators.onnx_answers import random_array
+from ..in_tvm import Array, Call, assert_as_onnx_runtime, in_tvm, single
 
 
 def x(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
@@ -47,23 +47,11 @@ def gemms() -> Iterator[Call]:
 
 def convolutions() -> Iterator[Call]:
     for group, outputs in ((1, 6), (2, 6), (4, 4), (4, 8)):
-        yield single(
-            "Conv",
-            {"x": x(2, 4, 7, 8), "w": x(outputs, 4 // group, 3, 2), "b": x(outputs)},
-            pads=[0, 1, 2, 1],
-            strides=[2, 1],
-            dilations=[1, 2],
-            group=group,
-        )
-        yield single(
-            "ConvTranspose",
-            {"x": x(2, 4, 5, 4), "w": x(4, outputs // group, 3, 2), "b": x(outputs)},
-            pads=[0, 1, 2, 0],
-            strides=[2, 3],
-            dilations=[2, 1],
-            output_padding=[1, 2],
-            group=group,
-        )
+        operands = {"x": x(2, 4, 7, 8), "w": x(outputs, 4 // group, 3, 2), "b": x(outputs)}
+        yield single("Conv", operands, pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2], group=group)
+        operands = {"x": x(2, 4, 5, 4), "w": x(4, outputs // group, 3, 2), "b": x(outputs)}
+        windows = {"pads": [0, 1, 2, 0], "strides": [2, 3], "dilations": [2, 1], "output_padding": [1, 2]}
+        yield single("ConvTranspose", operands, group=group, **windows)
     yield single("Conv", {"x": x(1, 3, 9, 9), "w": x(2, 3, 3, 3)}, auto_pad="SAME_LOWER", strides=[2, 2])
     yield single("Conv", {"x": x(1, 3, 9), "w": x(2, 3, 3)}, auto_pad="SAME_UPPER", strides=[2])
 
@@ -240,3 +228,16 @@ def test_says_why_not(call: Call, reason: str) -> None:
     refusal = lowerable(operator, call.graph)
     assert reason in (refusal or "")
     assert (refusal is None) == (reason == "")
+
+
+def test_a_softmax_of_large_numbers_and_of_masked_ones() -> None:
+    x = np.array([[1e4, 1e4 + 1, -1e4], [-np.inf, 0.0, 1.0], [-np.inf] * 3, [1e-30, -1e-30, 0.0]], np.float32)
+    assert_as_onnx_runtime([single("Softmax", {"x": x}), single("LogSoftmax", {"x": x[:2]})])
+
+
+def test_the_variance_of_numbers_far_from_zero() -> None:
+    x = (1000 + np.random.default_rng(0).standard_normal((4, 64))).astype(np.float32)
+    (outputs,) = in_tvm([single("LayerNormalization", {"x": x, "s": np.ones(64, np.float32)}, epsilon=1e-5)])
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(outputs["y0"], expected, 0, 1e-3)
