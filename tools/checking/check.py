@@ -1,7 +1,7 @@
 """The checker: samples of a rule's left side, a symbolic proof on the smallest, numbers on all.
 
 A rule is refuted by the first sample on which it is wrong. It is proved where every sampled shape is proved for all
-elements; a rule of element-wise operators is proved on scalars, which says the same for every shape. TASO (Jia et al.,
+elements; a rule of element-wise operators is proved on scalars, and so for every shape. TASO (Jia et al.,
 SOSP 2019, section 4) verifies its operator properties likewise, on all small shapes.
 """
 
@@ -33,10 +33,10 @@ from .drawing.samples import Sample
 from .drawing.scratch import Conflict, Fired, Scratch
 from .drawing.terms import readable
 from .example_match import makes_example
-from .lemmas import ways
+from .lemmas import expand_derived_facts
 from .oracles.numeric import Counterexample, test_sample
 from .oracles.onnx_oracle import Oracle
-from .proving.samples import Proven, prove_samples
+from .proving.samples import SampleProofs, prove_samples
 from .unbounded.rule_proof import EVERY_SHAPE, prove_rule
 from .verdict import SAMPLES_PER_DIRECTION, Kind, Verdict
 
@@ -70,7 +70,8 @@ def check_rule(
     by_direction = hits(rule, scratch, samples)
     example = example_hits(rule, scratch)
     own_declarations = scratch.program.removeprefix(prelude())
-    derived = {way: list(chain(*hits(way.rule, scratch))) for way in ways(rule, own_declarations)}
+    expansions = expand_derived_facts(rule, own_declarations)
+    derived = {expansion: list(chain(*hits(expansion.rule, scratch))) for expansion in expansions}
     every = [*chain(*by_direction, *derived.values()), *example]
     counterexample, tested, untested = _test_numbers(rule, every)
     uncovered = (*missing_settings([hit.sample for hit in every], rule.sound), *untested)
@@ -80,7 +81,7 @@ def check_rule(
     foreign = _foreign_keys(every)
     idle = _why_idle(by_direction, example, tested or len(foreign))
     idle = idle or next(filter(None, map(key_problem, foreign)), "")
-    unused = next((way.by[0] for way, way_hits in derived.items() if not way_hits), "")
+    unused = next((expansion.by[0] for expansion, its_hits in derived.items() if not its_hits), "")
     if not idle and unused:
         idle = f"no sample made it fire on what {unused} derives"
     if not idle and not makes_example(rule, example):
@@ -160,7 +161,7 @@ def _explain_conflict(sample: Sample, conflict: Conflict) -> Counterexample:
     return Counterexample("; ".join(readable(root) for root in sample.roots), {}, "", "", "", reason)
 
 
-def _add_proof(blank: Verdict, proven: Proven) -> Verdict:
+def _add_proof(blank: Verdict, proven: SampleProofs) -> Verdict:
     if proven.counterexample is not None:
         reason = proven.counterexample.reason
         return replace(blank, kind="refuted", reason=reason, counterexample=proven.counterexample)

@@ -30,14 +30,14 @@ class _Lemma:
 
 
 @dataclass(frozen=True)
-class Way:
+class RuleExpansion:
     """A rule whose derived facts are replaced by the conditions of the rules that derive them, named in `by`."""
 
     by: tuple[str, ...]
     rule: Rule
 
 
-def ways(rule: Rule, declarations: str) -> list[Way]:
+def expand_derived_facts(rule: Rule, declarations: str) -> list[RuleExpansion]:
     """The rule for each way to derive its facts by the rules among `declarations`; [] where it asks for none of
     their facts."""
     lemmas = list(_lemmas(declarations))
@@ -49,7 +49,7 @@ def ways(rule: Rule, declarations: str) -> list[Way]:
     result = []
     for by, conditions in islice(((by, c) for by, c in _derive(facts.items, lemmas, _DEPTH) if by), _MOST):
         items = (*form.items[:place], Form(conditions), *form.items[place + 1 :])
-        result.append(Way(by, replace(rule, text=str(Form(items)))))
+        result.append(RuleExpansion(by, replace(rule, text=str(Form(items)))))
     return result
 
 

@@ -1,1 +1,1 @@
-"""What the two sides of a rule compute: by the meanings in numpy, and by ONNX Runtime."""
+"""The values of the two sides of a rule, in numpy and in ONNX Runtime, and their comparison."""

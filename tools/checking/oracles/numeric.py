@@ -19,12 +19,12 @@ from ..drawing.terms import readable
 from .onnx_oracle import Disagreement, Oracle
 
 _ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52, "longdouble": 2.0**-50}
-"""Of literals, too: they have the precision of float64 whatever they meet."""
+"""Relative, of one operation by type; literals have the precision of float64 in any type."""
 _FACTORS = {"float16": 64.0, "float32": 4096.0, "float64": 4096.0, "longdouble": 256.0}
-"""How many roundings of the largest intermediate number two sides may lie apart. Extended precision tells whether they
-are equal; in the others a side may be the more accurate one, as a normalisation that adds no constant first."""
+"""How far two sides may lie apart, in roundings of the largest intermediate number. Extended precision tells whether
+they are equal; in the others one side may be the more accurate, as a normalisation that adds no constant first."""
 _FEW = 24
-"""A leaf with fewer elements than this is drawn again, so that each special value has its turn."""
+"""Samples with a leaf of fewer elements than this are drawn several times, so that each special value has its turn."""
 _REPETITIONS = 6
 
 
@@ -41,7 +41,7 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Tested:
+class NumericTest:
     """The test of a sample: the first counterexample that counts, and what could not be tested."""
 
     counterexample: Counterexample | None = None
@@ -58,7 +58,7 @@ class _Draw:
     arithmetic: Arithmetic = NUMBERS
 
 
-def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> Tested:
+def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Generator, oracle: Oracle) -> NumericTest:
     """Compare all ways to compute the classes that the rule touched.
 
     ``exact``: equal bit by bit, the sign of zero and NaN included, for all elements. ``real``: for finite elements
@@ -68,8 +68,8 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
     where everything is finite.
 
     A right side that has no meaning where the left side has one is a counterexample. One in numbers counts only where
-    `oracle` gives the left side the same value. Which of two zeros is the larger one implementations do not agree on:
-    both ways are tried. Raises Unsupported where the left side never has a meaning.
+    `oracle` gives the left side the same value. Implementations do not agree on which of two zeros is the larger one:
+    both are tried. Raises Unsupported where the left side never has a meaning.
     """
     tested = False
     failed: Unsupported | None = None
@@ -83,12 +83,12 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
             try:
                 difference = _first_difference(evaluation, sound, each, underflows)
             except MeaninglessError as error:
-                return Tested(_meaningless(evaluation, str(error)))
+                return NumericTest(_meaningless(evaluation, str(error)))
             except Unsupported as error:
                 failed = error
                 continue
         if not tested and (refusal := oracle.refusal(evaluation)):
-            return Tested(_meaningless(evaluation, refusal))
+            return NumericTest(_meaningless(evaluation, refusal))
         tested = True
         if difference is None:
             continue
@@ -97,10 +97,10 @@ def test_sample(sample: Sample, fired: Fired, sound: str, random: np.random.Gene
         except Disagreement as disagreement:
             uncovered.setdefault(str(disagreement))
             continue
-        return Tested(_counterexample(evaluation, difference, at, "; one oracle" if oracle.alone else ""))
+        return NumericTest(_counterexample(evaluation, difference, at, "; one oracle" if oracle.alone else ""))
     if not tested and failed is not None:
         raise failed
-    return Tested(uncovered=(*uncovered, *oracle.reasons))
+    return NumericTest(uncovered=(*uncovered, *oracle.reasons))
 
 
 def _draws(sample: Sample, sound: str) -> Iterator[_Draw]:

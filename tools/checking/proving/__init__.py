@@ -1,1 +1,1 @@
-"""Proofs over symbols for listed shapes: symbolic elements, and what z3 and normal forms say of them."""
+"""Proofs for given shapes: elements are symbols, which normal forms and z3 compare."""

@@ -29,7 +29,7 @@ ANY_SHAPE = "any shape"
 
 
 @dataclass(frozen=True)
-class Proven:
+class SampleProofs:
     """The proofs of a rule's samples together. `complete`: all samples that were tried are proved, for the shapes in
     `scope`, which names their largest ranks, and under `condition`. `reason`: why a proof is not complete."""
 
@@ -40,7 +40,7 @@ class Proven:
     counterexample: Counterexample | None = None
 
 
-def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
+def prove_samples(hits: Sequence[Hit], sound: str) -> SampleProofs:
     """Prove the smallest samples of a rule, or as scalars a rule of element-wise operators."""
     conditions: dict[str, None] = {}
     proved, scalar, reason = 0, False, "no sample is small enough for a proof"
@@ -64,10 +64,10 @@ def prove_samples(hits: Sequence[Hit], sound: str) -> Proven:
             if proved - before == SAMPLES:
                 break
         if proved == before:
-            return Proven(False, reason=reason)
+            return SampleProofs(False, reason=reason)
     listed = ", ".join(map(str, sorted(ranks)))
     scope = ANY_SHAPE if scalar else f"{proved} shape{'s' if proved != 1 else ''} of rank {listed}"
-    return Proven(True, scope, ", ".join(conditions)) if proved else Proven(False, reason=reason)
+    return SampleProofs(True, scope, ", ".join(conditions)) if proved else SampleProofs(False, reason=reason)
 
 
 def _choose_samples(fired: Sequence[tuple[Sample, Fired]], scalar: bool) -> dict[str, list[tuple[Sample, Fired]]]:
@@ -134,10 +134,10 @@ def _facts_text(sample: Sample) -> str:
     return " and ".join(f"{name} {sign}" for name, sign in facts if sign)
 
 
-def _report_failure(sample: Sample, proof: EqualityProof, sound: str) -> Proven:
+def _report_failure(sample: Sample, proof: EqualityProof, sound: str) -> SampleProofs:
     if proof.outcome == "unknown" or proof.failure != "value" or sound == "approx":
         # where one side is undefined, numbers decide: they know infinities
-        return Proven(False, reason=proof.reason)
+        return SampleProofs(False, reason=proof.reason)
     term = "; ".join(readable(root) for root in sample.roots)
     counterexample = Counterexample(term, dict(proof.counterexample), "", "", "", proof.reason)
-    return Proven(False, reason=proof.reason, counterexample=counterexample)
+    return SampleProofs(False, reason=proof.reason, counterexample=counterexample)

@@ -53,6 +53,8 @@ class _Trigger:
 
 @dataclass(frozen=True)
 class _Fact:
+    """A fact about every axis or place; it is used at lookups up to the depth `deepest`."""
+
     holds: Property
     deepest: int
     triggers: tuple[_Trigger, ...]
@@ -67,11 +69,11 @@ class GaveUp(Exception):
 
 
 class Undecided(Exception):
-    """A proof goes on differently in two cases."""
+    """A proof has to be split into two cases."""
 
 
 class Unproved(Exception):
-    """Something does not follow from what a rule asks for; the message says what."""
+    """Something does not follow from the conditions of a rule; the message names it."""
 
 
 @dataclass(frozen=True, eq=False)
