@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -57,7 +57,7 @@ class Demands:
 
 @dataclass(frozen=True)
 class AcceleratorOptions:
-    """What may be asked of a compilation for an accelerator: options of the command line. Raises OptionError."""
+    """The options of a compilation for an accelerator, as the command line has them. Raises OptionError."""
 
     batch: PositiveInteger | None = None
     floats: Floats | None = None
@@ -88,31 +88,34 @@ class Accelerator:
     demands: Demands
 
     def identity(self, options: Options) -> Mapping[str, Any]:
-        """What is asked for, and the machine, whose kernels simulate tiles."""
+        """The demands, and the machine, whose kernels simulate tiles."""
         return {**asdict(self.demands), "machine": platform.machine()}
 
     def check(self, options: Options) -> None:
-        """Nothing: what is needed was looked at before."""
+        """Do nothing: `accelerator_for` checked the options."""
 
     def prepare(self, options: Options) -> None:
-        """Nothing: the process that verifies starts fast beside what it does."""
+        """Do nothing: the process that verifies starts fast, compared with its work."""
 
     def build(self, compilation: Compilation, result: Result, folder: Path) -> Built:
-        """A program in an empty folder, verified in the functional simulator."""
-        clock = compilation.clock
+        """Write a program to an empty folder and verify it in the functional simulator."""
+        clock, demands, model = compilation.clock, self.demands, compilation.model
         with clock.phase("schedule"):
             graph, layers = kernels_of(result)
             graph = _with_defaults(graph, compilation.ports)
-            size = WIDTHS[self.demands.floats] if self.demands.floats else _own_width(graph)
-            network = accelerator_network(graph, layers, self.demands.device, size)
-            program = self._scheduled(compilation, network)
+            size = WIDTHS[demands.floats] if demands.floats else _own_width(graph)
+            network = accelerator_network(graph, layers, demands.device, size)
+            program = compile_network(
+                network, demands.device, demands.batch, demands.choices, model.path.stem if model.path else model.label,
+                lambda line: clock.tell("schedule", line),
+            )  # fmt: skip
         with clock.phase("write"):
             weights = Weights(result.rewritten.model)
             contents = constant_contents(
                 program.generated, program.device.alignment, weights.__getitem__, network.slices
             )
             store_program(folder, program, network, contents)
-            (folder / REPORT).write_text(report_page(compilation.model.label, program), encoding="utf-8")
+            (folder / REPORT).write_text(report_page(model.label, program), encoding="utf-8")
         manifest = self._manifest(compilation, result, network, program, folder)
         if compilation.options.verify:
             with clock.phase("kernels"):
@@ -120,21 +123,13 @@ class Accelerator:
             manifest = replace(manifest, files=bundle.digests(folder))
             bundle.write_manifest(folder, manifest)
             with clock.phase("verify"):
-                verdict = self._verdict(compilation, folder, network)
+                verdict = self._verify(compilation, folder, network)
             manifest = replace(manifest, provenance=replace(manifest.provenance, verification=verdict))
         bundle.write_manifest(folder, manifest)
         return Built(manifest)
 
-    def _scheduled(self, compilation: Compilation, network: AcceleratorNetwork) -> DsaProgram:
-        model, clock = compilation.model, compilation.clock
-        name = model.path.stem if model.path else model.label
-        return compile_network(
-            network, self.demands.device, self.demands.batch, self.demands.choices, name,
-            lambda line: clock.tell("schedule", line),
-        )  # fmt: skip
-
-    def _verdict(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
-        """What verification says, in one line that says how much was verified."""
+    def _verify(self, compilation: Compilation, folder: Path, network: AcceleratorNetwork) -> str:
+        """The verdict of verification, in one line that says how much was verified."""
         from ..engine.verification import require_comparison, require_verdict
         from ..engine.verification.source import model_file
         from ..lowering.bundle.check import call_for_verdict
@@ -152,13 +147,13 @@ class Accelerator:
             compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
             with require_verdict(label):
                 answer = call_for_verdict(options.verify_limit, verify_program, original, loaded, demand)
-                found = require_comparison(answer)
-        if found.status == "failed":
+                verification = require_comparison(answer)
+        if verification.status == "failed":
             raise VerificationError(
-                f"{label}: the program differs from the original: {found.summary}; nothing was written"
+                f"{label}: the program differs from the original: {verification.summary}; nothing was written"
             )
         batch = loaded.section.allocation.batch
-        return f"{found.summary} ({min(samples, batch)} of {batch} sample(s), simulated)"
+        return f"{verification.summary} ({min(samples, batch)} of {batch} sample(s), simulated)"
 
     def _manifest(
         self, compilation: Compilation, result: Result, network: AcceleratorNetwork, program: DsaProgram, folder: Path
@@ -166,11 +161,16 @@ class Accelerator:
         device, batch, ports = self.demands.device, program.allocation.batch, compilation.ports
         section = _section(result, network, program, self.demands)
         outputs = outputs_of(result.rewritten.model, network.graph)
-        _check_outputs(outputs, section, ports)
+        if not outputs:
+            raise UsageError("the model has no outputs")
+        computed = {wire.port for wire in section.outputs} | {port.name for port in ports}
+        for port in outputs:
+            if port.name not in computed:
+                raise LoweringError(f"output {port.name!r} is a constant; an accelerator has nothing to compute for it")
         axes = {wire.port: wire.axis for wire in (*section.inputs, *section.outputs)}
         return Manifest(
-            inputs=tuple(_scaled(port, axes.get(port.name, 0), network.batch, batch) for port in ports),
-            outputs=tuple(_scaled(port, axes.get(port.name, 0), network.batch, batch) for port in outputs),
+            inputs=tuple(_with_batch(port, axes.get(port.name, 0), network.batch, batch) for port in ports),
+            outputs=tuple(_with_batch(port, axes.get(port.name, 0), network.batch, batch) for port in outputs),
             platform=Platform(f"dsa-{device.name}", "simulated", "", device.name, ()),
             precision=compilation.options.precision,
             threads=1,
@@ -198,50 +198,34 @@ def _with_defaults(graph: OperatorGraph, ports: Sequence[Port]) -> OperatorGraph
 
 def _own_width(graph: OperatorGraph) -> int:
     """Bytes of the widest float type of a graph; of float32 where it has none."""
-    found = (_STORED_AS.get(value.type.dtype or "") for value in graph.values if value.type is not None)
-    return max((width for width in found if width is not None), default=4)
+    widths = (_STORED_AS.get(value.type.dtype or "", 0) for value in graph.values if value.type is not None)
+    return max(widths, default=0) or 4
 
 
-def _section(result: Result, network: AcceleratorNetwork, made: DsaProgram, demands: Demands) -> Section:
-    generated, values, orders = made.generated, network.graph.values, made.generated.network.axes
-    axes = batch_axes(network, generated.outputs.values(), made.allocation.batch != made.allocation.per_cluster)
+def _section(result: Result, network: AcceleratorNetwork, program: DsaProgram, demands: Demands) -> Section:
+    generated, values, orders = program.generated, network.graph.values, program.generated.network.axes
+    allocation = program.allocation
+    axes = batch_axes(network, generated.outputs.values(), allocation.batch != allocation.per_cluster)
     names = {width: name for name, width in WIDTHS.items()}
+    has_batch = network.batch is not None
+    input_axes = {v: 0 if has_batch and values[v].extent.dimensions else None for v in generated.inputs.values()}
     return Section(
-        device=made.device,
-        allocation=made.allocation,
+        device=program.device,
+        allocation=allocation,
         variant=demands.choices.variant.name,
         order=demands.choices.order,
         floats=names[network.element_size],
-        inputs=tuple(_input_wires(generated.inputs, network, orders)),
+        inputs=tuple(Wire(name, values[v].name, input_axes[v], orders[v]) for name, v in generated.inputs.items()),
         outputs=tuple(Wire(name, values[v].name, axes[v], orders[v]) for name, v in generated.outputs.items()),
-        figures=made.figures(),
+        figures=program.figures(),
         opset=result.rewritten.model.opset,
     )
 
 
-def _input_wires(
-    inputs: Mapping[str, int], network: AcceleratorNetwork, orders: Sequence[tuple[int, ...]]
-) -> Iterator[Wire]:
-    for name, number in inputs.items():
-        value = network.graph.values[number]
-        axis = 0 if value.extent.dimensions and network.batch is not None else None
-        yield Wire(name, value.name, axis, orders[number])
-
-
-def _scaled(port: Port, axis: int | None, own: int | None, batch: int) -> Port:
-    """A port of the whole batch."""
+def _with_batch(port: Port, axis: int | None, own: int | None, batch: int) -> Port:
+    """A port of `batch` samples in place of its `own`."""
     if own is None or own == batch or axis is None or not port.shape or port.shape[axis] % own:
         return port
     shape = list(port.shape)
     shape[axis] = shape[axis] * batch // own
     return replace(port, shape=tuple(shape))
-
-
-def _check_outputs(outputs: tuple[Port, ...], section: Section, inputs: tuple[Port, ...]) -> None:
-    """Each output is made by the program, or is an input."""
-    if not outputs:
-        raise UsageError("the model has no outputs")
-    known = {wire.port for wire in section.outputs} | {port.name for port in inputs}
-    for port in outputs:
-        if port.name not in known:
-            raise LoweringError(f"output {port.name!r} is a constant; an accelerator has nothing to compute for it")

@@ -258,7 +258,7 @@ def order_by_start(program: Program, device: DsaDevice) -> Program:
 
 
 def batch_axes(network: AcceleratorNetwork, outputs: Collection[int], repeated: bool) -> dict[int, int | None]:
-    """Per output, along which axis its samples lie; None for what is the same for all.
+    """Per output, the axis along which its samples lie; None for a value that is the same for all samples.
 
     Where the batch cannot be followed it is the outermost axis, as it is of inputs. Raises DsaError for an output of
     `repeated` runs whose outermost extent is not the batch.

@@ -87,7 +87,7 @@ def _touching(done: Mapping[tuple[Box, Engine], int], box: Box) -> Iterator[tupl
 
 
 class View(NamedTuple):
-    """A part of what a buffer holds."""
+    """A part of the contents of a buffer."""
 
     contents: Contents
     box: Box

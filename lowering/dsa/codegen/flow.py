@@ -84,8 +84,8 @@ class Flow:
             for value in core.made
         }
 
-    def made(self, part: Part) -> list[Box | None]:
-        """What each core makes of a part."""
+    def boxes_made(self, part: Part) -> list[Box | None]:
+        """The box of a part that each core makes."""
         step = self.steps[self.producing_step[part]]
         return [None if core is None else core.made.get(part.value) for core in step.cores]
 
@@ -139,11 +139,11 @@ class Flow:
 
     @cached_property
     def fragments(self) -> dict[Part, tuple[Box | None, ...]]:
-        """Per part, what each core holds of it in its LB: what it makes and what is needed there."""
+        """Per part, the box of it that each core holds in its LB: the hull of what it makes and what it reads."""
         return {part: self._fragments(part) for part in self.producing_step}
 
     def _fragments(self, part: Part) -> tuple[Box | None, ...]:
-        made = self.made(part)
+        made = self.boxes_made(part)
         held = list(made)
         for read in self.readers[part]:
             needed = next(source.box for source in read.sources if source.part == part)

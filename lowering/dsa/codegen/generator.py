@@ -194,10 +194,10 @@ class _Generator:
         """Cores fetch from each other what they need of a part and did not make."""
         if self.residence.homes[part] is Level.LB:
             for core, held in enumerate(self.flow.fragments[part]):
-                for other, made in enumerate(self.flow.made(part)):
+                for other, made in enumerate(self.flow.boxes_made(part)):
                     shared = intersection(held, made) if other != core else None
                     if shared is not None:
-                        source = View(self._fragment(part, other), self._stored(part.value, shared))
+                        source = View(self._fragment(part, other), self._stored_box(part.value, shared))
                         self._fetch(core, _FROM_LB, source, self._fragment(part, core), TransferKind.REDISTRIBUTE)
 
     def _tile(self, number: int, position: int, core: int, tile: CorePart, weights: Contents | None) -> None:
@@ -253,7 +253,7 @@ class _Generator:
                 self._bring(core, part, self.passing[core, value], box)
             contents = self.passing[core, value]
             return _Operand(value, View(contents, contents.box))
-        arrival, stored = self.arrivals.get((part, core)), self._stored(value, box)
+        arrival, stored = self.arrivals.get((part, core)), self._stored_box(value, box)
         if arrival is None or intersection(arrival.box, stored) != stored:
             (source,) = self.flow.sources(part.instance, value, box)
             assert source.part is not None
@@ -264,8 +264,8 @@ class _Generator:
         """Where a tile writes."""
         address = self.plan.memory.local[core].get(TileSlot(SlotKind.OUTPUT, number, position, value))
         if address is not None:
-            return View(self._local(core, address, value, box), self._stored(value, box))
-        return View(self._fragment(Part(self.flow.steps[number].instance, value), core), self._stored(value, box))
+            return View(self._local(core, address, value, box), self._stored_box(value, box))
+        return View(self._fragment(Part(self.flow.steps[number].instance, value), core), self._stored_box(value, box))
 
     def _move_out(self, core: int, part: Part, result: View) -> None:
         """A tile's result to where it is at home, if it is not there."""
@@ -279,18 +279,18 @@ class _Generator:
             self._fetch(core, _OUT, result, self._home(part), kind)
 
     def _bring(self, core: int, part: Part, target: Contents, box: Box) -> None:
-        """Fetch a box of what an instance reads from wherever its pieces are."""
+        """Fetch a box that an instance reads from wherever its pieces are."""
         value = part.value
         for source in self.flow.sources(part.instance, value, box):
-            stored = self._stored(value, source.box)
+            stored = self._stored_box(value, source.box)
             if source.part is None:
                 view = View(self._whole(value, Role.INPUT), stored)
                 self._fetch(core, _FROM_DDR, view, target, TransferKind.DMA)
             elif self.residence.homes[source.part] is Level.LB:
-                for other, made in enumerate(self.flow.made(source.part)):
+                for other, made in enumerate(self.flow.boxes_made(source.part)):
                     shared = intersection(made, source.box)
                     if shared is not None:
-                        view = View(self._fragment(source.part, other), self._stored(value, shared))
+                        view = View(self._fragment(source.part, other), self._stored_box(value, shared))
                         self._fetch(core, _FROM_LB, view, target, TransferKind.REDISTRIBUTE)
             else:
                 is_near = self.residence.homes[source.part] is Level.GB
@@ -305,7 +305,7 @@ class _Generator:
 
     # buffers
 
-    def _stored(self, value: int, box: Box) -> Box:
+    def _stored_box(self, value: int, box: Box) -> Box:
         return stored_box(self.network.axes[value], box)
 
     def _buffer(
@@ -313,7 +313,7 @@ class _Generator:
     ) -> Contents:
         name = self.network.graph.values[value].name + suffix
         return self.emission.buffer(
-            name, memory, address, self._stored(value, box), self.network.dtype(value), role
+            name, memory, address, self._stored_box(value, box), self.network.dtype(value), role
         )
 
     def _local(self, core: int, address: int, value: int, box: Box) -> Contents:

@@ -44,7 +44,7 @@ class PartSlot(NamedTuple):
 
 
 class TileSlot(NamedTuple):
-    """The place of what passes through an LB for one tile."""
+    """The place of an operand or result that passes through an LB for one tile."""
 
     kind: SlotKind
     step: int

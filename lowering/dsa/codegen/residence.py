@@ -39,7 +39,7 @@ def activation_room_of_global_buffer(device: DsaDevice) -> int:
 class Arrival:
     """A value that an instance reads from elsewhere in `count` steps, the `first` to the `last`.
 
-    `boxes` are what each core holds of it meanwhile: the hull of what it reads, None where it has that at hand anyway.
+    `boxes` are the parts that the cores hold meanwhile: the hull of the reads of each; None where it has them at hand.
     """
 
     boxes: list[Box | None]
@@ -50,7 +50,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Residence:
-    """The level of every part (`homes`), what is kept in LB while an instance reads it, and the tiles of each step."""
+    """The level of every part (`homes`), the values kept in LB while an instance reads them, and the tiles of steps."""
 
     flow: Flow
     homes: dict[Part, Level]
@@ -135,7 +135,7 @@ class Planner:
         self.reserve[step] = self.reserve.get(step, 0) + amount
 
     def _arrivals(self) -> dict[Part, Arrival]:
-        """What is kept for an instance: what it reads in more than one step and does not have at hand."""
+        """The values that an instance reads in more than one step and does not have at hand."""
         arrivals: dict[Part, Arrival] = {}
         for number, reads in enumerate(self.flow.reads):
             seen: set[int] = set()
@@ -194,7 +194,7 @@ class Planner:
 
         Raises DsaError where all of an LB is not enough for what passes through in a step.
         """
-        used, capacity = self._used(arrivals), self.device.activation_buffer
+        used, capacity = self._used_bytes(arrivals), self.device.activation_buffer
         steps: list[TiledStep] = []
         for number in range(len(self.flow.steps)):
             least = self.flow.pieces.cuts.get(number, 1)
@@ -207,7 +207,7 @@ class Planner:
             steps.append(tiled)
         return None if any(tiled.short for tiled in steps) else steps
 
-    def _used(self, arrivals: Mapping[Part, Arrival]) -> list[list[int]]:
+    def _used_bytes(self, arrivals: Mapping[Part, Arrival]) -> list[list[int]]:
         """Bytes per step and core that residents take."""
         used = [[0] * self.flow.cores for _ in range(len(self.flow.steps) + 1)]
         for _, _, resident in self._residents(arrivals):

@@ -22,10 +22,10 @@ from ..errors import DsaError
 
 @dataclass(frozen=True)
 class Resident:
-    """Something that would like to be in a buffer during steps `start` to `end`, both included.
+    """A candidate for a buffer during steps `start` to `end`, both included.
 
     `sizes` are the bytes that it takes in the LB of each core (one entry for GB), `price` what it costs, in bytes moved
-    or any other unit, not negative, to have it at the next slower level instead. What is `fixed` must stay.
+    or any other unit, not negative, to have it at the next slower level instead. A `fixed` one must stay.
     """
 
     start: int
@@ -37,7 +37,7 @@ class Resident:
 
 @dataclass(frozen=True)
 class SpillChoice:
-    """Indices of what is spilled, the sum of their prices, and a lower bound on that of any choice."""
+    """Indices of spilled residents, the sum of their prices, and a lower bound on that of any choice."""
 
     spilled: frozenset[int]
     price: float
@@ -47,8 +47,9 @@ class SpillChoice:
 def longest_liveness(residents: Sequence[Resident], room: Sequence[Sequence[int]]) -> frozenset[int]:
     """Section 4.3: step after step, while more is live than there is room, what lives longest is spilled.
 
-    That is, of what takes some of the memory that is short; of equals the cheapest. What fits back after all, dearest
-    first, is not spilled. `room` is the bytes per step and core. Raises DsaError where what is fixed does not fit.
+    Only residents that take some of the memory that is short count; of equals the cheapest is spilled. Those that fit
+    back after all, dearest first, are not spilled. `room` is the bytes per step and core. Raises DsaError where the
+    fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
     return buffer.without_needless(buffer.with_longest(()))
@@ -60,23 +61,23 @@ def least_traffic(
     """The cheapest choice, within `gap` of the optimum unless `seconds` run out; no dearer than `longest_liveness`.
 
     Stretches of steps that share no resident are solved one by one. `room` is the bytes per step and core. Raises
-    DsaError where what is fixed does not fit.
+    DsaError where the fixed residents do not fit.
     """
     buffer = _Buffer(residents, room)
     deadline = time.monotonic() + seconds
-    known = [buffer.without_needless(choice) for choice in (buffer.with_longest(()), buffer.with_cheapest())]
+    simple = [buffer.without_needless(choice) for choice in (buffer.with_longest(()), buffer.with_cheapest())]
     spilled: set[int] = set()
     bound = 0.0
     stretches = list(_stretches(residents, buffer.rows()))
     for number, rows in enumerate(stretches):
         members = _members(rows)
         budget = (deadline - time.monotonic()) / (len(stretches) - number)
-        found, least = _cheapest(residents, rows, gap, budget)
-        spilled |= min([*(choice & members for choice in known), *found], key=buffer.price)
+        cheapest, least = _cheapest(residents, rows, gap, budget)
+        spilled |= min([*(choice & members for choice in simple), *cheapest], key=buffer.price)
         bound += least
     # The solver's tolerance may leave a few bytes too many.
     complete = buffer.without_needless(buffer.with_longest(spilled))
-    best = min(complete, *known, key=buffer.price)
+    best = min(complete, *simple, key=buffer.price)
     return SpillChoice(best, buffer.price(best), min(bound, buffer.price(best)))
 
 
@@ -103,7 +104,7 @@ _Integers = numpy.typing.NDArray[numpy.int64]
 
 
 class _Buffer:
-    """What there is room for, per step and core, once all that is fixed has been placed."""
+    """The room, per step and core, that the fixed residents leave."""
 
     def __init__(self, residents: Sequence[Resident], room: Sequence[Sequence[int]]) -> None:
         self.residents = residents
@@ -120,7 +121,7 @@ class _Buffer:
                 self.live[step].append(index)
 
     def price(self, spilled: Iterable[int]) -> float:
-        """What a choice costs."""
+        """The price of a choice."""
         return math.fsum(self.residents[index].price for index in spilled)
 
     def _steps(self, index: int) -> slice:
@@ -130,15 +131,15 @@ class _Buffer:
         for index in indices:
             left[self._steps(index)] -= self.sizes[index]
 
-    def _left(self, spilled: set[int]) -> _Integers:
+    def _free_room(self, spilled: set[int]) -> _Integers:
         left = self.room.copy()
         self._place(left, (index for index in self.free if index not in spilled))
         return left
 
     def with_longest(self, spilled: Iterable[int]) -> set[int]:
-        """More spilled until all else fits: step after step what lives longest of what takes some of what is short."""
+        """Spill more until all else fits, step after step the longest-lived that takes some of the short memory."""
         gone = set(spilled)
-        left = self._left(gone)
+        left = self._free_room(gone)
         for step in range(len(left)):
             while (left[step] < 0).any():
                 core = int(numpy.argmax(left[step] < 0))
@@ -148,16 +149,16 @@ class _Buffer:
         return gone
 
     def with_cheapest(self) -> set[int]:
-        """Spilled until all fits, first what costs least per byte of what is too much, over all steps and cores."""
+        """Spill until all fits, first those that cost least per excess byte, over all steps and cores."""
         gone: set[int] = set()
-        left = self._left(gone)
+        left = self._free_room(gone)
         heap = [(ratio, index) for index in self.free if (ratio := self._price_per_byte(left, index)) < math.inf]
         heapify(heap)
         while heap:
-            known, index = heappop(heap)
-            # What others relieved since can only have made it dearer.
+            before, index = heappop(heap)
+            # Others that were spilled since can only have made it dearer.
             ratio = self._price_per_byte(left, index)
-            if known < ratio < math.inf:
+            if before < ratio < math.inf:
                 heappush(heap, (ratio, index))
             elif ratio < math.inf:
                 gone.add(index)
@@ -173,9 +174,9 @@ class _Buffer:
         return resident.end - resident.start, -resident.price, -index
 
     def without_needless(self, spilled: set[int]) -> frozenset[int]:
-        """Less of what is spilled: what fits back, dearest first, stays."""
+        """Spill less: residents that fit back, dearest first, stay."""
         gone = set(spilled)
-        left = self._left(gone)
+        left = self._free_room(gone)
         for index in sorted(gone, key=lambda i: (-self.residents[i].price, i)):
             if (left[self._steps(index)] >= self.sizes[index]).all():
                 gone.discard(index)
@@ -183,13 +184,13 @@ class _Buffer:
         return frozenset(gone)
 
     def rows(self) -> list[_Row]:
-        """What has to be spilled, step by step and core by core, without what follows from the step before or after."""
+        """The rows of all steps and cores, without those that follow from the step before or after."""
         columns = (self._column(core) for core in range(self.room.shape[1]))
-        found = dict.fromkeys(row for column in columns for row in _leading(reversed(list(_leading(column)))))
-        return sorted(found, key=lambda row: row.step)
+        rows = dict.fromkeys(row for column in columns for row in _leading(reversed(list(_leading(column)))))
+        return sorted(rows, key=lambda row: row.step)
 
     def _column(self, core: int) -> Iterator[_Row]:
-        short = self._left(set())[:, core]
+        short = self._free_room(set())[:, core]
         for step in map(int, numpy.flatnonzero(short < 0)):
             used = ((index, int(self.sizes[index, core])) for index in self.live[step])
             yield _Row(step, frozenset((index, size) for index, size in used if size), -int(short[step]))

@@ -61,7 +61,7 @@ def pack_blob(network: Network, blob: Blob, alignment: int) -> PackedBlob:
 
 @dataclass
 class Ring:
-    """A buffer that is used round and round. What is still in it need not be brought again."""
+    """A buffer that is used round and round. Its contents need not be brought again while they are in it."""
 
     capacity: int
     at: int = 0

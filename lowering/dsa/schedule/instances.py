@@ -2,7 +2,7 @@
 
 Every instance of a consumer inherits an edge from every instance of a producer. Those between instances of which one
 reads nothing that the other makes are redundant (the text says it the other way round, but draws it this way), and are
-left out. What is left and is implied by longer paths is left out of `earlier` too, which orders are made from.
+left out. `earlier`, which orders are made from, also leaves out those that longer paths imply.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def straights(graph: Quotient) -> Iterator[Pattern]:
 
 
 def diamonds(graph: Quotient) -> Iterator[Pattern]:
-    """Exits with what is between them and an entry, in the topological order of the exits (Fig. 4b).
+    """Exits with the nodes between an entry and them, in the topological order of the exits (Fig. 4b).
 
     Two or more paths lead from the entry to the exit, and no other way into or out of the nodes between: the entry is
     the exit's immediate dominator, so these are reached through it alone.

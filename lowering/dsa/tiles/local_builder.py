@@ -14,7 +14,7 @@ Attribute = int | float | str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class LocalPart:
     """A value of the tile's graph, and the part of a value of the network that it is."""
 
     local: int
@@ -72,7 +72,7 @@ class LocalBuilder:
         self._values += [Value("", type_, number) for type_ in types]
         return outputs
 
-    def take(self, part: Part, box: Box) -> int:
+    def take(self, part: LocalPart, box: Box) -> int:
         """A part of a part. Raises DsaError where it is not in there."""
         if box == part.box:
             return part.local
@@ -82,7 +82,7 @@ class LocalBuilder:
         return self.slice(part.local, starts, shape_of(box), [1] * len(box))
 
     def slice(self, local: int, starts: Sequence[int], lengths: Sequence[int], steps: Sequence[int]) -> int:
-        """So many elements along each axis, from a first one on; the value itself where that is all of it."""
+        """`lengths` elements along each axis, `steps` apart, from `starts` on; the value itself for all of it."""
         whole = self.shape(local)
         key = (local, tuple(starts), tuple(lengths), tuple(steps))
         rows = zip(range(len(whole)), whole, starts, lengths, steps, strict=True)
@@ -113,18 +113,18 @@ class LocalBuilder:
         return self.add("Pad", [local], shape, attributes={"pads": (*before, *after), "mode": "constant"})
 
     def graph(self, inputs: int, results: Sequence[int]) -> OperatorGraph:
-        """The graph, its values in the order: the `inputs` first ones, `results`, what is between."""
-        found: list[int] = []
+        """The graph; its values are in this order: the first `inputs` ones, `results`, all others."""
+        outputs: list[int] = []
         for local in results:
-            is_new = self._values[local].producer is not None and local not in found
-            found.append(local if is_new else self.add("Identity", [local], self.shape(local)))
-        rest = [v for v in range(inputs, len(self._values)) if v not in found]
-        order = [*range(inputs), *found, *rest]
+            is_new = self._values[local].producer is not None and local not in outputs
+            outputs.append(local if is_new else self.add("Identity", [local], self.shape(local)))
+        rest = [v for v in range(inputs, len(self._values)) if v not in outputs]
+        order = [*range(inputs), *outputs, *rest]
         number = {old: new for new, old in enumerate(order)}
-        names = [f"i{n}" for n in range(inputs)] + [f"o{n}" for n in range(len(found))]
+        names = [f"i{n}" for n in range(inputs)] + [f"o{n}" for n in range(len(outputs))]
         names += [f"t{n}" for n in range(len(rest))]
-        values = [replace(self._values[v], name=n, is_output=v in found) for v, n in zip(order, names, strict=True)]
-        return OperatorGraph(tuple(_renumbered(operator, number) for operator in self._operators), tuple(values))
+        values = [replace(self._values[v], name=n, is_output=v in outputs) for v, n in zip(order, names, strict=True)]
+        return OperatorGraph(tuple(_renumber(operator, number) for operator in self._operators), tuple(values))
 
 
 def _end(start: int, count: int, step: int, extent: int) -> int:
@@ -133,6 +133,6 @@ def _end(start: int, count: int, step: int, extent: int) -> int:
     return max(end, -1) - extent if end < 0 else min(end, extent)
 
 
-def _renumbered(operator: Operator, number: Mapping[int, int]) -> Operator:
+def _renumber(operator: Operator, number: Mapping[int, int]) -> Operator:
     inputs = tuple(None if value is None else number[value] for value in operator.inputs)
     return replace(operator, inputs=inputs, outputs=tuple(number[value] for value in operator.outputs))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.graph import OperatorGraph
-from ..network.boxes import Box
+from ..network.boxes import Box, shape_of
 from ..network.graph import Network
-from .local_builder import LocalBuilder, Part
+from .local_builder import LocalBuilder, LocalPart
 from .local_rules import local_parts
 from .local_site import LocalSite
 
@@ -33,27 +33,20 @@ def local_graph(network: Network, tile: Tile) -> OperatorGraph:
     an input of the tile is less than is needed.
     """
     builder = LocalBuilder()
-    parts: dict[int, Part] = {}
+    parts: dict[int, LocalPart] = {}
     for value, box in tile.inputs:
-        found = network.graph.values[value]
-        dtype = found.type.dtype if found.type is not None else "float32"
-        shape = tuple(stop - start for start, stop in box)
-        parts[value] = Part(builder.input(shape, dtype, is_constant=found.is_constant), box)
+        operand = network.graph.values[value]
+        dtype = operand.type.dtype if operand.type is not None else "float32"
+        parts[value] = LocalPart(builder.input(shape_of(box), dtype, is_constant=operand.is_constant), box)
     needed = network.needs(tile.members, dict(tile.outputs), at_hand=parts)
     for index in tile.members:
-        _add(network, builder, parts, index, needed)
+        for number, result in enumerate(network.graph.operators[index].outputs):
+            if result not in needed or result in parts:
+                continue
+            boxes = network.operands(index, result, needed[result])
+            new = local_parts(LocalSite(network, builder, parts, index, number, needed[result], boxes))
+            for value, part in new.items():
+                if value in needed and value not in parts:
+                    parts[value] = LocalPart(builder.take(part, needed[value]), needed[value])
     results = [builder.take(parts[value], box) for value, box in tile.outputs]
     return builder.graph(len(tile.inputs), results)
-
-
-def _add(network: Network, builder: LocalBuilder, parts: dict[int, Part], index: int, needed: dict[int, Box]) -> None:
-    """An operator of the layer, for each of its results that is needed and not at hand."""
-    operator = network.graph.operators[index]
-    for number, result in enumerate(operator.outputs):
-        if result not in needed or result in parts:
-            continue
-        boxes = network.operands(index, result, needed[result])
-        made = local_parts(LocalSite(network, builder, parts, index, number, needed[result], boxes))
-        for value, part in made.items():
-            if value in needed and value not in parts:
-                parts[value] = Part(builder.take(part, needed[value]), needed[value])

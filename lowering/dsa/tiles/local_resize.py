@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from .local_builder import Part
+from .local_builder import LocalPart
 from .local_site import LocalSite, require_whole
 
 _DENOMINATOR = 64
@@ -26,7 +26,7 @@ _SHIFTING = frozenset({"half_pixel", "asymmetric", "pytorch_half_pixel"})
 
 @dataclass(frozen=True)
 class _Axis:
-    """What is put around the part along one axis, and the box that its Resize makes."""
+    """The zeros put around the part along one axis, and the interval that its Resize makes."""
 
     before: int
     after: int
@@ -34,24 +34,24 @@ class _Axis:
     stop: int
 
 
-def resize(site: LocalSite) -> Part:
+def resize(site: LocalSite) -> LocalPart:
     """Raises DsaError where an element may show places that operand boxes leave out."""
     config = _config(site)
     scales = _scales(site, config)
     if not _is_local(config, site, scales):
         require_whole(site)
-    axes = [_shifted(site, axis, scale, config) for axis, scale in enumerate(scales)]
+    axes = [_cut_axis(site, axis, scale, config) for axis, scale in enumerate(scales)]
     if any(axis is None for axis in axes):
-        return _filled(site)
-    found = [axis for axis in axes if axis is not None]
-    data = site.builder.pad(site.data(), [a.before for a in found], [a.after for a in found])
-    return site.emit([data, *site.rest()], tuple((a.start, a.stop) for a in found), config=_by_scales(site))
+        return _fill_to_whole(site)
+    cuts = [axis for axis in axes if axis is not None]
+    data = site.builder.pad(site.data(), [a.before for a in cuts], [a.after for a in cuts])
+    return site.emit([data, *site.rest()], tuple((a.start, a.stop) for a in cuts), config=_by_scales(site))
 
 
 def _config(site: LocalSite) -> dict[str, Any]:
     text = site.attributes.get("config")
-    found = json.loads(text) if isinstance(text, str) and text else {}
-    return found if isinstance(found, dict) else {}
+    config = json.loads(text) if isinstance(text, str) and text else {}
+    return config if isinstance(config, dict) else {}
 
 
 def _scales(site: LocalSite, config: Mapping[str, Any]) -> list[float]:
@@ -60,10 +60,10 @@ def _scales(site: LocalSite, config: Mapping[str, Any]) -> list[float]:
     listed = config.get("axes", range(len(before)))
     if "scales" not in config:
         return [n / m for m, n in zip(before, after, strict=True)]
-    found = [1.0] * len(before)
+    scales = [1.0] * len(before)
     for axis, scale in zip(listed, config["scales"], strict=True):
-        found[axis] = scale
-    return found
+        scales[axis] = scale
+    return scales
 
 
 def _is_local(config: Mapping[str, Any], site: LocalSite, scales: list[float]) -> bool:
@@ -74,8 +74,8 @@ def _is_local(config: Mapping[str, Any], site: LocalSite, scales: list[float]) -
     return not crops and not blurs and not any(n == m and scale != 1.0 for n, m, scale in rows)
 
 
-def _filled(site: LocalSite) -> Part:
-    """The whole operand, as far as it is resized."""
+def _fill_to_whole(site: LocalSite) -> LocalPart:
+    """Resize the whole operand along the axes whose size changes."""
     shape, result, box = site.shape(0), site.network.shapes[site.result], site.needs(0)
     resized = [n != m for n, m in zip(shape, result, strict=True)]
     before = [a if r else 0 for (a, _), r in zip(box, resized, strict=True)]
@@ -92,7 +92,7 @@ def _by_scales(site: LocalSite) -> str:
     return json.dumps({**kept, "scales": scales}, sort_keys=True)
 
 
-def _shifted(site: LocalSite, axis: int, scale: float, config: Mapping[str, Any]) -> _Axis | None:
+def _cut_axis(site: LocalSite, axis: int, scale: float, config: Mapping[str, Any]) -> _Axis | None:
     """How an axis of the part is resized by itself; None where it cannot be."""
     low, high = site.needs(0)[axis]
     extent, result = site.shape(0)[axis], site.network.shapes[site.result][axis]

@@ -10,13 +10,13 @@ from ....ir.index_maps import axis_groups
 from ....ir.operators import ELEMENTWISE, REDUCTIONS
 from ....ir.types import TensorType
 from ..network.boxes import Box, Interval, Shape, shape_of, size, whole
-from .local_builder import Part
+from .local_builder import LocalPart
 from .local_resize import resize
 from .local_site import LocalSite, Rule, require_whole
 from .local_windows import convolution, pooling
 
 
-def local_parts(site: LocalSite) -> dict[int, Part]:
+def local_parts(site: LocalSite) -> dict[int, LocalPart]:
     """The parts that an operator makes, by value: of the result that is asked for, perhaps of others.
 
     Raises DsaError where an operand at hand is less than what the operator needs.
@@ -33,7 +33,7 @@ def _rule(op: str) -> Rule | None:
     return _at_box if op in ELEMENTWISE else None
 
 
-def _from_whole(site: LocalSite) -> dict[int, Part]:
+def _from_whole(site: LocalSite) -> dict[int, LocalPart]:
     require_whole(site)
     operator, values = site.operator, site.network.graph.values
     types = [values[v].type or TensorType("float32", site.network.shapes[v]) for v in operator.outputs]
@@ -41,26 +41,26 @@ def _from_whole(site: LocalSite) -> dict[int, Part]:
         operator.op, site.rest(0), types, site.attributes, is_opaque=operator.is_opaque
     )
     whole_boxes = (whole(site.network.shapes[value]) for value in operator.outputs)
-    return {v: Part(local, box) for v, local, box in zip(operator.outputs, made, whole_boxes, strict=True)}
+    return {v: LocalPart(local, box) for v, local, box in zip(operator.outputs, made, whole_boxes, strict=True)}
 
 
-def _at_box(site: LocalSite) -> Part:
+def _at_box(site: LocalSite) -> LocalPart:
     """Operators that make the box from what is needed, with their own attributes."""
     return site.emit(site.rest(0), site.box)
 
 
-def _joined(site: LocalSite) -> Part:
+def _joined(site: LocalSite) -> LocalPart:
     """Any number of operands, broadcast to the result."""
     return site.emit([site.aligned(number, site.box) for number in range(len(site.operator.inputs))], site.box)
 
 
-def _normalised(site: LocalSite) -> Part:
+def _normalised(site: LocalSite) -> LocalPart:
     """Over all axes from `axis` on."""
     box = site.needs(0)
     return site.emit([site.data(), *(site.aligned(n, box) for n in range(1, len(site.operator.inputs)))], box)
 
 
-def _softmax(site: LocalSite) -> Part:
+def _softmax(site: LocalSite) -> LocalPart:
     """Over one axis: canonical attributes have no other."""
     axis = site.axis(-1, len(site.box))
     box = (*site.box[:axis], site.needs(0)[axis], *site.box[axis + 1 :])
@@ -70,35 +70,35 @@ def _softmax(site: LocalSite) -> Part:
 def _kept(count: int) -> Rule:
     """What makes whole axes of the result but for the first ones."""
 
-    def rule(site: LocalSite) -> Part:
+    def rule(site: LocalSite) -> LocalPart:
         box = (*site.box[:count], *whole(site.network.shapes[site.result][count:]))
         return site.emit(site.rest(0), box)
 
     return rule
 
 
-def _instance_normalization(site: LocalSite) -> Part:
+def _instance_normalization(site: LocalSite) -> LocalPart:
     box = (*site.box[:2], *whole(site.shape(0)[2:]))
     channels = (site.box[1],)
     return site.emit([site.data(box), site.take(1, channels), site.take(2, channels)], box)
 
 
-def _expand(site: LocalSite) -> Part:
+def _expand(site: LocalSite) -> LocalPart:
     return site.emit([site.data()], site.box, shape=shape_of(site.box))
 
 
-def _dropout(site: LocalSite) -> Part:
+def _dropout(site: LocalSite) -> LocalPart:
     if len(site.operator.inputs) > 2 and site.operator.inputs[2] is not None:
         require_whole(site)
         return site.emit(site.rest(0), whole(site.shape(0)))
     return _identity(site)
 
 
-def _identity(site: LocalSite) -> Part:
-    return Part(site.data(), site.box)
+def _identity(site: LocalSite) -> LocalPart:
+    return LocalPart(site.data(), site.box)
 
 
-def _slice(site: LocalSite) -> Part:
+def _slice(site: LocalSite) -> LocalPart:
     axes = site.integers("axes") or tuple(range(len(site.box)))
     steps = [1] * len(site.box)
     for axis, step in zip(axes, site.integers("steps") or (1,) * len(axes), strict=True):
@@ -106,7 +106,7 @@ def _slice(site: LocalSite) -> Part:
     local = site.data()
     steps = _unit_steps(steps, site.box)
     starts = [n - 1 if step < 0 else 0 for n, step in zip(site.builder.shape(local), steps, strict=True)]
-    return Part(site.builder.slice(local, starts, shape_of(site.box), steps), site.box)
+    return LocalPart(site.builder.slice(local, starts, shape_of(site.box), steps), site.box)
 
 
 def _unit_steps(steps: list[int], box: Box) -> list[int]:
@@ -114,15 +114,15 @@ def _unit_steps(steps: list[int], box: Box) -> list[int]:
     return [1 if stop - start == 1 else step for (start, stop), step in zip(box, steps, strict=True)]
 
 
-def _concat(site: LocalSite) -> Part:
+def _concat(site: LocalSite) -> LocalPart:
     """Of the operands that have a part in it; of one there is nothing to join."""
     found = [local for local in site.rest(0) if local is not None]
     if len(found) == 1:
-        return Part(found[0], site.box)
+        return LocalPart(found[0], site.box)
     return site.emit([*found], site.box, axis=site.axis(0, len(site.box)))
 
 
-def _pad(site: LocalSite) -> Part:
+def _pad(site: LocalSite) -> LocalPart:
     rank, pads = len(site.box), site.integers("pads")
     if len(pads) != 2 * rank:
         require_whole(site)
@@ -139,23 +139,23 @@ def _pad(site: LocalSite) -> Part:
         before.append(low - first)
         after.append(last - high)
     if not any(before) and not any(after):
-        return Part(site.data(), tuple(made))
+        return LocalPart(site.data(), tuple(made))
     return site.emit([site.data(), *site.rest()], tuple(made), pads=(*before, *after))
 
 
-def _depth_to_space(site: LocalSite) -> Part:
+def _depth_to_space(site: LocalSite) -> LocalPart:
     block, box = site.integer("blocksize", 1), site.needs(0)
     channels = (0, site.network.shapes[site.result][1])
     return site.emit([site.data()], (box[0], channels, *((a * block, b * block) for a, b in box[2:])))
 
 
-def _space_to_depth(site: LocalSite) -> Part:
+def _space_to_depth(site: LocalSite) -> LocalPart:
     block, box = site.integer("blocksize", 1), site.needs(0)
     channels = (0, site.network.shapes[site.result][1])
     return site.emit([site.data()], (box[0], channels, *((a // block, b // block) for a, b in box[2:])))
 
 
-def _matmul(site: LocalSite) -> Part:
+def _matmul(site: LocalSite) -> LocalPart:
     is_vector = min(len(site.shape(0)), len(site.shape(1))) < 2
     return site.emit(site.rest(0), whole(site.network.shapes[site.result]) if is_vector else site.box)
 
@@ -163,11 +163,11 @@ def _matmul(site: LocalSite) -> Part:
 # --- elements in another shape
 
 
-def _reshape(site: LocalSite) -> Part:
+def _reshape(site: LocalSite) -> LocalPart:
     """What is needed as a row of elements for each group of axes, cut or filled to whole lines of the result."""
     builder, box, local = site.builder, site.needs(0), site.data()
     if size(box) == size(site.box):
-        return Part(builder.reshape(local, shape_of(site.box)), site.box)
+        return LocalPart(builder.reshape(local, shape_of(site.box)), site.box)
     source, target = site.shape(0), site.network.shapes[site.result]
     groups = list(axis_groups(source, target))
     made = tuple(i for _, (a, b) in groups for i in _lines(site.box[a:b], target[a:b]))
@@ -179,7 +179,7 @@ def _reshape(site: LocalSite) -> Part:
     local = builder.slice(local, starts, shape_of(tuple(both)), [1] * len(both))
     before = [start - c for (start, _), (c, _) in zip(both, want, strict=True)]
     after = [d - stop for (_, stop), (_, d) in zip(both, want, strict=True)]
-    return Part(builder.reshape(builder.pad(local, before, after), shape_of(made)), made)
+    return LocalPart(builder.reshape(builder.pad(local, before, after), shape_of(made)), made)
 
 
 def _range(box: Box, shape: Shape) -> Interval:
@@ -196,7 +196,7 @@ def _lines(box: Box, shape: Shape) -> Box:
     return (*box[: first + 1], *whole(shape[first + 1 :]))
 
 
-def _global_pool(site: LocalSite) -> Part:
+def _global_pool(site: LocalSite) -> LocalPart:
     return site.emit([site.data()], site.box)
 
 

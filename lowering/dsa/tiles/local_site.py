@@ -9,7 +9,7 @@ from ....ir.graph import Operator
 from ..errors import DsaError
 from ..network.boxes import Box, Shape, shape_of, whole
 from ..network.graph import Network
-from .local_builder import Attribute, LocalBuilder, Part
+from .local_builder import Attribute, LocalBuilder, LocalPart
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class LocalSite:
 
     network: Network
     builder: LocalBuilder
-    parts: Mapping[int, Part]
+    parts: Mapping[int, LocalPart]
     index: int
     number: int
     box: Box
@@ -66,7 +66,7 @@ class LocalSite:
         return found
 
     def take(self, number: int, box: Box | None = None) -> int | None:
-        """A part of an operand, by default what is needed; None where the operand is absent."""
+        """A part of an operand, by default the needed one; None where the operand is absent."""
         value = self.operator.inputs[number] if number < len(self.operator.inputs) else None
         if value is None or (box is None and self.boxes[number] is None):
             return None
@@ -90,15 +90,15 @@ class LocalSite:
         own = box[len(box) - len(shape) :]
         return self.take(number, tuple((0, 1) if n == 1 else i for n, i in zip(shape, own, strict=True)))
 
-    def emit(self, inputs: list[int | None], box: Box, **changed: Attribute) -> Part:
+    def emit(self, inputs: list[int | None], box: Box, **changed: Attribute) -> LocalPart:
         """The operator itself, with some other attributes, making `box` of its result."""
         type_ = self.network.graph.values[self.result].type
         dtype = "" if type_ is None else type_.dtype
         attributes = self.attributes | changed
-        return Part(self.builder.add(self.operator.op, inputs, shape_of(box), dtype, attributes), box)
+        return LocalPart(self.builder.add(self.operator.op, inputs, shape_of(box), dtype, attributes), box)
 
 
-Rule = Callable[[LocalSite], Part]
+Rule = Callable[[LocalSite], LocalPart]
 """Adds operators to the tile's graph; what they make has the box that is asked for in it."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import DsaError
 from ..network.boxes import Box, Interval
-from .local_builder import Part
+from .local_builder import LocalPart
 from .local_site import LocalSite
 
 
@@ -22,7 +22,7 @@ class _Axis:
     """Whether the last window ends behind all padding that counts (see `ceil_mode`)."""
 
 
-def pooling(site: LocalSite) -> Part:
+def pooling(site: LocalSite) -> LocalPart:
     """Windows over padding alone see what they see in the network."""
     counts_padding = bool(site.integer("count_include_pad", 0))
     axes = list(_axes(site, counts_padding))
@@ -33,7 +33,7 @@ def pooling(site: LocalSite) -> Part:
     return site.emit([site.data()], box, pads=_pads(axes), **changed)
 
 
-def convolution(site: LocalSite) -> Part:
+def convolution(site: LocalSite) -> LocalPart:
     """One convolution for the whole groups of channels, one for each group of which a part is asked for."""
     axes = list(_axes(site, False))
     spatial = tuple(axis.made for axis in axes)
@@ -43,7 +43,7 @@ def convolution(site: LocalSite) -> Part:
     if len(found) == 1:
         return found[0]
     shape = tuple(stop - start for start, stop in box)
-    return Part(site.builder.add("Concat", [p.local for p in found], shape, attributes={"axis": 1}), box)
+    return LocalPart(site.builder.add("Concat", [p.local for p in found], shape, attributes={"axis": 1}), box)
 
 
 def _segments(channels: Interval, outputs: int) -> Iterator[Interval]:
@@ -56,7 +56,7 @@ def _segments(channels: Interval, outputs: int) -> Iterator[Interval]:
         start = end
 
 
-def _group(site: LocalSite, channels: Interval, spatial: Box, pads: tuple[int, ...]) -> Part:
+def _group(site: LocalSite, channels: Interval, spatial: Box, pads: tuple[int, ...]) -> LocalPart:
     start, stop = channels
     filters, of_group = site.shape(1)[:2]
     outputs = filters // max(1, site.integer("group", 1))
@@ -74,7 +74,7 @@ def _pads(axes: list[_Axis]) -> tuple[int, ...]:
 
 
 def _axes(site: LocalSite, counts_padding: bool) -> Iterator[_Axis]:
-    """Along each axis what is left of the padding. Raises DsaError for windows behind the last element."""
+    """The windows along each axis. Raises DsaError for windows behind the last element."""
     kernel = site.integers("kernel_shape")
     ones = (1,) * len(kernel)
     strides, dilations = site.integers("strides") or ones, site.integers("dilations") or ones

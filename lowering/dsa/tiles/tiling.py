@@ -101,7 +101,7 @@ class Tiling:
         free = free // grain * grain if passing.values else 0
         key = step.layer, shape_of(first.made[step.primary]), passing, free, least
         if key not in self._cuts:
-            self._cuts[key] = self._cut(step, first, free, passing, least)
+            self._cuts[key] = self._choose_cut(step, first, free, passing, least)
         cut, short = self._cuts[key]
         if short:
             return TiledStep(((),), short)
@@ -110,9 +110,9 @@ class Tiling:
             self._made[number, cut] = TiledStep(cores)
         return self._made[number, cut]
 
-    def _cut(self, step: LayerParts, part: CorePart, free: int, passing: Passing, least: int) -> tuple[Cut, int]:
+    def _choose_cut(self, step: LayerParts, part: CorePart, free: int, passing: Passing, least: int) -> tuple[Cut, int]:
         """The cheapest tiles that fit twice; with too little room for tiles that are not tiny, how much is wanted."""
-        weights = self._weight_cut(step, part)
+        weights = self._cut_for_weights(step, part)
         options = [Cut(weights, others) for others in self._other_cuts(step, part, least)]
         if not passing.values:
             return self._cut_for_pipeline(step, part, options, least), 0
@@ -182,7 +182,7 @@ class Tiling:
         parts = (*tile.inputs.items(), *tile.made.items())
         return sum(self._bytes(value, box) for value, box in parts if value in passing.values)
 
-    def _weight_cut(self, step: LayerParts, part: CorePart) -> tuple[int, ...]:
+    def _cut_for_weights(self, step: LayerParts, part: CorePart) -> tuple[int, ...]:
         """The fewest pieces whose weights fit half of the buffer for them; else all of it."""
         box = part.made[step.primary]
         ones = (1,) * len(box)
@@ -277,7 +277,7 @@ class Tiling:
 
 
 def _without(cut: Cut) -> tuple[int, ...]:
-    """What is left to cut of a piece: axes that weights cut already are not cut again."""
+    """The cuts of a piece: axes that weights cut already are not cut again."""
     return tuple(1 if weight > 1 else other for weight, other in zip(cut.weights, cut.others, strict=True))
 
 
