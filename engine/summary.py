@@ -58,8 +58,12 @@ class GraphSummary:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+        """Plain data for JSON; `assumed_sizes` and `uncounted_bodies` only where there are any."""
+        content = asdict(self)
+        for name in ("assumed_sizes", "uncounted_bodies"):
+            if not content[name]:
+                del content[name]
+        return content
 
 
 def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
