@@ -1,4 +1,4 @@
-"""Devices: what a processor can do, read from ``devices/NAME.toml``."""
+"""Devices: the capabilities of processors, read from ``devices/NAME.toml``."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def load_device(name_or_path: str | Path) -> Device:
 
 @cache
 def host_device() -> Device:
-    """This machine, as it is known when first asked for. Raises UsageError on a processor of no known class."""
+    """This machine, detected at the first call. Raises UsageError on a processor of no known class."""
     from .host import host_figures  # looks at the processor
 
     return _device(parse_device_file(host_figures(DIRECTORY).text(), Path(HOST), DeviceFile), HOST)

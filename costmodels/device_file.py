@@ -161,7 +161,7 @@ def parse_device_file(text: str, path: Path, kind: type[TableType]) -> TableType
 
 
 def _explain(message: str, kind: type[Table]) -> str:
-    """Which field is wrong and what to write, from msgspec's ``PROBLEM - at `$.PATH` ``."""
+    """The wrong field and its correction, from msgspec's message ``PROBLEM - at `$.PATH` ``."""
     problem, _, place = message.partition(" - at `$")
     place = place.strip(".`")
     problem = problem.replace("`", "").replace("Expected", "expected")

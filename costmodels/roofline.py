@@ -54,7 +54,7 @@ def kernels() -> dict[str, Kernel]:
 def seconds(operation: Operation, device: Device) -> float:
     """Time of one run of `operation` on one core of `device`, finite and at least 0.
 
-    A chain of binary Concats costs what one n-ary Concat does: each link pays the bytes and runs it adds.
+    A chain of binary Concats costs as much as one n-ary Concat: each link pays the bytes and runs that it adds.
     """
     if operation.op in VIEWS:
         return device.view_overhead

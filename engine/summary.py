@@ -46,7 +46,7 @@ class GraphSummary:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on what the figures assume and leave out; [] where all sizes are known and no operator has a body."""
+        """Lines on the figures' assumptions and omissions; [] if all sizes are known and no operator has a body."""
         names: dict[int, list[str]] = {}
         for name, size in self.assumed_sizes.items():
             names.setdefault(size, []).append(name)

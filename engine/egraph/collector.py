@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, out of the way where much is built that stays."""
+"""A pause of Python's cyclic garbage collector, for code that builds much that stays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """No collection in here: each would walk over all that was built so far, a fifth of the time for large graphs.
+    """Collect nothing within the context: collections walk over all objects, a fifth of the time for a large graph.
 
-    Objects without cycles are freed as ever.
+    Objects without cycles are freed nevertheless.
     """
     enabled = gc.isenabled()
     gc.disable()

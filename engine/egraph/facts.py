@@ -169,7 +169,7 @@ def vector(integers: Iterable[int]) -> str:
 
 
 _CELLS = {"T": "i64", "N": "i64", "Ints": "String"}
-_VALUES = {"T": "(term {})", "N": "(node {})", "Ints": "(integers {})"}
+_VALUES = {"T": "(term {})", "N": "(node {})", "Ints": "v{}"}
 
 
 def _table(name: str, columns: Iterable[str]) -> str:
@@ -182,9 +182,6 @@ def _load_rule(op: str, sorts: tuple[str, ...]) -> str:
     row = " ".join(["o", *names])
     wrapper = "node" if multiple_outputs(op) else "term"
     lists = "".join(f" (= v{n} (integers {n}))" for s, n in zip(sorts, names, strict=True) if s == "Ints")
-    for s, n in zip(sorts, names, strict=True):
-        if s == "Ints":
-            values = values.replace(f"(integers {n})", f"v{n}")
     table = _table(op, (_CELLS.get(s, s) for s in sorts))
     return f"{table}\n(rule ((table-{op} {row}){lists}) ((union ({wrapper} o) ({op} {values}))) :ruleset load)"
 

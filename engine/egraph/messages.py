@@ -1,4 +1,4 @@
-"""What the saturation and its worker process say to each other."""
+"""Messages between the saturation and its worker process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ...rules.vocabulary import Precision
 
 Message = tuple[str, Any]
-"""What a message is about ("stage", "progress", "snapshot", "done" or "error"), and its content."""
+"""The kind of a message ("stage", "progress", "snapshot", "done" or "error"), and its content."""
 
 
 @dataclass(frozen=True)
 class RuleSelection:
-    """Which rules to use: the arguments of `rules.loader.load_rules`."""
+    """The selection of rules: the arguments of `rules.loader.load_rules`."""
 
     paths: tuple[Path, ...] = ()
     precision: Precision = "real"
@@ -24,7 +24,7 @@ class RuleSelection:
 
 @dataclass(frozen=True)
 class Job:
-    """What to load and how far to go: `schedule` is the text of one iteration."""
+    """A program with its facts and the limits of the run; `schedule` is the text of one iteration."""
 
     facts: str
     schedule: str
@@ -47,7 +47,7 @@ class Snapshot:
 
 @dataclass
 class Progress:
-    """How the run went so far."""
+    """Figures of a run until now."""
 
     iterations: int = 0
     growth: list[int] = field(default_factory=list)

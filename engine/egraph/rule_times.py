@@ -1,7 +1,7 @@
-"""How long each rule took, as exactly as egglog measured it.
+"""The seconds of each rule, as exact as egglog measured them.
 
-egglog's bindings cut durations down to whole milliseconds, which most rules do not reach in one iteration; the text of
-a report has them in full.
+egglog's bindings round durations down to whole milliseconds, and most rules take less in one iteration; the text of a
+report has the exact durations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parent's side of the process that runs egglog. Light to import: a worker starts before all else does."""
+"""The parent's side of the process that runs egglog. It is light to import, since a worker starts first of all."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ an e-graph, and the limit of e-nodes is looked at only between two. An e-node ta
 
 
 class Worker:
-    """A process that loads egglog's declarations and the selected rules as soon as it is made; good for one job.
+    """A process, as a context, that loads egglog's declarations and the selected rules at once, for a single job.
 
-    It is a context. What is wrong with the rules comes as a message once there is a job. Raises EqfuseError where the
-    process cannot be started.
+    Errors of the rules come as messages after the job has begun. Raises EqfuseError if the process cannot start.
     """
 
     def __init__(self, rules: RuleSelection) -> None:
@@ -57,7 +56,7 @@ class Worker:
         self._process.send(job, memory=_MEMORY + _MEMORY_PER_NODE * job.node_limit)
 
     def receive(self, seconds: float = inf) -> tuple[str, Any]:
-        """The next message: what it is about, and its content.
+        """The next message: its kind and its content.
 
         Raises WorkerDiedError where none comes within `seconds` or the process ended, and the EqfuseError of rules
         that cannot be loaded.

@@ -157,11 +157,13 @@ class _Check:
             return
         if field in _SINGLE and not attribute.HasField(field):
             self.fail(where, f"is of type {AttributeProto.AttributeType.Name(attribute.type)}, but has no such value")
+        if field in ("f", "floats", "ints"):  # any number is valid
+            return
         content = getattr(attribute, field)
         is_standard = domain in ("", "ai.onnx")
         for item in (content,) if field in _SINGLE else content:
             match item:
-                case int() if field == "i" and is_standard and attribute.name in _TYPE_NUMBERS:
+                case int() if is_standard and attribute.name in _TYPE_NUMBERS:
                     if item != TensorProto.UNDEFINED and item not in _ELEMENT_TYPES:
                         self.fail(where, f"{item} is no element type")
                 case bytes() if is_standard:  # strings of other domains may hold binary data

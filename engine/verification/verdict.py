@@ -1,4 +1,4 @@
-"""The verdict on a candidate: does it compute what the original computes?
+"""The verdict on whether a candidate computes the same as the original.
 
 It runs in a process of its own: it may crash in a kernel or never end, and its parent ends it then.
 """

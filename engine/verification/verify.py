@@ -50,8 +50,8 @@ def verify(
     are symbolic, and on bolder values (see ``baseline``). A given ``atol`` or ``rtol`` is final, and then bold values
     are left out; with the default tolerance and ``precise``, a float64 oracle decides about floats that differ by more
     than a few units in the last place (see ``oracle``; seconds on a large model), and quantised models are compared in
-    steps of their scales (see ``quantization``). ``precision`` is that of the rewriting (None: what the candidate says
-    of its making, else "real"): with "exact" and the default tolerance, every output must be the same bits (see
+    steps of their scales (see ``quantization``). ``precision`` is that of the rewriting (None: that of the
+    candidate's provenance, else "real"): with "exact" and the default tolerance, outputs must be the same bits (see
     ``effect``) where ONNX Runtime runs the models, and NaN and infinities are among the inputs. With ``measure`` the
     oracle also says how accurate both are wherever bits differ.
     ``limit`` is in seconds: a model of gigabytes takes one minute, its float64 oracle a few more.

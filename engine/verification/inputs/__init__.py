@@ -1,4 +1,4 @@
-"""Inputs to run a model on: what its inputs want, random values of several kinds, and values that users give."""
+"""Values for the inputs of a model: the roles of its inputs, random values of several kinds, and users' values."""
 
 from __future__ import annotations
 
