@@ -12,21 +12,14 @@ from itertools import islice
 
 from ...rules import sexpr
 from ...rules.commute import is_variable, variables
-from ...rules.records import Rule, option
+from ...rules.records import Rule
 from ...rules.sexpr import Atom, Form, Node
-from .drawing.left_side import substitute
+from .drawing.left_side import Derivation, derivations_in, substitute
 
 _DEPTH = 3
 """How many rules deep facts are replaced by conditions; derivations that recur end there."""
 _MOST = 16
 """Ways to derive the facts of a rule that are checked."""
-
-
-@dataclass(frozen=True)
-class _Lemma:
-    name: str
-    conclusion: Form
-    facts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class RuleExpansion:
 def expand_derived_facts(rule: Rule, declarations: str) -> list[RuleExpansion]:
     """The rule for each way to derive its facts by the rules among `declarations`; [] where it asks for none of
     their facts."""
-    lemmas = list(_lemmas(declarations))
+    lemmas = list(derivations_in(sexpr.read(declarations).forms))
     form = sexpr.read(rule.text).forms[0]
     place = 1 if form.head == "rule" else next((i for i, item in enumerate(form.items) if str(item) == ":when"), -2) + 1
     facts = form.items[place] if place > 0 else None
@@ -53,18 +46,8 @@ def expand_derived_facts(rule: Rule, declarations: str) -> list[RuleExpansion]:
     return result
 
 
-def _lemmas(declarations: str) -> Iterator[_Lemma]:
-    for form in sexpr.read(declarations).forms:
-        parts = form.items[1:3]
-        if form.head == "rule" and all(isinstance(part, Form) for part in parts):
-            facts, actions = (part.items for part in parts if isinstance(part, Form))
-            for action in actions:
-                if isinstance(action, Form) and action.head not in ("set", "let"):
-                    yield _Lemma(option(form, ":name"), action, facts)
-
-
 def _derive(
-    facts: Sequence[Node], lemmas: Sequence[_Lemma], depth: int
+    facts: Sequence[Node], lemmas: Sequence[Derivation], depth: int
 ) -> Iterator[tuple[tuple[str, ...], tuple[Node, ...]]]:
     """The names of the rules used, and the facts with the conditions of these rules in the place of derived facts."""
     for position, fact in enumerate(facts):
@@ -74,14 +57,14 @@ def _derive(
                 marks = "'" * (_DEPTH - depth + 1)
                 inside = _conditions_of(lemma, fact, f"{marks}{position}")
                 for by, rest in _derive((*facts[:position], *inside, *facts[position + 1 :]), lemmas, depth - 1):
-                    yield (lemma.name, *by), rest
+                    yield (lemma.rule, *by), rest
             return
     yield (), tuple(facts)
 
 
-def _conditions_of(lemma: _Lemma, fact: Form, suffix: str) -> Iterator[Node]:
+def _conditions_of(lemma: Derivation, fact: Form, suffix: str) -> Iterator[Node]:
     """The conditions under which a rule derives a fact; its other variables get names of their own."""
-    nodes = (*lemma.facts, lemma.conclusion)
+    nodes = (*lemma.premises, lemma.conclusion)
     values: dict[str, Node] = {v.text: Atom(f"{v.text}{suffix}") for node in nodes for v in variables(node)}
     bound: set[str] = set()
     equations: list[tuple[Node, Node]] = []
@@ -91,5 +74,5 @@ def _conditions_of(lemma: _Lemma, fact: Form, suffix: str) -> Iterator[Node]:
             values[own.text] = item
         else:
             equations.append((own, item))
-    yield from (substitute(node, values) for node in lemma.facts)
+    yield from (substitute(node, values) for node in lemma.premises)
     yield from (Form((Atom("="), substitute(own, values), item)) for own, item in equations)

@@ -11,7 +11,7 @@ from ....ir.operators import OPERATORS, Operand
 from ....rules import sexpr
 from ....rules.commute import is_variable, variables
 from ....rules.places import analysis_files
-from ....rules.records import Rule, conditions
+from ....rules.records import Rule, conditions, option
 from ....rules.sexpr import Atom, Form, Node
 
 Value = int | float | str | tuple[int, ...]
@@ -243,23 +243,27 @@ def _items(node: Node) -> tuple[Node, ...]:
 
 @dataclass(frozen=True)
 class Derivation:
-    """A rule of the analyses: it derives a fact about a relation from premises."""
+    """The rule of this name derives a fact about a relation, the conclusion, from premises."""
 
+    rule: str
     conclusion: Form
     premises: tuple[Node, ...]
 
 
+def derivations_in(forms: Iterable[Form]) -> Iterator[Derivation]:
+    """The derivations of the rules among some forms."""
+    for form in forms:
+        for action in _items(form.items[2]) if form.head == "rule" else ():
+            if isinstance(action, Form) and action.head not in ("set", "union", "let", "subsume", "delete"):
+                yield Derivation(option(form, ":name"), action, _items(form.items[1]))
+
+
 @cache
 def derivations() -> dict[str, list[Derivation]]:
-    """By relation the rules of the analyses that derive it."""
+    """By relation the derivations of the analyses."""
     by_relation: dict[str, list[Derivation]] = {}
-    for rule in (rule for file in analysis_files() for rule in file.rules):
-        form = sexpr.read(rule.text).forms[0]
-        if form.head != "rule":
-            continue
-        for action in _items(form.items[2]):
-            if isinstance(action, Form) and action.head not in ("set", "union", "let", "subsume", "delete"):
-                by_relation.setdefault(action.head, []).append(Derivation(action, _items(form.items[1])))
+    for derivation in derivations_in(sexpr.read(r.text).forms[0] for file in analysis_files() for r in file.rules):
+        by_relation.setdefault(derivation.conclusion.head, []).append(derivation)
     return by_relation
 
 
