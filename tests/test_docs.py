@@ -92,6 +92,13 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor[1:] in [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings], anchor
 
 
+@pytest.mark.parametrize("page", [*docs.PAGES, "CONTRIBUTING.md"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "models")
+    named = re.findall(rf"`((?:{folders})/[\w/.*-]+)`", (ROOT / page).read_text(encoding="utf-8"))
+    assert [name for name in named if not list(ROOT.glob(name.replace("NAME", "*").rstrip("/")))] == []
+
+
 def test_quoted_rules_are_those_of_the_example_files() -> None:
     def squeeze(text: str) -> str:
         return " ".join(text.split())
