@@ -1,4 +1,4 @@
-"""Joined and cut tensors: Concat, Slice, Split, padding along one axis, with what is computed around them.
+"""Joined and cut tensors: Concat, Slice, Split, padding along one axis, with the point-wise operators around them.
 
     for p, c: Y[p, c] = f(A[p, c] if c < 64 else B[p, c - 64])
  => parallel p: { for c in 64: Y[p, c] = f(A[p, c]); for c in 32: Y[p, 64 + c] = f(B[p, c]) }
@@ -132,7 +132,7 @@ def _cut_joins(draft: Draft, joined: Mapping[str, _Join]) -> tuple[Draft, dict[s
         if block.name in joined:
             outer = draft.loops(block)[: joined[block.name].iterator]
             shared[block.name] = 1 if _share(draft, block, outer) else len(outer)
-    cut = draft.function.with_body(rebuild(draft.function.body, lambda body: _cut(body, joined)))
+    cut = draft.function.with_body(rebuild(draft.function.body, lambda body: _cut_loops(body, joined)))
     module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: cut}))
     return replace(draft, schedule=s_tir.Schedule(module)), shared
 
@@ -145,10 +145,10 @@ def _share(draft: Draft, block: BlockInfo, loops: list[Any]) -> bool:
     return True
 
 
-def _cut(node: Any, joined: Mapping[str, _Join]) -> Any:
+def _cut_loops(node: Any, joined: Mapping[str, _Join]) -> Any:
     """The loops with those over a joined axis once for each part."""
     if isinstance(node, tirx.SeqStmt):
-        return rebuild(node, lambda part: _cut(part, joined))
+        return rebuild(node, lambda part: _cut_loops(part, joined))
     loops, leaf = [], node
     while isinstance(leaf, tirx.For):
         loops.append(leaf)
@@ -158,7 +158,7 @@ def _cut(node: Any, joined: Mapping[str, _Join]) -> Any:
         return node
     if node.loop_var.same_as(leaf.iter_values[join.iterator]):
         return tirx.SeqStmt([_cut_part(loops, leaf, join.iterator, *bounds) for bounds in pairwise(join.bounds)])
-    return rebuild(node, lambda body: _cut(body, joined))
+    return rebuild(node, lambda body: _cut_loops(body, joined))
 
 
 def _cut_part(loops: list[Any], leaf: Any, iterator: int, low: int, high: int) -> Any:

@@ -69,7 +69,7 @@ def transposition(draft: Draft) -> Scheduled | None:
     return Scheduled(draft.with_body(body).schedule, (), "transposition")
 
 
-# --- what is moved where
+# --- which elements move where
 
 
 def find_movement(schedule: s_tir.Schedule, block: BlockInfo) -> Movement | None:
@@ -124,8 +124,8 @@ class _TransposedTiles:
     def statement(self, is_parallel: bool) -> Any:
         """The loops, the outermost shared by threads if `is_parallel`.
 
-        Lines of memory are longer than the vectors of a small processor: it finishes some of what it writes before it
-        goes on along what it reads.
+        Lines of memory are longer than the vectors of a small processor: it finishes some of the lines that it
+        writes before it goes on along those that it reads.
         """
         others = [axis for axis in self.movement.axes if axis not in (self.rows, self.columns)]
         group = max(1, CACHE_LINE // FLOAT_BYTES // self.lanes)

@@ -38,7 +38,7 @@ class BlockChain:
 
     A product is followed by its epilogue, which reads it element by element; all others are row-wise, and among
     such blocks that follow each other is a reduction. Invariant: along the chain's axes each block needs of the others
-    exactly what is at the same place.
+    exactly the elements at the same place.
     """
 
     blocks: tuple[ChainBlock, ...]

@@ -45,7 +45,7 @@ from ..tiling.tiles import FLOAT_BYTES, largest_divisor
 
 @dataclass(frozen=True)
 class ConvolutionPair:
-    """Two reductions, the block that writes what the second reads (of what the first made), and that of the output."""
+    """Two reductions, the block between them that the second reads, and the block of the output."""
 
     first: BlockInfo
     between: BlockInfo
@@ -208,9 +208,9 @@ def _tile_pixels(draft: Draft, pair: ConvolutionPair) -> Scheduled | None:
 
 
 def _decide_slab_rows(draft: Draft, pair: ConvolutionPair) -> int:
-    """Rows of the plane at a time: what is kept of them fits a quarter of the second cache.
+    """Rows of the plane at a time: their elements fit a quarter of the second cache.
 
-    Of a window, what it reads for a tile of channels also fits half of the first.
+    The operands of a window, for a tile of channels, also fit half of the first.
     """
     _, height, width, count = pair.between.extents
     rows = min(height, max(1, draft.device.second_cache // 4 // (FLOAT_BYTES * width * count)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm
 import tvm_ffi
@@ -129,8 +129,15 @@ class _Leaf:
     init: Any = None
 
 
-_Conditions = tuple[Sequence[Any], Sequence[Any]]
-"""For each row, and for each column of a tile, whether it is inside of the plane."""
+class _Conditions(NamedTuple):
+    """For each row, and for each column of a tile, whether it is inside of the plane."""
+
+    rows: Sequence[Any]
+    columns: Sequence[Any]
+
+    def at(self, row: int, column: int) -> Any:
+        """Whether an element of the tile is inside."""
+        return _all([self.rows[row], self.columns[column]])
 
 
 class _WinogradBlocks:
@@ -179,7 +186,7 @@ class _WinogradBlocks:
             rows = self._input_conditions(1, place.row, tiling.down, conv.source.rows)
             columns = self._input_conditions(2, place.column, tiling.across, conv.source.columns)
             inside = _all([rows[0], rows[-1], columns[0], columns[-1]])
-            conditions = [steps.keep(c) for c in rows], [steps.keep(c) for c in columns]
+            conditions = _Conditions([steps.keep(c) for c in rows], [steps.keep(c) for c in columns])
             steps.statements.append(
                 _select(
                     inside, conditions, conv.channels, tiling.lanes[0],
@@ -212,7 +219,7 @@ class _WinogradBlocks:
 
         def element(r: int, s: int) -> Any:
             value = substitute(source.value, source.variables, (place.image, place.row + r, place.column + s, c))
-            condition = _all([conditions[0][r], conditions[1][s]]) if conditions else _TRUE
+            condition = conditions.at(r, s) if conditions else _TRUE
             zero = tirx.const(0.0, "float32")
             return steps.keep(value if _is_true(condition) else tirx.if_then_else(condition, value, zero))
 
@@ -235,7 +242,7 @@ class _WinogradBlocks:
                 for start, extent in ((place.row, conv.outputs[1]), (place.column, conv.outputs[2]))
             )
             inside = _all([rows[-1], across[-1]])
-            conditions = [steps.keep(c) for c in rows], [steps.keep(c) for c in across]
+            conditions = _Conditions([steps.keep(c) for c in rows], [steps.keep(c) for c in across])
             steps.statements.append(
                 _select(
                     inside, conditions, tiling.columns, tiling.lanes[1],
@@ -264,7 +271,7 @@ class _WinogradBlocks:
             for s, value in enumerate(row):
                 channel = column * self._tiling.columns + o
                 store = self._store(value, (place.image, place.row + r, place.column + s, channel))
-                condition = _all([conditions[0][r], conditions[1][s]]) if conditions else _TRUE
+                condition = conditions.at(r, s) if conditions else _TRUE
                 steps.statements.append(store if _is_true(condition) else tirx.IfThenElse(condition, store, None))
         return steps.sequence()
 

@@ -133,7 +133,7 @@ def _find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
     rows: list[Any] = []
     columns: list[Any] = []
     for bound in conjuncts(condition):
-        place = _find_bounded(bound, variables)
+        place = _find_limited_variable(bound, variables)
         if place not in (1, 2):
             return None
         (rows if place == 1 else columns).append(bound)
@@ -141,7 +141,7 @@ def _find_padding(draft: Draft, data: BufferAccess) -> PaddedMap | None:
     return PaddedMap(variables, inside, tuple(rows), tuple(columns), buffers, data.shape)
 
 
-def _find_bounded(bound: Any, variables: tuple[Any, ...]) -> int | None:
+def _find_limited_variable(bound: Any, variables: tuple[Any, ...]) -> int | None:
     """The variable that is compared with a constant: a condition at both ends of a range then holds inside."""
     if not isinstance(bound, tirx.LT | tirx.LE | tirx.GT | tirx.GE):
         return None

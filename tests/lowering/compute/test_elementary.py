@@ -72,9 +72,9 @@ def prim_func(function: Function, size: int, dtype: str, name: str) -> Any:
 
 def values(function: Function, x: Array, target: Mapping[str, Any] = HOST) -> Array:
     module = tvm.IRModule({"f": prim_func(function, len(x), str(x.dtype), "f")})
-    found = tvm.runtime.tensor(np.empty_like(x))
-    tvm.compile(module, target=tvm.target.Target(dict(target)))["f"](tvm.runtime.tensor(x), found)
-    return np.asarray(found.numpy())
+    result = tvm.runtime.tensor(np.empty_like(x))
+    tvm.compile(module, target=tvm.target.Target(dict(target)))["f"](tvm.runtime.tensor(x), result)
+    return np.asarray(result.numpy())
 
 
 def singles() -> Array:
@@ -84,13 +84,13 @@ def singles() -> Array:
     return np.concatenate([patterns[np.isfinite(patterns)], *spread]).astype(np.float32)
 
 
-def ulps(found: Array, expected: Array, flushes: bool) -> Array:
-    """The distances in units of the last place of what is expected; of the least normal number where that `flushes`."""
+def ulps(computed: Array, expected: Array, flushes: bool) -> Array:
+    """The distances in units of the last place of the expected numbers; if it `flushes`, at least of a normal one."""
     nearest = expected.astype(np.float32)
     spacing = np.spacing(np.where(np.isfinite(nearest), np.abs(nearest), np.float32(1))).astype(np.float64)
-    same = (found == nearest) | (np.isnan(found) & np.isnan(expected))
+    same = (computed == nearest) | (np.isnan(computed) & np.isnan(expected))
     unit = np.where(np.abs(nearest) < LEAST_NORMAL, LEAST_NORMAL, spacing) if flushes else spacing
-    return np.asarray(np.where(same, 0, np.abs(found - expected) / unit))
+    return np.asarray(np.where(same, 0, np.abs(computed - expected) / unit))
 
 
 @pytest.mark.parametrize("target", [HOST, WITHOUT_FUSED], ids=["host", "without fused instructions"])
@@ -110,13 +110,13 @@ def test_in_double_precision(function: Accuracy) -> None:
 
 @functions
 def test_what_is_no_number_and_what_is_infinite(function: Accuracy) -> None:
-    found = values(function.ours, np.array([-INFINITY, INFINITY, NAN], np.float32))
-    np.testing.assert_array_equal(found, np.array([*function.limits, NAN], np.float32))
+    computed = values(function.ours, np.array([-INFINITY, INFINITY, NAN], np.float32))
+    np.testing.assert_array_equal(computed, np.array([*function.limits, NAN], np.float32))
 
 
 def test_the_exponential_ends_where_float_does() -> None:
-    found = values(elementary.exp, np.array([88.72283, 88.72284, -103.97, -103.98], np.float32))
-    assert [float(v) for v in found] == [pytest.approx(3.4027993e38), INFINITY, 2.0**-149, 0]
+    computed = values(elementary.exp, np.array([88.72283, 88.72284, -103.97, -103.98], np.float32))
+    assert [float(v) for v in computed] == [pytest.approx(3.4027993e38), INFINITY, 2.0**-149, 0]
 
 
 def test_the_short_exponential_up_to_88() -> None:
@@ -130,8 +130,8 @@ def test_the_hyperbolic_tangent_is_never_beyond_one() -> None:
 
 
 def test_the_logarithm_of_zero_and_below() -> None:
-    found = values(elementary.log, np.array([0.0, -0.0, -1e-45, -1.0], np.float32))
-    np.testing.assert_array_equal(found, np.array([-INFINITY, -INFINITY, NAN, NAN], np.float32))
+    computed = values(elementary.log, np.array([0.0, -0.0, -1e-45, -1.0], np.float32))
+    np.testing.assert_array_equal(computed, np.array([-INFINITY, -INFINITY, NAN, NAN], np.float32))
 
 
 def test_mish_right_to_the_last_places() -> None:
@@ -144,13 +144,13 @@ def test_mish_right_to_the_last_places() -> None:
 def test_no_calls_of_a_library(name: str) -> None:
     target, lanes = VECTOR_TARGETS[name]
     ours = [f.ours for f in ACCURACIES.values()] + [elementary.exp_below_88, elementary.mish]
-    module = tvm.IRModule({f"f{n}": vectorised(f, lanes, f"f{n}") for n, f in enumerate(ours)})
+    module = tvm.IRModule({f"f{n}": vectorise(f, lanes, f"f{n}") for n, f in enumerate(ours)})
     text = tvm.compile(module, target=tvm.target.Target(dict(target))).mod.inspect_source("ll")
     called = set(re.findall(r"call [^@\n]*@(\w+f)\(|call [^@\n]*@(llvm\.(?:exp|log|pow|tanh)\S*)\(", text))
     assert not called
 
 
-def vectorised(function: Function, lanes: int, name: str) -> Any:
+def vectorise(function: Function, lanes: int, name: str) -> Any:
     schedule = s_tir.Schedule(prim_func(function, 8 * lanes, "float32", name))
     _, inner = schedule.split(schedule.get_loops(schedule.get_sblock("y"))[0], [None, lanes])
     schedule.vectorize(inner)

@@ -17,8 +17,8 @@ from eqfuse.lowering.target import target_of
 
 def request(name: str, folder: Path, prim_func: str | None = None) -> Request:
     x = te.placeholder((4,), "float32", "x")
-    made = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, "y")])
-    text = prim_func if prim_func is not None else ir.save_json(made)
+    function = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, "y")])
+    text = prim_func if prim_func is not None else ir.save_json(function)
     return Request(name, text, load_device("host"), target_of("host", 1).description, str(folder / f"{name}.o"))
 
 

@@ -21,28 +21,45 @@ from .functions import ARM, HOST, Shape, check, convolution, execute, inputs, la
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
 
+def broadcast_sum() -> Any:
+    x, b = te.placeholder((4, 6, 20), name="x"), te.placeholder((6,), name="b")
+    return te.create_prim_func([x, b, te.compute(x.shape, lambda i, j, k: x[i, j, k] + b[j])])
+
+
+def selection_by_booleans() -> Any:
+    x, mask = te.placeholder((3, 40), name="x"), te.placeholder((3, 40), "bool", name="mask")
+    selected = te.compute(x.shape, lambda i, j: tirx.Select(mask[i, j], x[i, j], -x[i, j]))
+    return te.create_prim_func([x, mask, selected])
+
+
+def maximum_from_minus_infinity(x: te.Tensor) -> te.Tensor:
+    k = te.reduce_axis((0, 64), name="k")
+    lowest = te.const(float("-inf"), "float32")
+    largest = te.comm_reducer(lambda a, b: te.max(a, b), lambda dtype: lowest, name="largest")
+    return te.compute((3,), lambda i: largest(x[i, k], axis=k), name="y")
+
+
 @pytest.mark.parametrize("shape", [(64, 32), (3, 5, 7), (1,), (2, 3, 4, 33), (17,), (1, 2, 28, 28)])
 def test_pointwise_chain(shape: Shape) -> None:
     check(of_one(shape, topi.nn.relu, topi.negative, topi.exp), "pointwise")
 
 
-def test_pointwise_with_threads() -> None:
-    check(of_one((4, 65, 129), topi.nn.relu, topi.negative), "pointwise", threads=2)
-
-
-@pytest.mark.parametrize("shape", [(2, 48, 32), (1, 7, 9)])
-def test_transpose(shape: Shape) -> None:
-    check(of_one(shape, lambda x: topi.transpose(x, (0, 2, 1)), topi.negative), "pointwise")
-
-
-@pytest.mark.parametrize("shape", [(1, 3, 14, 14), (2, 3, 5, 7)])
-def test_padding(shape: Shape) -> None:
-    check(of_one(shape, lambda x: topi.nn.pad(x, [0, 0, 1, 1], [0, 0, 1, 2])), "pointwise")
-
-
-def test_two_outputs_and_broadcast() -> None:
-    x, b = te.placeholder((4, 6, 20), name="x"), te.placeholder((6,), name="b")
-    check(te.create_prim_func([x, b, te.compute(x.shape, lambda i, j, k: x[i, j, k] + b[j])]), "pointwise")
+@pytest.mark.parametrize(
+    "function",
+    [
+        of_one((4, 65, 129), topi.nn.relu, topi.negative),
+        of_one((2, 48, 32), lambda x: topi.transpose(x, (0, 2, 1)), topi.negative),
+        of_one((1, 7, 9), lambda x: topi.transpose(x, (0, 2, 1)), topi.negative),
+        of_one((1, 3, 14, 14), lambda x: topi.nn.pad(x, [0, 0, 1, 1], [0, 0, 1, 2])),
+        of_one((2, 3, 5, 7), lambda x: topi.nn.pad(x, [0, 0, 1, 1], [0, 0, 1, 2])),
+        broadcast_sum(),
+        selection_by_booleans(),
+    ],
+    ids=["chain", "transposition", "small transposition", "padding", "small padding", "broadcast", "booleans"],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pointwise(function: Any, threads: int) -> None:
+    check(function, "pointwise", threads=threads)
 
 
 @pytest.mark.representatives(2)
@@ -56,25 +73,19 @@ def test_layer_norm(shape: Shape) -> None:
     check(layer_norm(shape), "rows")
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 7, 7), (2, 3, 8, 8), (1, 1, 5, 13)])
-def test_global_pool(shape: Shape) -> None:
-    check(of_one(shape, lambda x: topi.sum(x, (2, 3), keepdims=True), topi.nn.relu), "rows", threads=2)
-
-
-def test_maximum_from_minus_infinity() -> None:
-    def largest(x: te.Tensor) -> te.Tensor:
-        k = te.reduce_axis((0, 64), name="k")
-        combine = te.comm_reducer(
-            lambda a, b: te.max(a, b), lambda dtype: te.const(float("-inf"), dtype), name="largest"
-        )
-        return te.compute((3,), lambda i: combine(x[i, k], axis=k), name="y")
-
-    check(of_one((3, 64), largest), "rows")
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_reduction_of_leading_axes(axis: int) -> None:
-    check(of_one((6, 5, 40), lambda x: topi.sum(x, axis)), "channels")
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [
+        (of_one((1, 8, 7, 7), lambda x: topi.sum(x, (2, 3), keepdims=True), topi.nn.relu), "rows"),
+        (of_one((2, 3, 8, 8), lambda x: topi.sum(x, (2, 3), keepdims=True), topi.nn.relu), "rows"),
+        (of_one((1, 1, 5, 13), lambda x: topi.sum(x, (2, 3), keepdims=True), topi.nn.relu), "rows"),
+        (of_one((3, 64), maximum_from_minus_infinity), "rows"),
+        (of_one((6, 5, 40), lambda x: topi.sum(x, 0)), "channels"),
+        (of_one((6, 5, 40), lambda x: topi.sum(x, 1)), "channels"),
+    ],
+)
+def test_reductions(function: Any, rule: str) -> None:
+    check(function, rule, threads=2)
 
 
 @pytest.mark.representatives(2)
@@ -83,19 +94,20 @@ def test_matmul_with_packed_weights(sizes: tuple[int, int, int]) -> None:
     assert check(matmul(*sizes), "contraction").repack
 
 
-@pytest.mark.parametrize("sizes", [(16, 32, 64), (6, 9, 37)])
-def test_matmul_of_flipped_weights(sizes: tuple[int, int, int]) -> None:
-    assert check(matmul(*sizes, flip=True), "contraction").repack
-
-
-@pytest.mark.parametrize(("sizes", "batch"), [((12, 16, 32), (2, 3)), ((7, 5, 19), (3,)), ((9, 8, 16), ())])
-def test_matmul_of_two_inputs(sizes: tuple[int, int, int], batch: Shape) -> None:
-    assert not check(matmul(*sizes, batch=batch, constant=False), "contraction").repack
-
-
-@pytest.mark.parametrize("flip", [False, True])
-def test_matmul_with_threads(flip: bool) -> None:
-    check(matmul(48, 40, 96, flip=flip), "contraction", threads=2)
+@pytest.mark.parametrize(
+    ("function", "threads", "packs"),
+    [
+        (matmul(16, 32, 64, flip=True), 1, True),
+        (matmul(6, 9, 37, flip=True), 1, True),
+        (matmul(48, 40, 96), 2, True),
+        (matmul(48, 40, 96, flip=True), 2, True),
+        (matmul(12, 16, 32, batch=(2, 3), constant=False), 1, False),
+        (matmul(7, 5, 19, batch=(3,), constant=False), 1, False),
+        (matmul(9, 8, 16, constant=False), 1, False),
+    ],
+)
+def test_matmul(function: Any, threads: int, packs: bool) -> None:
+    assert bool(check(function, "contraction", threads=threads).repack) == packs
 
 
 @pytest.mark.representatives(3)
@@ -157,14 +169,6 @@ def test_depthwise_convolution(shape: Shape, kernel: int, stride: int) -> None:
 @pytest.mark.parametrize("shape", [(1, 4, 16, 16), (1, 3, 9, 21)])
 def test_pool(shape: Shape, kernel: int, stride: int, pad: int, kind: str) -> None:
     check(pool(shape, kernel, stride, pad, kind), "window", threads=2)
-
-
-def test_booleans_are_not_loaded_as_bits() -> None:
-    x, mask = te.placeholder((3, 40), name="x"), te.placeholder((3, 40), "bool", name="mask")
-    function = te.create_prim_func(
-        [x, mask, te.compute(x.shape, lambda i, j: tirx.Select(mask[i, j], x[i, j], -x[i, j]))]
-    )
-    check(function, "pointwise")
 
 
 def test_pixels_become_one_axis() -> None:
