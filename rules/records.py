@@ -106,13 +106,19 @@ class RuleFile:
 
 def option(form: Form, key: str) -> str:
     """The value behind an option like ``:name``, without quotes; "" where it is not given."""
-    return next((str(value).strip('"') for item, value in pairwise(form.items) if str(item) == key), "")
+    value = _option(form, key)
+    return "" if value is None else str(value).strip('"')
 
 
 def conditions(form: Form) -> tuple[Node, ...]:
     """What a rewrite asks for besides its left side: the items behind ``:when``."""
-    given = (value for item, value in pairwise(form.items) if str(item) == ":when")
-    return next((value.items for value in given if isinstance(value, Form)), ())
+    value = _option(form, ":when")
+    return value.items if isinstance(value, Form) else ()
+
+
+def _option(form: Form, key: str) -> Node | None:
+    pairs = pairwise(form.items)
+    return next((value for item, value in pairs if isinstance(item, Atom) and item.text == key), None)
 
 
 def record_lines(document: Document, form: Form) -> list[Atom]:

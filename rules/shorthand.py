@@ -71,6 +71,8 @@ def _rows(line: Atom) -> list[dict[str, str]]:
 
 def _fill(node: Node, values: Mapping[str, str]) -> Node:
     if isinstance(node, Atom):
+        if "{" not in node.text:
+            return node
         text = _fill_text(node.text, values)
         return _substitute(read(text).forms[0], {}, node.start) if text.startswith("(") else Atom(text, node.start)
     return Form(tuple(_fill(item, values) for item in node.items), node.start, node.end)
@@ -113,8 +115,9 @@ def shared_conditions() -> Conditions:
 
 def expand_conditions(rule: Form, conditions: Conditions) -> Form:
     """The rule with the facts of each condition in place of its call; the rule itself where it calls none."""
-    place = 1 if rule.head == "rule" else next((i + 1 for i, n in enumerate(rule.items) if str(n) == ":when"), 0)
-    called = rule.items[place] if 0 < place < len(rule.items) else None
+    options = [item.text if isinstance(item, Atom) else "" for item in rule.items]
+    place = 1 if rule.head == "rule" else options.index(":when") + 1 if ":when" in options else len(options)
+    called = rule.items[place] if place < len(options) else None
     if not isinstance(called, Form):
         return rule
     facts = tuple(fact for call in called.items for fact in _facts(call, conditions))
