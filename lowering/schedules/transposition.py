@@ -176,7 +176,7 @@ class _TransposedTiles:
                 if not number & size:
                     pair = [rows[number], rows[number + size]]
                     rows[number], rows[number + size] = (
-                        bind(tirx.Shuffle(pair, self._swapped_places(size, half))) for half in (0, 1)
+                        bind(tirx.Shuffle(pair, self._interleaved_places(size, half))) for half in (0, 1)
                     )
             size //= 2
         stores = [
@@ -185,7 +185,7 @@ class _TransposedTiles:
         ]
         return tirx.SeqStmt([*statements, *stores])
 
-    def _swapped_places(self, size: int, half: int) -> list[int]:
+    def _interleaved_places(self, size: int, half: int) -> list[int]:
         """Every other block of `size` elements of the first row, those of the `half`, and in between the second's."""
         odd = [place // size % 2 for place in range(self.lanes)]
         return [place + size * (half - second) + self.lanes * second for place, second in enumerate(odd)]
