@@ -180,13 +180,9 @@ def test_a_constant_that_takes_too_much_names_its_node() -> None:
         optimize(from_x_to_y(nodes, [2, 3], **weights), verify=False)
 
 
-def test_what_a_library_cannot_make_anything_of_names_its_node() -> None:
-    node = next(iter(read(from_x_to_y([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph))
+def test_errors_of_libraries_name_the_node_and_others_keep_their_message() -> None:
+    node = read(from_x_to_y([helper.make_node("Relu", ["x"], ["y"], name="relu")], [3])).graph[0]
     with pytest.raises(ModelError, match=r"^m: node 'relu' \(Relu\): .* \(KeyError: 'perm'\)"), blame_node(node, "m"):
         {}["perm"]
-
-
-def test_what_has_a_message_of_its_own_keeps_it() -> None:
-    node = next(iter(read(from_x_to_y([helper.make_node("Relu", ["x"], ["y"])], [3])).graph))
     with pytest.raises(UsageError, match=r"^its own$"), blame_node(node, "m"):
         raise UsageError("its own")

@@ -57,12 +57,10 @@ def test_tolerance_follows_the_type(dtype: type, fine: float, wrong: float) -> N
     assert not compare(ones, np.full(4, 1 + wrong).astype(dtype), DEFAULT).equal
 
 
-def test_large_integers_are_exact() -> None:
-    assert not compare(np.array([2**60]), np.array([2**60 + 1]), DEFAULT).equal
-
-
-def test_text_is_exact() -> None:
-    assert not compare(np.array(["a"], object), np.array(["b"], object), DEFAULT).equal
+@pytest.mark.parametrize(("one", "other"), [(2**60, 2**60 + 1), ("a", "b")], ids=["large integers", "text"])
+def test_other_types_than_floats_are_exact(one: object, other: object) -> None:
+    dtype = object if isinstance(one, str) else np.int64
+    assert not compare(np.array([one], dtype), np.array([other], dtype), DEFAULT).equal
 
 
 def test_type_and_shape_must_match() -> None:
@@ -80,14 +78,10 @@ def test_coarse_computation_loosens_a_fine_output() -> None:
     assert compare(one, other, Tolerance(coarsest="float16")).equal
 
 
-def test_small_spread_tightens_the_tolerance() -> None:
+def test_small_spread_tightens_the_tolerance_unless_that_is_given() -> None:
     one, other = np.full(4, 1, np.float32), np.full(4, 1.0001, np.float32)
     assert compare(one, other, DEFAULT).equal
     assert not compare(one, other, DEFAULT, spread=1e-4).equal
-
-
-def test_given_tolerance_ignores_the_spread() -> None:
-    one, other = np.full(4, 1, np.float32), np.full(4, 1.0001, np.float32)
     assert compare(one, other, Tolerance(rtol=1e-3), spread=1e-4).equal
 
 
