@@ -243,7 +243,7 @@ class Space:
         return above
 
     def _beside(self, classes: int, one: int) -> float:
-        """The price of what some classes must contain beside one of them and all that can be below it."""
+        """The price of the classes that some classes must contain, without one of them and all that can be below it."""
         return self.price(self.must_contain(classes & ~(1 << one)) & ~self.reach[one])
 
     def choices_below(self, core: Core, cost: float) -> list[list[int]]:

@@ -1,8 +1,8 @@
 """Proven optimal selections by a memoised search over frontiers.
 
-Classes are decided from the roots down, each after all that can lead to it from outside of its own cycle. What is
-still to be paid then depends on the open classes alone, and, within a strongly connected component, on what was
-decided in it: on the frontier, not on the way to it. So the search keeps an interval of the cost to complete each
+Classes are decided from the roots down, each after all that can lead to it from outside of its own cycle. The cost
+still to be paid then depends on the open classes alone, and, within a strongly connected component, on the decisions
+made in it: on the frontier, not on the way to it. So the search keeps an interval of the cost to complete each
 frontier that it has met, and meets far fewer of them than there are selections. Before the roots, every class is
 searched for by itself, from the leaves up, with little effort: the bounds that come out (bounds.py) are what prunes
 the others, as in a pattern database (Culberson & Schaeffer, "Pattern Databases", Computational Intelligence 1998). In
@@ -96,7 +96,7 @@ class FrontierSearch:
     """The frontiers met so far in one space."""
 
     space: Space
-    known: dict[Frontier, Completion] = field(default_factory=dict)
+    completions: dict[Frontier, Completion] = field(default_factory=dict)
 
     def complete(self, frontier: Frontier, budget: float, effort: float) -> Completion:
         """The cost to complete a frontier: exactly, or that it is no less than the budget, unless more than `effort`
@@ -122,11 +122,11 @@ class FrontierSearch:
                 continue
             low = min(top.low, top.steps[top.tried].low) if top.tried < len(top.steps) else top.low
             answer = Completion(min(low, top.high), top.high, top.best)
-            before = self.known.get(top.frontier)
+            before = self.completions.get(top.frontier)
             if before is not None:
                 upper = before if before.high < answer.high else answer
                 answer = Completion(max(before.low, answer.low), upper.high, upper.step)
-            self.known[top.frontier] = answer
+            self.completions[top.frontier] = answer
             stack.pop()
             if not stack:
                 return answer
@@ -136,7 +136,7 @@ class FrontierSearch:
         """The interval of a frontier if it needs no search: exact, or no less than the budget."""
         if not frontier.open:
             return Completion(0.0, 0.0, None)
-        answer = self.known.get(frontier)
+        answer = self.completions.get(frontier)
         if answer is not None and (answer.low >= answer.high or answer.low >= budget):
             return answer
         return None
@@ -160,7 +160,7 @@ class FrontierSearch:
         return _Expansion(frontier, budget, steps)
 
     def _step(self, rank: int, pick: Pick, after: Frontier) -> Step:
-        before = self.known.get(after)
+        before = self.completions.get(after)
         low = self.least(after) if before is None else before.low
         return Step(pick.cost + low, pick.cost, rank, pick.position, after)
 
@@ -181,7 +181,7 @@ class FrontierSearch:
         """The cheapest completion known of a frontier: positions by class of the core."""
         selection: dict[int, int] = {}
         while frontier.open:
-            step = self.known[frontier].step
+            step = self.completions[frontier].step
             assert step is not None, "only a frontier with a completion is asked for"
             selection[self.space.numbers[step.rank]] = step.position
             frontier = step.after

@@ -1,8 +1,8 @@
 """Independent components of a reduced problem, as cores: equal components have equal cores, which are solved once.
 
-The reduction drops forced classes as children, since they are paid for whoever reads them: what is still connected must
-be decided together. That includes the classes of one strongly connected component of the e-graph, whichever of
-them are forced, for a cycle can run through all of them: decided apart they can give a cyclic selection.
+The reduction drops forced classes as children, since they are paid for whoever reads them: classes that are still
+connected must be decided together. That includes the classes of one strongly connected component of the e-graph,
+whichever of them are forced, for a cycle can run through all of them: decided apart they can give a cyclic selection.
 """
 
 from __future__ import annotations

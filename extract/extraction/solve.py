@@ -45,7 +45,7 @@ _WHOLE_SHARE = 0.05
 """The share of the time, beyond its end, for the greedy answer to the whole of an unproven problem: where the time ends
 the reduction, that of the components may be worse."""
 _LEAST_PREPARATION = 1.0
-"""Seconds for the reduction and the greedy answer in any case: they decide most of what there is to win."""
+"""Seconds for the reduction and the greedy answer in any case: most of the gain comes from them."""
 
 
 def solve(problem: Problem, *, time_limit: float, method: Extraction = "exact") -> Solution:

@@ -22,7 +22,7 @@ Relax, which replaced Relay (checked against TVM 0.27), runs the same three pass
 - tuples: the operands of a Concat are its direct operands and TUPLE never occurs. So element-wise nodes join a Concat
   in pass 0, also across paths that pass through it, where a tuple would stop them;
 - constants: OPAQUE, as those that are not scalars are in Relay; scalars are ELEMENTWISE in Relay, and count towards the
-  depth of what they join. Constants are no nodes here;
+  depth of the group that they join. Constants are no nodes here;
 - kinds: see pattern_kinds.py.
 
 The graph on which fusion is decided has a node for each tuple besides the operators, as Relay's: one that gathers the
@@ -137,7 +137,7 @@ def post_dominators(graph: ForwardGraph) -> list[PostDominator | None]:
         for target in [end] if graph.is_external[node] or not edges else [edge.target for edge in edges]:
             sources[target].append(node)
     nearest = immediate_dominators(sources, end)
-    found: list[PostDominator | None] = [None] * end
+    onwards: list[PostDominator | None] = [None] * end
     for node in reversed(range(end)):
         if nearest[node] != end:
             kind = PatternKind.ELEMENTWISE
@@ -145,11 +145,11 @@ def post_dominators(graph: ForwardGraph) -> list[PostDominator | None]:
                 kind = max(kind, edge.kind)
                 between = edge.target
                 while between != nearest[node]:
-                    onwards = found[between]
-                    assert onwards is not None, "paths from here meet at the post-dominator of the node"
-                    between, kind = onwards.node, max(kind, onwards.kind)
-            found[node] = PostDominator(nearest[node], kind)
-    return found
+                    step = onwards[between]
+                    assert step is not None, "paths from here meet at the post-dominator of the node"
+                    between, kind = step.node, max(kind, step.kind)
+            onwards[node] = PostDominator(nearest[node], kind)
+    return onwards
 
 
 # --- the groups

@@ -49,6 +49,10 @@ def certify(graph: OperatorGraph, certificate: Certificate, time_limit: float = 
     return Proof(len(certificate.groups), len(crossings), len(_several(labels)))
 
 
+def _context() -> Any:
+    return z3_context("certificates")
+
+
 def _decide(solver: Any, assumptions: Sequence[Any], deadline: float) -> bool:
     """Whether the assertions of a solver have a solution. Raises PartitionError where z3 cannot tell in time."""
     import z3
@@ -65,8 +69,8 @@ def _holds(crossings: Sequence[Crossing], order: Sequence[int], deadline: float)
     """Whether the numbers given satisfy every crossing."""
     import z3
 
-    solver = z3.SolverFor("QF_IDL", ctx=z3_context("certificates"))
-    place = [z3.Int(f"order{group}", z3_context("certificates")) for group in range(len(order))]
+    solver = z3.SolverFor("QF_IDL", ctx=_context())
+    place = [z3.Int(f"order{group}", _context()) for group in range(len(order))]
     solver.add([place[group] == number for group, number in enumerate(order)])
     solver.add([place[crossing.tail] < place[crossing.head] for crossing in crossings])
     return _decide(solver, (), deadline)
@@ -76,13 +80,13 @@ def _core(crossings: Sequence[Crossing], deadline: float) -> list[Crossing]:
     """A minimal set of crossings that no order satisfies, so a cycle; [] where some order satisfies them all."""
     import z3
 
-    solver = z3.SimpleSolver(ctx=z3_context("certificates"))
+    solver = z3.SimpleSolver(ctx=_context())
     solver.set("core.minimize", True)
     by_name = {f"crossing{number}": crossing for number, crossing in enumerate(crossings)}
     for name, crossing in by_name.items():
-        tail, head = (z3.Int(f"order{group}", z3_context("certificates")) for group in (crossing.tail, crossing.head))
-        solver.add(z3.Implies(z3.Bool(name, z3_context("certificates")), tail < head))
-    if _decide(solver, [z3.Bool(name, z3_context("certificates")) for name in by_name], deadline):
+        tail, head = (z3.Int(f"order{group}", _context()) for group in (crossing.tail, crossing.head))
+        solver.add(z3.Implies(z3.Bool(name, _context()), tail < head))
+    if _decide(solver, [z3.Bool(name, _context()) for name in by_name], deadline):
         return []
     return [by_name[str(name)] for name in solver.unsat_core()]
 
@@ -95,12 +99,12 @@ def path_out_and_back(graph: OperatorGraph, labels: Sequence[int], deadline: flo
     """
     import z3
 
-    solver = z3.SolverFor("QF_FD", ctx=z3_context("certificates"))
+    solver = z3.SolverFor("QF_FD", ctx=_context())
     solver.add(_claims(graph, labels, _several(labels)))
     if not _decide(solver, (), deadline):
         return ()
     model = solver.model()
-    away = (z3.Bool(f"away{index}", z3_context("certificates")) for index in range(len(graph)))
+    away = (z3.Bool(f"away{index}", _context()) for index in range(len(graph)))
     return tuple(index for index, literal in enumerate(away) if z3.is_true(model[literal]))
 
 
@@ -112,7 +116,7 @@ def _several(labels: Sequence[int]) -> list[int]:
 def _claims(graph: OperatorGraph, labels: Sequence[int], groups: Sequence[int]) -> list[Any]:
     import z3
 
-    context = z3_context("certificates")
+    context = _context()
     away = [z3.Bool(f"away{index}", context) for index in range(len(graph))]
     left = {group: z3.Bool(f"left{group}", context) for group in groups}
     inside = [left.get(label, z3.BoolVal(False, context)) for label in labels]
