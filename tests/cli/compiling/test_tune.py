@@ -160,7 +160,7 @@ def test_a_tracker_that_is_not_there(eqfuse: CommandLine, pair: Path) -> None:
 def test_what_a_search_lacks_is_said_before_the_work(
     eqfuse: CommandLine, pair: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(Compilation, "optimized")
+    monkeypatch.delattr(Compilation, "optimize")
     monkeypatch.setattr(builders, "_CONNECT_SECONDS", 0.2)
     key = ("--device-key", "board") if option == "--tracker" else ()
     outcome = eqfuse.run("tune", pair, "-o", "build", option, "127.0.0.1:1", *key)
