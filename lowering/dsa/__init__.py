@@ -3,7 +3,7 @@
 Each folder imports only from those above it:
 
 - network/: the operators to schedule, their sizes on the accelerator, and which part of a value needs which;
-- program/: programs of instructions with addresses, their costs, and the check of what must hold of them;
+- program/: programs of instructions with addresses, their costs, and the check of their rules;
 - schedule/: the graph scheduler (section 3): sub-graphs, their instances, orders of these, and core bindings;
 - simulate/: programs run on real bytes, and in cycles;
 - tiles/: the parts of a layer that a core computes at once, as graphs and as kernels;

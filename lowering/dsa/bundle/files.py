@@ -106,7 +106,7 @@ def read_constants(folder: Path, program: Program) -> dict[str, Array]:
     try:
         return split_image(program, image)
     except ValueError as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
 def read_kernels(folder: Path, opset: int, observer: Observer = lambda line: None) -> dict[str, Kernel]:
@@ -140,8 +140,8 @@ def _read(path: Path, kind: type[Content]) -> Content:
     try:
         return convert_json(json.loads(path.read_text(encoding="utf-8")), kind)
     except (OSError, ValueError, JsonFieldError) as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
-def _damaged(path: Path, error: Exception) -> BundleError:
+def _damage_error(path: Path, error: Exception) -> BundleError:
     return BundleError(f"{path}: cannot be used ({error}); compile the model again")

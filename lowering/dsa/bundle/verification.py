@@ -1,7 +1,7 @@
 """Whether a program computes what ONNX Runtime computes of the original model, which has a batch of its own.
 
 The original runs on as many samples as it takes, on other inputs each time; the program on all of them joined. The
-number of compared samples is a multiple of what one run of either takes.
+compared samples are whole runs of both.
 
 Storing floats in a narrower type changes the outputs, whatever program computes them, and no fixed tolerance fits: a
 deep network may magnify the rounding of one weight a hundredfold, another not at all. So the original runs once more

@@ -15,9 +15,8 @@ from ..network.boxes import Box, hull, intersection, piece, shape_of, size
 from ..schedule.instances import InstanceGraph, Part
 from ..tiles.core_parts import CorePart, LayerParts, Sharing
 
-_WIDER = 1.5
-"""A core's fragment may grow to this many times the size of what it makes, to hold what other instances read around
-it: they then read it in place."""
+_FRAGMENT_GROWTH = 1.5
+"""A core's fragment may grow by this factor, to hold what other instances read around it; they read it in place."""
 
 
 class ReadKey(NamedTuple):
@@ -139,7 +138,7 @@ class Flow:
 
     @cached_property
     def fragments(self) -> dict[Part, tuple[Box | None, ...]]:
-        """Per part, the box of it that each core holds in its LB: the hull of what it makes and what it reads."""
+        """Per part, the box of it that each core holds in its LB: a hull of the boxes that it makes and reads."""
         return {part: self._fragments(part) for part in self.producing_step}
 
     def _fragments(self, part: Part) -> tuple[Box | None, ...]:
@@ -149,7 +148,7 @@ class Flow:
             needed = next(source.box for source in read.sources if source.part == part)
             wider = hull(held[read.core], needed)
             is_inside = self.steps[read.step].instance == part.instance
-            if is_inside or size(wider) <= _WIDER * size(made[read.core]):
+            if is_inside or size(wider) <= _FRAGMENT_GROWTH * size(made[read.core]):
                 held[read.core] = wider
         return tuple(held)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, cached_property, total_ordering
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -39,7 +40,7 @@ _SLOWNESS = {Level.LB: 0, Level.GB: 1, Level.DDR: 2}
 
 
 class Unit(Enum):
-    """What executes: the three compute units of a core, and DMA engines of a core or of a cluster."""
+    """The kinds of engines: the three compute units of a core, and DMA engines of a core or of a cluster."""
 
     VECTOR = "vector"
     VME = "vme"
@@ -133,8 +134,7 @@ class Engine(_Place):
 
 
 class Buffer(_Record, frozen=True):
-    """`size` bytes from `address` on that hold one value; give every value its own buffer, also where they share a
-    place.
+    """`size` bytes from `address` on that hold one value. Every value has its own buffer, even in a shared place.
 
     `dtype` (numpy's name) and `shape` describe the value, and fit in `size` bytes.
     """
@@ -228,8 +228,7 @@ class Product(_Record, frozen=True):
 
 
 class Work(_Record, frozen=True):
-    """What one unit does: products on the MME, `operations` multiply-accumulates on the VME or element operations on
-    the vector core."""
+    """The work of one unit: products on the MME, `operations` multiply-accumulates (VME) or element operations."""
 
     unit: Unit
     operations: int = 0
@@ -241,20 +240,23 @@ class Work(_Record, frozen=True):
         return self.operations + sum(product.macs for product in self.products)
 
 
-class Transfer(_Record, frozen=True, tag_field="op", tag="transfer"):
-    """Bytes of `source`, row after row, to each of `targets` (one read, several writes: a multicast)."""
-
+class _OfChannel(_Record, frozen=True):
     engine: Engine
-    source: Region
-    targets: tuple[Region, ...]
-    kind: TransferKind = TransferKind.DMA
-    waits: tuple[int, ...] = ()
-    label: str = ""
 
     @property
     def engines(self) -> tuple[Engine, ...]:
         """The channel that the transfer occupies."""
         return (self.engine,)
+
+
+class Transfer(_OfChannel, frozen=True, tag_field="op", tag="transfer"):
+    """Bytes of `source`, row after row, to each of `targets` (one read, several writes: a multicast)."""
+
+    source: Region
+    targets: tuple[Region, ...]
+    kind: TransferKind = TransferKind.DMA
+    waits: tuple[int, ...] = ()
+    label: str = ""
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -267,14 +269,13 @@ class Transfer(_Record, frozen=True, tag_field="op", tag="transfer"):
         return self.targets
 
 
-class IndexedTransfer(_Record, frozen=True, tag_field="op", tag="indexed_transfer"):
+class IndexedTransfer(_OfChannel, frozen=True, tag_field="op", tag="indexed_transfer"):
     """Rows of a table, one for each index, to consecutive rows of the target: an embedding's lookup.
 
     Row i of the table is the `row_bytes` bytes from ``i * row_bytes`` on; negative indices count from its end, as
     ONNX's Gather has it. The channel reads the indices, int32 or int64, in LB or GB.
     """
 
-    engine: Engine
     table: Region
     indices: Operand
     row_bytes: int
@@ -286,11 +287,6 @@ class IndexedTransfer(_Record, frozen=True, tag_field="op", tag="indexed_transfe
     def count(self) -> int:
         """How many rows are moved."""
         return math.prod(self.indices.shape)
-
-    @property
-    def engines(self) -> tuple[Engine, ...]:
-        """The channel that the transfer occupies."""
-        return (self.engine,)
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -345,21 +341,12 @@ class Barrier(_Record, frozen=True, tag_field="op", tag="barrier"):
     engines: tuple[Engine, ...]
     waits: tuple[int, ...] = ()
     label: str = ""
-
-    @property
-    def reads(self) -> tuple[Region, ...]:
-        """None."""
-        return ()
-
-    @property
-    def writes(self) -> tuple[Region, ...]:
-        """None."""
-        return ()
+    reads: ClassVar[tuple[Region, ...]] = ()
+    writes: ClassVar[tuple[Region, ...]] = ()
 
 
 Kernel = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
-"""What a `Compute` runs: it fills the second arrays, the outputs, from the first, the inputs. Both are views of memory
-in the operands' shapes."""
+"""The function of a `Compute`, which fills its outputs, the second arrays, from its inputs: views of memory."""
 
 Movement = Transfer | IndexedTransfer
 Instruction = Transfer | IndexedTransfer | Compute | Barrier

@@ -30,9 +30,9 @@ class OrderSearch:
             self.before[second] |= 1 << first
         self.readers = [sum(1 << reader for reader in claim.readers) for claim in problem.claims]
         self.maker = [-1 if claim.maker is None else claim.maker for claim in problem.claims]
-        self._bound_what_is_kept()
+        self._find_certain_claims()
 
-    def _bound_what_is_kept(self) -> None:
+    def _find_certain_claims(self) -> None:
         """Compute which claims are kept while a job runs, whatever the order.
 
         `base`, per job: of claims made before it, or by it, and read after it, or by it. `extra`, per claim: further

@@ -218,10 +218,10 @@ def _distinct(program: Program, regions: Iterable[Region], roles: Iterable[Role]
     for region in regions:
         if region.memory.level is Level.DDR and region.buffer in wanted:
             touched.setdefault(region.buffer, set()).add(region)
-    return {name: _count_covered(each) for name, each in touched.items()}
+    return {name: _count_bytes(each) for name, each in touched.items()}
 
 
-def _count_covered(regions: Collection[Region]) -> int:
+def _count_bytes(regions: Collection[Region]) -> int:
     """Bytes that lie in any of the regions of one memory."""
     each = [region.starts for region in regions]
     starts = np.concatenate(each)

@@ -18,8 +18,10 @@ from .local_site import LocalSite
 
 @dataclass(frozen=True)
 class Tile:
-    """Operators of one layer (ascending), the parts of values at hand (operands in order, constants too; each contains
-    what is needed, may be larger), and the parts of values made."""
+    """Operators of one layer, ascending, with the parts of values at hand and those that they make.
+
+    The parts at hand are the operands in order, constants too; they may be larger than the operators need.
+    """
 
     members: tuple[int, ...]
     inputs: tuple[tuple[int, Box], ...]

@@ -2,7 +2,7 @@
 
 The two outer loops of the anchor op are tiled: the one along which weights change, so that a tile's weights fit half of
 the small buffer that LB has for them (they are promoted while the tile before is computed), and the others, so that
-what passes through LB fits what is left of it twice.
+the values that pass through LB fit its free room twice.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from eqfuse.lowering.dsa.program.instructions import (
     DDR,
     Barrier,
     Compute,
+    Instruction,
     Level,
     Product,
     Program,
@@ -58,12 +59,34 @@ def run(builder: Builder, device: DsaDevice = DEVICE) -> Timeline:
     return simulate_time(builder.program(), device)
 
 
-def test_units_by_their_throughput() -> None:
-    builder = Builder()
-    for work in (MATRIX, MACS, VECTOR):
-        builder.add(compute(0, work))
-    # 2 x 2 folds of 10 + 4 + 8 - 2 cycles; 320 multiply-accumulates and 160 operations at 16 a cycle.
-    assert run(builder).ends == (80.0, 20.0, 10.0)
+BARRIER = Barrier((unit(0, 0, Unit.VME), unit(0, 1, Unit.VECTOR)))
+
+
+@pytest.mark.parametrize(
+    ("instructions", "starts", "ends"),
+    [
+        # 2 x 2 folds of 10 + 4 + 8 - 2 cycles; 320 multiply-accumulates and 160 operations at 16 a cycle.
+        pytest.param([compute(0, MATRIX), compute(0, MACS), compute(0, VECTOR)], (0, 0, 0), (80, 20, 10), id="units"),
+        # The vector unit is free when it has done its part, the matrix unit when all is done.
+        pytest.param(
+            [compute(0, MATRIX, VECTOR), compute(0, VECTOR), compute(0, MATRIX)], (0, 10, 80), (80, 20, 160),
+            id="units of one kernel run as a pipeline",
+        ),
+        pytest.param([compute(0, VECTOR), compute(0, VECTOR)], (0, 10), (10, 20), id="one engine runs in order"),
+        pytest.param(
+            [compute(core, work, cluster=cluster) for cluster in (0, 1) for core in (0, 1) for work in (VECTOR, MACS)],
+            (0,) * 8, (10, 20) * 4, id="engines, cores and clusters run concurrently",
+        ),
+        pytest.param([compute(0, MACS), compute(1, VECTOR, waits=(0,))], (0, 20), (20, 30), id="waits hold back"),
+        pytest.param(
+            [compute(0, MACS), BARRIER, compute(1, VECTOR), compute(1, MACS)], (0, 20, 20, 0), (20, 20, 30, 20),
+            id="a barrier holds back its engines alone",
+        ),
+    ],
+)  # fmt: skip
+def test_kernels_run(instructions: list[Instruction], starts: tuple[float, ...], ends: tuple[float, ...]) -> None:
+    timeline = simulate_time(Program("p", "d", 1, (), tuple(instructions)), DEVICE)
+    assert (timeline.starts, timeline.ends) == (starts, ends)
 
 
 def with_dataflows(*dataflows: Dataflow) -> DsaDevice:
@@ -84,51 +107,10 @@ def test_each_product_of_a_kernel_has_its_own_dataflow() -> None:
     assert simulate_time(program, device).cycles == (100 + 4 + 8 - 2) + (100 + 2 * 4 + 8 - 2)
 
 
-def test_units_of_one_kernel_run_as_a_pipeline() -> None:
-    """The vector unit is free when it has done its part, the matrix unit when all is done."""
-    builder = Builder()
-    builder.add(compute(0, MATRIX, VECTOR))
-    builder.add(compute(0, VECTOR))
-    builder.add(compute(0, MATRIX))
-    assert run(builder).ends == (80.0, 20.0, 160.0)
-
-
 def test_a_kernel_is_no_faster_than_its_operands_arrive() -> None:
     builder = places()
     builder.add(Compute(0, 0, "k", (builder.operand("l00"),), (), (VECTOR,)))
     assert run(builder).cycles == 1600 / 64
-
-
-def test_one_engine_runs_in_order() -> None:
-    builder = Builder()
-    builder.add(compute(0, VECTOR))
-    builder.add(compute(0, VECTOR))
-    assert run(builder).starts == (0.0, 10.0)
-
-
-def test_engines_cores_and_clusters_run_concurrently() -> None:
-    builder = Builder()
-    for cluster in range(2):
-        for core in range(2):
-            builder.add(compute(core, VECTOR, cluster=cluster))
-            builder.add(compute(core, MACS, cluster=cluster))
-    assert set(run(builder).starts) == {0.0}
-
-
-def test_waits_hold_back() -> None:
-    builder = Builder()
-    builder.add(compute(0, MACS))
-    builder.add(compute(1, VECTOR, waits=(0,)))
-    assert run(builder).starts == (0.0, 20.0)
-
-
-def test_a_barrier_holds_back_its_engines_alone() -> None:
-    builder = Builder()
-    builder.add(compute(0, MACS))
-    builder.add(Barrier((unit(0, 0, Unit.VME), unit(0, 1, Unit.VECTOR))))
-    builder.add(compute(1, VECTOR))
-    builder.add(compute(1, MACS))
-    assert run(builder).starts == (0.0, 20.0, 20.0, 0.0)
 
 
 @pytest.mark.parametrize(
