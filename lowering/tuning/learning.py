@@ -154,5 +154,5 @@ def _load(path: Path) -> LearnedModel | None:
         if head.format != _FORMAT or head.digest != sha256(trees).hexdigest():
             return None
         return unpack_trees({name: index for index, name in enumerate(head.vocabulary)}, trees)
-    except (OSError, ValueError):  # msgspec's and xgboost's own errors are ValueErrors
+    except (OSError, ValueError, msgspec.MsgspecError):  # xgboost's own error is a ValueError
         return None
