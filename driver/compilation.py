@@ -168,8 +168,8 @@ def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
     if result.partition is not None:
         partition, priced = result.partition.partition, result.partition.pricing
         model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
-        found = [kernel for members in partition.members for kernel in model.kernels(members)]
-        return copy_maps(partition.graph, move_epilogues(partition.graph, found))
+        kernels = [kernel for members in partition.members for kernel in model.kernels(members)]
+        return copy_maps(partition.graph, move_epilogues(partition.graph, kernels))
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
     return graph, tuple((index,) for index in range(len(graph)))
