@@ -21,7 +21,7 @@ from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.index_maps import IndexMaps, OperatorCall, index_maps
-from ...ir.operators import SCHEMAS
+from ...ir.operators import OPERATORS, SCHEMAS
 from .baselines.weights import COMPLEX, THRESHOLD, weights
 from .contraction import Contraction
 from .groups import Partition
@@ -34,6 +34,8 @@ Measured = Callable[[Members], float | None]
 """Seconds of a kernel from the profile database, without its launch; None where it was never measured."""
 
 _PICKING = frozenset({"Slice", "Gather"})
+_OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
+"""Operators that rules cannot look into, and that may be in one kernel with others all the same."""
 _LARGEST_KERNEL = 256
 """Operators of one kernel at most: the price of each that joins takes as long as the kernel is large."""
 
@@ -267,7 +269,7 @@ class KernelModel:
         return self._maps[member]
 
     def _make_index_maps(self, operator: Operator) -> tuple[IndexMaps, ...]:
-        schema = SCHEMAS.get(operator.op)
+        schema = SCHEMAS.get(operator.op) if operator.op in OPERATORS or operator.op in _OTHERS else None
         if schema is None or schema.index_maps is None or operator.is_opaque:
             return ()
         operands = tuple(None if v is None else self._extents(v) for v in operator.inputs)
