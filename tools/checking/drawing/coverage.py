@@ -39,7 +39,23 @@ def settings(sample: Sample) -> frozenset[str]:
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
     for term in sample.subterms():
         result |= set(_settings_of_term(term))
-    return frozenset(result)
+    return frozenset(result | set(_cut_short(sample)))
+
+
+def _cut_short(sample: Sample) -> Iterator[str]:
+    """Which Slices end before they have to: only there it shows whether a rule forgets an end."""
+    slices = [term for term in sample.subterms() if isinstance(term, Term) and term.head == "Slice"]
+    for place, term in enumerate(slices):
+        operand, result = sample.type_of(term.arguments[0]), sample.type_of(term)
+        _, starts, _, axes, steps = term.arguments
+        if operand is None or result is None or not (isinstance(starts, tuple) and isinstance(axes, tuple)):
+            continue
+        assert isinstance(steps, tuple)
+        for start, axis, step in zip(starts, axes, steps, strict=True):
+            size = operand.shape[axis]
+            begin = max(0, start + size if start < 0 else start)
+            if step > 0 and result.shape[axis] < -(-(size - begin) // step):
+                yield f"Slice {place} cut short"
 
 
 def _settings_of_term(term: Term | Leaf) -> Iterator[str]:

@@ -36,8 +36,8 @@ class Hit:
 
 
 def seed(rule: Rule) -> int:
-    """A seed that is the same in every run and differs between rules."""
-    return int.from_bytes(hashlib.sha256(rule.text.encode()).digest()[:6], "big")
+    """A seed that is the same in every run and however the rule's text is wrapped, and differs between rules."""
+    return int.from_bytes(hashlib.sha256(" ".join(rule.text.split()).encode()).digest()[:6], "big")
 
 
 def facts_by_direction(rule: Rule) -> list[tuple[Node, ...]]:

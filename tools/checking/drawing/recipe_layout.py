@@ -118,7 +118,10 @@ def _slice(draft: OperatorDraft, name: str) -> Choice:
         return tuple(random.choice((0, 0, 1, max(0, d - 2), d // 2)) for d in dims)
     if name == "ends":
         begins = draft.integers("starts")
-        return tuple(random.choice((d, d, b + 1, (d + 1) // 2, d + 3)) for d, b in zip(dims, begins, strict=True))
+        return tuple(
+            random.choice((d, d, b + 1, (d + 1) // 2, d + 3, random.randint(min(b + 1, d), d)))
+            for d, b in zip(dims, begins, strict=True)
+        )
     return (1,) * len(dims) if draft.chance(0.6) else tuple(random.choice((1, 2, 3)) for _ in dims)
 
 
