@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from ..costmodels.device import DEFAULT
 from ..engine.choices import CostName, Extraction
 from ..rules.vocabulary import Precision
 from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
@@ -17,6 +16,9 @@ EXIT_CODES = (
     "exit codes: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error, "
     "5 a budget was hit (the output is valid)"
 )
+
+DEFAULT_DEVICE = "x86-64-v4"
+"""The default of `costmodels.device`, which is slow to import."""
 
 Commands = argparse._SubParsersAction  # the type of add_subparsers() has no public name
 
@@ -84,8 +86,8 @@ def add_pricing(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--device", metavar="NAME|FILE.toml",
-        help="the device that prices are for: a name from `eqfuse device list` or a device file "
-        f"(default {DEFAULT} on every machine, so that results are the same; with --cost profile: host, this machine)",
+        help="the device that prices are for: a name from `eqfuse device list` or a device file (default "
+        f"{DEFAULT_DEVICE} on every machine, so that results are the same; with --cost profile: host, this machine)",
     )  # fmt: skip
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.cli.arguments import input_shape
+from eqfuse.cli.arguments import DEFAULT_DEVICE, input_shape
 from eqfuse.cli.parser import build_parser
+from eqfuse.costmodels.device import DEFAULT
 
 from .command_line import CommandLine
 
-HEAVY = ("onnx", "onnx_ir", "numpy", "z3", "scipy", "onnxruntime", "egglog", "rich")
+HEAVY = ("msgspec", "onnx", "onnx_ir", "numpy", "z3", "scipy", "onnxruntime", "egglog", "rich")
 
 NAMES = st.text(ascii_letters + "0123456789_:/. ", min_size=1)
 SIZES = st.lists(st.integers(0, 10**6), min_size=2)
@@ -102,3 +103,7 @@ def test_parsing_imports_nothing_heavy(eqfuse: CommandLine) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=eqfuse.environment())
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def test_the_help_names_the_default_device() -> None:
+    assert DEFAULT_DEVICE == DEFAULT
