@@ -22,7 +22,7 @@ from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
 from . import elementwise, layout, normalisation, pooling, products, reductions, resize
-from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, OperatorCall
+from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, TensorCall
 
 __all__ = ["ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Operand", "compute", "lowerable"]
 
@@ -51,7 +51,7 @@ def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Operand |
     """
     reason = _obstacle(operator, graph)
     if reason is None:
-        call = OperatorCall(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
+        call = TensorCall(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
         try:
             results = LOWERINGS[operator.op](call)
         except NotLowered as error:

@@ -76,7 +76,7 @@ def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
 
 
 @dataclass(frozen=True)
-class OperatorCall:
+class TensorCall:
     """An operator, its operands (None: absent) and the types of its results, static where anything reads them."""
 
     operator: Operator
@@ -163,5 +163,5 @@ class OperatorCall:
         return [te.reduce_axis((0, extent), name=f"{name}{i}") for i, extent in enumerate(extents)]
 
 
-Lowering = Callable[[OperatorCall], te.Tensor | tuple[te.Tensor, ...]]
+Lowering = Callable[[TensorCall], te.Tensor | tuple[te.Tensor, ...]]
 """The results of a call as tensor expressions. Raises NotLowered."""

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import te, tirx
 
 from . import elementary
-from .call import Expr, Lowering, NotLowered, OperatorCall, read, sizes
+from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
 from .elementary import bound, dtype_of, exp, exp_below_88, sigmoid
 
 Formula = Callable[..., Expr]
@@ -21,7 +21,7 @@ Formula = Callable[..., Expr]
 def _elementwise(formula: Formula, reads_once: bool = False) -> Lowering:
     """The lowering of a formula on broadcast operands. `reads_once`: it writes each of them down no more than once."""
 
-    def lower(call: OperatorCall) -> te.Tensor:
+    def lower(call: TensorCall) -> te.Tensor:
         def element(*indices: Expr) -> Expr:
             values = [tirx.convert(read(operand, indices, call.shape)) for operand in call.operands]
             return formula(call, *values) if reads_once else bind_all(values, ())
@@ -84,12 +84,12 @@ def _elu(x: Expr, alpha: float) -> Expr:
     return _if_negative(x, (exp_below_88(x) - 1.0) * _number(alpha, x), x)
 
 
-def _celu(call: OperatorCall, x: Expr) -> Expr:
+def _celu(call: TensorCall, x: Expr) -> Expr:
     alpha = _number(call.number("alpha", 1.0), x)
     return _at_least(x, _number(0, x)) + _at_most((exp(x / alpha) - 1.0) * alpha, _number(0, x))
 
 
-def _threshold(call: OperatorCall, x: Expr) -> Expr:
+def _threshold(call: TensorCall, x: Expr) -> Expr:
     return tirx.Select(tirx.LE(x, _number(call.number("alpha", 1.0), x)), _number(0, x), x)
 
 
@@ -97,12 +97,12 @@ def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
     return _at_most(_at_least(x * _number(alpha, x) + _number(beta, x), _number(0.0, x)), _number(1.0, x))
 
 
-def _swish(call: OperatorCall, x: Expr) -> Expr:
+def _swish(call: TensorCall, x: Expr) -> Expr:
     alpha = call.number("alpha", 1.0)
     return x * sigmoid(x if alpha == 1.0 else x * _number(alpha, x))
 
 
-def _gelu(call: OperatorCall, x: Expr) -> Expr:
+def _gelu(call: TensorCall, x: Expr) -> Expr:
     if call.text("approximate", "none") == "tanh":
         # (1 + tanh(t)) / 2 is the sigmoid of 2 t
         factor = x * x * _number(0.044715 * sqrt(8 / pi), x) + _number(sqrt(8 / pi), x)
@@ -111,14 +111,14 @@ def _gelu(call: OperatorCall, x: Expr) -> Expr:
     return bound(x * _number(0.5, x), lambda half: half * error + half)
 
 
-def _cast(call: OperatorCall, x: Expr) -> Expr:
+def _cast(call: TensorCall, x: Expr) -> Expr:
     return tirx.NE(x, _number(0, x)) if call.dtype == "bool" and dtype_of(x) != "bool" else x.astype(call.dtype)
 
 
 # --- two and three operands
 
 
-def _modulo(call: OperatorCall, x: Expr, y: Expr) -> Expr:
+def _modulo(call: TensorCall, x: Expr, y: Expr) -> Expr:
     """Without fmod, which is for integers, the result has the sign of the divisor."""
     truncates = bool(call.integer("fmod", 0))
     if _is_float(x):
@@ -128,7 +128,7 @@ def _modulo(call: OperatorCall, x: Expr, y: Expr) -> Expr:
     return tirx.truncmod(x, y) if truncates or _is_unsigned(x) else tirx.floormod(x, y)
 
 
-def _shift(call: OperatorCall, x: Expr, y: Expr) -> Expr:
+def _shift(call: TensorCall, x: Expr, y: Expr) -> Expr:
     """Nothing is left where all bits are shifted out."""
     if not _is_unsigned(x):
         raise NotLowered("a shift of signed integers")
@@ -138,7 +138,7 @@ def _shift(call: OperatorCall, x: Expr, y: Expr) -> Expr:
     return tirx.Select(tirx.LT(y, _number(bits, y)), shifted, _number(0, x))
 
 
-def _clip(call: OperatorCall) -> te.Tensor:
+def _clip(call: TensorCall) -> te.Tensor:
     """A bound is a scalar, or has one element; either may be absent."""
     x, low, high = call.source(0), call.optional(1), call.optional(2)
     if any(sizes(bound) not in ((), (1,)) for bound in (low, high) if bound is not None):

@@ -11,11 +11,11 @@ from math import prod
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, NotLowered, OperatorCall, Shape, read, sizes
+from .call import Expr, Lowering, NotLowered, Shape, TensorCall, read, sizes
 from .windows import pad_around
 
 
-def _reshape(call: OperatorCall) -> te.Tensor:
+def _reshape(call: TensorCall) -> te.Tensor:
     """Only axes that are split or joined cost a division; the others keep their index."""
     x = call.source(0)
     if prod(sizes(x)) != prod(call.shape):
@@ -66,25 +66,25 @@ def _unravel(index: Expr, shape: Shape) -> list[Expr]:
     return places[::-1]
 
 
-def _transpose(call: OperatorCall) -> te.Tensor:
+def _transpose(call: TensorCall) -> te.Tensor:
     x, perm = call.source(0), call.ints("perm")
     inverse = sorted(range(len(perm)), key=perm.__getitem__)
     return call.stage(call.shape, lambda *i: x(*(i[a] for a in inverse)))
 
 
-def _expand(call: OperatorCall) -> te.Tensor:
+def _expand(call: TensorCall) -> te.Tensor:
     x = call.source(0)
     return call.stage(call.shape, lambda *i: read(x, i, call.shape))
 
 
-def _tile(call: OperatorCall) -> te.Tensor:
+def _tile(call: TensorCall) -> te.Tensor:
     x = call.source(0)
     repeated = [n != m for n, m in zip(sizes(x), call.shape, strict=True)]
     axes = list(zip(sizes(x), repeated, strict=True))
     return call.stage(call.shape, lambda *i: x(*(p % n if r else p for p, (n, r) in zip(i, axes, strict=True))))
 
 
-def _slice(call: OperatorCall) -> te.Tensor:
+def _slice(call: TensorCall) -> te.Tensor:
     x = call.source(0)
     cuts = dict(zip(call.ints("axes"), zip(call.ints("starts"), call.ints("steps"), strict=True), strict=True))
 
@@ -94,7 +94,7 @@ def _slice(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _pad(call: OperatorCall) -> te.Tensor:
+def _pad(call: TensorCall) -> te.Tensor:
     x, pads, mode = call.source(0), call.ints("pads"), call.text("mode", "constant")
     before, after = pads[: len(x.shape)], pads[len(x.shape) :]
     fill = call.optional(1)
@@ -107,7 +107,7 @@ def _pad(call: OperatorCall) -> te.Tensor:
     return result if any(pads) else call.stage(call.shape, lambda *i: result(*i))
 
 
-def _pad_with_own(call: OperatorCall, before: Shape, after: Shape, mode: str) -> te.Tensor:
+def _pad_with_own(call: TensorCall, before: Shape, after: Shape, mode: str) -> te.Tensor:
     """Padding with elements of the tensor itself; negative padding cuts some off first."""
     x = call.source(0)
     inner = [n + min(a, 0) + min(b, 0) for n, a, b in zip(sizes(x), before, after, strict=True)]
@@ -139,7 +139,7 @@ def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
     return place + start if start else place
 
 
-def _depth_to_space(call: OperatorCall) -> te.Tensor:
+def _depth_to_space(call: TensorCall) -> te.Tensor:
     x, block = call.source(0), call.integer("blocksize")
     channels = call.shape[1]
     blocks_first = call.text("mode", "DCR") == "DCR"
@@ -152,7 +152,7 @@ def _depth_to_space(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _space_to_depth(call: OperatorCall) -> te.Tensor:
+def _space_to_depth(call: TensorCall) -> te.Tensor:
     x, block = call.source(0), call.integer("blocksize")
     channels = sizes(x)[1]
 
@@ -163,7 +163,7 @@ def _space_to_depth(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _concat(call: OperatorCall) -> te.Tensor:
+def _concat(call: TensorCall) -> te.Tensor:
     parts, axis = call.operands, call.integer("axis")
     ends = list(accumulate(sizes(part)[axis] for part in parts))
 
@@ -179,7 +179,7 @@ def _concat(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _split(call: OperatorCall) -> tuple[te.Tensor, ...]:
+def _split(call: TensorCall) -> tuple[te.Tensor, ...]:
     x, axis, parts = call.source(0), call.integer("axis", 0), call.ints("split")
     shape = sizes(x)
 
@@ -194,7 +194,7 @@ def _split(call: OperatorCall) -> tuple[te.Tensor, ...]:
     return tuple(part(start, number, size) for number, (start, size) in enumerate(zip(starts, parts, strict=False)))
 
 
-def _shape(call: OperatorCall) -> te.Tensor:
+def _shape(call: TensorCall) -> te.Tensor:
     """A static shape: a list of constants."""
     end = None if call.operator.attributes.get("end") is None else call.integer("end")
     dimensions = sizes(call.source(0))[call.integer("start", 0) : end]
@@ -208,7 +208,7 @@ def _shape(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _dropout(call: OperatorCall) -> tuple[te.Tensor, ...]:
+def _dropout(call: TensorCall) -> tuple[te.Tensor, ...]:
     """Of inference: it drops nothing."""
     if call.optional(2) is not None:
         raise NotLowered("it may be of training")
@@ -232,7 +232,7 @@ def _wrap_negative(index: Expr, size: int) -> Expr:
     return keep_inside(tirx.Select(tirx.LT(place, 0), place + size, place), size)
 
 
-def _gather(call: OperatorCall) -> te.Tensor:
+def _gather(call: TensorCall) -> te.Tensor:
     x, places = call.source(0), call.source(1)
     axis, rank = call.integer("axis", 0), len(places.shape)
 
@@ -243,7 +243,7 @@ def _gather(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _gather_nd(call: OperatorCall) -> te.Tensor:
+def _gather_nd(call: TensorCall) -> te.Tensor:
     x, places = call.source(0), call.source(1)
     batch, outer = call.integer("batch_dims", 0), len(places.shape) - 1
     depth = sizes(places)[-1]

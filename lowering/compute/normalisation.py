@@ -8,7 +8,7 @@ from math import prod
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, Operand, OperatorCall, Shape, read, sizes
+from .call import Expr, Lowering, Operand, Shape, TensorCall, read, sizes
 from .elementary import exp, exp_below_88, power, square
 from .reductions import Reducer, reduce_max, reduce_min, reduce_sum
 
@@ -16,7 +16,7 @@ OfPart = Callable[[Sequence[Expr]], Expr]
 """A number for each part of a tensor, by the indices of the part."""
 
 
-def _batch(call: OperatorCall) -> te.Tensor:
+def _batch(call: TensorCall) -> te.Tensor:
     x, scale, shift, centre, variance = (call.source(i) for i in range(5))
     epsilon = call.constant(call.number("epsilon", 1e-5))
     factor = call.stage(sizes(scale), lambda c: scale(c) / tirx.sqrt(variance(c) + epsilon), "factor")
@@ -30,7 +30,7 @@ class _Parts:
     `element` takes the number of a part (of as many indices as `outer` has) and a place in it (`inner`).
     """
 
-    call: OperatorCall
+    call: TensorCall
     outer: Shape
     inner: Shape
     element: Callable[[Sequence[Expr], Sequence[Expr]], Expr]
@@ -63,7 +63,7 @@ class _Parts:
         return lambda o: factor(*o)
 
 
-def _channelwise(call: OperatorCall, groups: int) -> te.Tensor:
+def _channelwise(call: TensorCall, groups: int) -> te.Tensor:
     """Instance (one channel to a group) and group normalisation."""
     x, gain, shift = call.source(0), call.source(1), call.source(2)
     batch, channels, *spatial = sizes(x)
@@ -83,12 +83,12 @@ def _channelwise(call: OperatorCall, groups: int) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _trailing(call: OperatorCall, axis: int) -> _Parts:
+def _trailing(call: TensorCall, axis: int) -> _Parts:
     x = call.source(0)
     return _Parts(call, sizes(x)[:axis], sizes(x)[axis:], lambda o, i: x(*o, *i))
 
 
-def _layer(call: OperatorCall) -> te.Tensor:
+def _layer(call: TensorCall) -> te.Tensor:
     x, gain, shift, axis = call.source(0), call.source(1), call.optional(2), call.integer("axis")
     parts = _trailing(call, axis)
     mean = parts.mean()
@@ -101,13 +101,13 @@ def _layer(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element)
 
 
-def _root_mean_square(call: OperatorCall) -> te.Tensor:
+def _root_mean_square(call: TensorCall) -> te.Tensor:
     x, gain, axis = call.source(0), call.source(1), call.integer("axis")
     scale = _trailing(call, axis).scale(None)
     return call.stage(call.shape, lambda *i: x(*i) * scale(i[:axis]) * read(gain, i, call.shape))
 
 
-def _response(call: OperatorCall) -> te.Tensor:
+def _response(call: TensorCall) -> te.Tensor:
     """LRN: by the squares of neighbouring channels."""
     x, size = call.source(0), call.integer("size")
     (k,) = call.reduce_axes([size])
@@ -128,7 +128,7 @@ def _response(call: OperatorCall) -> te.Tensor:
 
 
 def _reduce_axis(
-    call: OperatorCall, reducer: Reducer, x: Operand, part: str, function: Callable[[Expr], Expr] = lambda v: v
+    call: TensorCall, reducer: Reducer, x: Operand, part: str, function: Callable[[Expr], Expr] = lambda v: v
 ) -> te.Tensor:
     """Elements of `x`, each through a function, reduced along the axis, which is dropped."""
     axis = call.integer("axis", -1)
@@ -137,12 +137,12 @@ def _reduce_axis(
     return call.stage(shape, lambda *i: reducer(function(x(*i[:axis], k.var, *i[axis:])), [k]), part)
 
 
-def _without_axis(call: OperatorCall, indices: Sequence[Expr]) -> list[Expr]:
+def _without_axis(call: TensorCall, indices: Sequence[Expr]) -> list[Expr]:
     axis = call.integer("axis", -1)
     return [*indices[:axis], *indices[axis + 1 :]]
 
 
-def _softmax(call: OperatorCall) -> te.Tensor:
+def _softmax(call: TensorCall) -> te.Tensor:
     x = call.source(0)
     highest = _reduce_axis(call, reduce_max, x, "max")
     powers = call.stage(call.shape, lambda *i: exp_below_88(x(*i) - highest(*_without_axis(call, i))), "exp")
@@ -151,7 +151,7 @@ def _softmax(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, lambda *i: powers(*i) * factor(*_without_axis(call, i)))
 
 
-def _log_softmax(call: OperatorCall) -> te.Tensor:
+def _log_softmax(call: TensorCall) -> te.Tensor:
     x = call.source(0)
     highest = _reduce_axis(call, reduce_max, x, "max")
     lowered = call.stage(call.shape, lambda *i: x(*i) - highest(*_without_axis(call, i)), "lowered")
@@ -159,7 +159,7 @@ def _log_softmax(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, lambda *i: lowered(*i) - tirx.log(sums(*_without_axis(call, i))))
 
 
-def _hardmax(call: OperatorCall) -> te.Tensor:
+def _hardmax(call: TensorCall) -> te.Tensor:
     """One at the first of the largest."""
     x, axis = call.source(0), call.integer("axis", -1)
     size = sizes(x)[axis]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, NotLowered, OperatorCall, sizes
+from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .elementary import lowest
 from .reductions import reduce_max, reduce_sum
 from .windows import Windows, pad_around
@@ -18,7 +18,7 @@ ReadWindow = Callable[[Expr, Expr, Sequence[Expr]], Expr]
 """An element of a window: by batch, channel and the window's position."""
 
 
-def _read_windows(call: OperatorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
+def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
     """Reduction axes over a window, and the element at their place.
 
     The padding leaves room for the last windows of a rounded-up count.
@@ -41,7 +41,7 @@ def _read_windows(call: OperatorCall, fill: Expr) -> tuple[list[Any], ReadWindow
     return kernel, element
 
 
-def _clamp_windows(call: OperatorCall) -> Windows:
+def _clamp_windows(call: TensorCall) -> Windows:
     """The windows without the padding that every one of them covers; `before` is negative where that is more.
 
     Exporters write windows of any size for "everything".
@@ -59,12 +59,12 @@ def _clamp_windows(call: OperatorCall) -> Windows:
     return replace(windows, kernel=tuple(kernel), before=tuple(before))
 
 
-def _max_pool(call: OperatorCall) -> te.Tensor:
+def _max_pool(call: TensorCall) -> te.Tensor:
     kernel, element = _read_windows(call, lowest(call.dtype))
     return call.stage(call.shape, lambda n, c, *positions: reduce_max(element(n, c, positions), kernel))
 
 
-def _average_pool(call: OperatorCall) -> te.Tensor:
+def _average_pool(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
     kernel, seen = _read_windows(call, call.constant(0))
     sums = call.stage(call.shape, lambda n, c, *positions: reduce_sum(seen(n, c, positions), kernel), "sum")
@@ -91,7 +91,7 @@ class _Count:
     high: int
 
     @staticmethod
-    def of(call: OperatorCall, windows: Windows, axis: int) -> _Count | int:
+    def of(call: TensorCall, windows: Windows, axis: int) -> _Count | int:
         """A number where all windows count as many. Raises NotLowered where one counts nothing.
 
         Padding counts where the operator says so, but never the room for the last window alone.
@@ -117,7 +117,7 @@ class _Count:
         return x if self.dilation == 1 else tirx.floordiv(x + (self.dilation - 1), self.dilation)
 
 
-def _global(call: OperatorCall, average: bool) -> te.Tensor:
+def _global(call: TensorCall, average: bool) -> te.Tensor:
     x = call.source(0)
     spatial = sizes(x)[2:]
     axes = call.reduce_axes(spatial)

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, NotLowered, Operand, OperatorCall, broadcast, read, sizes
+from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, read, sizes
 from .windows import Windows, pad_around
 
 
-def _matmul(call: OperatorCall) -> te.Tensor:
+def _matmul(call: TensorCall) -> te.Tensor:
     a, b = call.source(0), call.source(1)
     depth, rows, columns = sizes(a)[-1], len(a.shape) > 1, len(b.shape) > 1
     if sizes(b)[-2 if columns else 0] != depth:
@@ -34,7 +34,7 @@ def _matmul(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, element, anchor=True)
 
 
-def _gemm(call: OperatorCall) -> te.Tensor:
+def _gemm(call: TensorCall) -> te.Tensor:
     a, b, bias = call.source(0), call.source(1), call.optional(2)
     flip_a, flip_b = call.integer("transA", 0), call.integer("transB", 0)
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
@@ -56,20 +56,20 @@ def _gemm(call: OperatorCall) -> te.Tensor:
     return result if is_plain else call.stage(call.shape, epilogue)
 
 
-def _conv(call: OperatorCall) -> te.Tensor:
+def _conv(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
     x = pad_around(call, call.source(0), windows.before, windows.after, call.constant(0))
     return _convolve(call, x, windows)
 
 
-def _conv_transpose(call: OperatorCall) -> te.Tensor:
+def _conv_transpose(call: TensorCall) -> te.Tensor:
     """The convolution of the input, spread out by the strides, with the mirrored weights."""
     windows = Windows.of(call)
     single = replace(windows, strides=(1,) * len(windows.strides))
     return _convolve(call, _spread(call, windows), single, transposed=True)
 
 
-def _convolve(call: OperatorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
+def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
     """The anchor, and the bias added to it. Where the operator is `transposed`, so are its weights, and mirrored."""
     weights, bias, group = call.source(1), call.optional(2), call.integer("group", 1)
     first, second, *_ = sizes(weights)
@@ -97,7 +97,7 @@ def _convolve(call: OperatorCall, x: Operand, windows: Windows, transposed: bool
     return call.stage(call.shape, lambda n, c, *rest: result(n, c, *rest) + bias(c))
 
 
-def _spread(call: OperatorCall, windows: Windows) -> Operand:
+def _spread(call: TensorCall, windows: Windows) -> Operand:
     """The input with zeros between its elements, and as many around it as the windows need."""
     x = call.source(0)
     shape = sizes(x)

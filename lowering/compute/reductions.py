@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from .call import Expr, Lowering, OperatorCall, sizes
+from .call import Expr, Lowering, TensorCall, sizes
 from .elementary import dtype_of, exp, highest, lowest, square
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
@@ -29,7 +29,7 @@ _reduce_product = _reducer(te.comm_reducer(lambda a, b: a * b, lambda dtype: tir
 class _Reduction:
     """A reduction of the first input along its axes."""
 
-    def __init__(self, call: OperatorCall) -> None:
+    def __init__(self, call: TensorCall) -> None:
         self.call, self.source = call, call.source(0)
         self.axes, self.keeps = call.ints("axes"), bool(call.integer("keepdims", 1))
         self.count = prod(sizes(self.source)[a] for a in self.axes)
@@ -67,7 +67,7 @@ def _reduce(
 ) -> Lowering:
     """A reduction of a function of every element, and perhaps a function of the result."""
 
-    def lower(call: OperatorCall) -> te.Tensor:
+    def lower(call: TensorCall) -> te.Tensor:
         reduction = _Reduction(call)
         part = "" if outer is None else "sum"
         result = reduction.stage(reducer, lambda *i: inner(tirx.convert(reduction.source(*i))), part)
@@ -79,7 +79,7 @@ def _reduce(
 def _extreme(reducer: Reducer) -> Lowering:
     """The largest or smallest; truth values are ordered as numbers."""
 
-    def lower(call: OperatorCall) -> te.Tensor:
+    def lower(call: TensorCall) -> te.Tensor:
         reduction = _Reduction(call)
         if call.dtype != "bool":
             return reduction.stage(reducer, reduction.source)
@@ -89,7 +89,7 @@ def _extreme(reducer: Reducer) -> Lowering:
     return lower
 
 
-def _mean(call: OperatorCall) -> te.Tensor:
+def _mean(call: TensorCall) -> te.Tensor:
     reduction = _Reduction(call)
 
     def divide(x: Expr) -> Expr:
@@ -101,7 +101,7 @@ def _mean(call: OperatorCall) -> te.Tensor:
     return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
 
 
-def _log_sum_exp(call: OperatorCall) -> te.Tensor:
+def _log_sum_exp(call: TensorCall) -> te.Tensor:
     """Lowered by the largest, unless that is infinite."""
     reduction = _Reduction(call)
     source = reduction.source
@@ -111,7 +111,7 @@ def _log_sum_exp(call: OperatorCall) -> te.Tensor:
     return call.stage(call.shape, lambda *i: tirx.log(sums(*i)) + shift(*i))
 
 
-def _running_sum(call: OperatorCall) -> te.Tensor:
+def _running_sum(call: TensorCall) -> te.Tensor:
     """Each result adds all elements before it: quadratic in the axis, but free of any order of the results."""
     x = call.source(0)
     (axis,) = call.ints("axis")
@@ -131,7 +131,7 @@ def _running_sum(call: OperatorCall) -> te.Tensor:
 def _position_of(reducer: Reducer) -> Lowering:
     """The first or last place, along the axis, of an element that is as large as the largest."""
 
-    def lower(call: OperatorCall) -> te.Tensor:
+    def lower(call: TensorCall) -> te.Tensor:
         x, axis = call.source(0), call.integer("axis", 0) % len(sizes(call.source(0)))
         extent, keeps, last = sizes(x)[axis], call.integer("keepdims", 1), call.integer("select_last_index", 0)
         outside = tirx.const(-1 if last else extent, "int64")

@@ -16,7 +16,7 @@ from typing import Any
 from tvm import te, tirx
 
 from ...ir.operators.resize import ROUNDINGS, SETTINGS
-from .call import Expr, Lowering, NotLowered, OperatorCall, sizes
+from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .layout import keep_inside
 
 
@@ -30,7 +30,7 @@ class _Axis:
     offset: float
 
 
-def _resize(call: OperatorCall) -> te.Tensor:
+def _resize(call: TensorCall) -> te.Tensor:
     settings = json.loads(call.text("config"))
     mode = call.text("mode")
     unusual = {k: v for k, v in settings.items() if k not in SETTINGS and v not in (0, None, "stretch")}
@@ -44,7 +44,7 @@ def _resize(call: OperatorCall) -> te.Tensor:
     return _linear(call, axes)
 
 
-def _axes(call: OperatorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
+def _axes(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
     """For each axis how it is resized; None: it is not."""
     shape = sizes(call.source(0))
     listed = settings.get("axes", range(len(shape)))
@@ -75,7 +75,7 @@ def _axis(mode: str, size: int, result: int, scale: float) -> _Axis:
     raise NotLowered(f"coordinates by {mode}")
 
 
-def _nearest(call: OperatorCall, axes: list[_Axis | None], rounding: str) -> te.Tensor:
+def _nearest(call: TensorCall, axes: list[_Axis | None], rounding: str) -> te.Tensor:
     x, round_ = call.source(0), ROUNDINGS.get(rounding)
     if round_ is None:
         raise NotLowered(f"rounding by {rounding}")
@@ -118,7 +118,7 @@ def _restore_fraction(value: float) -> Fraction:
     return near if abs(near - Fraction(value)) < 1e-6 else Fraction(value)
 
 
-def _linear(call: OperatorCall, axes: list[_Axis | None]) -> te.Tensor:
+def _linear(call: TensorCall, axes: list[_Axis | None]) -> te.Tensor:
     x = call.source(0)
 
     def interpolate(places: list[Expr], rest: list[tuple[Expr, _Axis | None]]) -> Expr:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import te, tirx
 
-from .call import Expr, NotLowered, Operand, OperatorCall, Shape, sizes
+from .call import Expr, NotLowered, Operand, Shape, TensorCall, sizes
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Windows:
     dilations: Shape
 
     @staticmethod
-    def of(call: OperatorCall) -> Windows:
+    def of(call: TensorCall) -> Windows:
         """The windows of a convolution or pooling."""
         kernel, pads = call.ints("kernel_shape"), call.ints("pads")
         spatial = len(kernel)
@@ -36,7 +36,7 @@ class Windows:
 
 
 def pad_around(
-    call: OperatorCall, x: Operand, before: Sequence[int], after: Sequence[int], fill: Expr
+    call: TensorCall, x: Operand, before: Sequence[int], after: Sequence[int], fill: Expr
 ) -> Operand:
     """A tensor with a number around its last axes; itself where there is nothing to add.
 
