@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -36,3 +38,13 @@ def test_the_documentation_names_the_lowest_versions(requirement: str) -> None:
     name, lowest = found["name"], found["lowest"]
     table = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
     assert any(name in row and lowest in row for row in table.splitlines() if row.startswith("|"))
+
+
+def test_tests_run_in_a_clone_of_any_name(tmp_path: Path) -> None:
+    clone = tmp_path / "eqfuse-main 2"
+    (clone / "tests").mkdir(parents=True)
+    (clone / "__init__.py").write_text("from . import missing", encoding="utf-8")
+    (clone / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    (clone / "tests/test_one.py").write_text("def test_one() -> None:\n    pass\n", encoding="utf-8")
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=clone, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
