@@ -58,8 +58,13 @@ class Store:
             os.utime(self.path(key))
 
     def drop(self, key: str) -> None:
-        """Remove the entry, a folder."""
-        shutil.rmtree(self.path(key), ignore_errors=True)
+        """Remove the entry, a file or a folder."""
+        path = self.path(key)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
 
     def _drop_oldest(self) -> None:
         if self.most is not None:

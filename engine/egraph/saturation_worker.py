@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...rules.egglog_bindings import execute, load
-from ...rules.loader import load_rules, prelude
+from ...rules.program import rule_program
 from .messages import Job, Message, Progress, RuleSelection, Snapshot
 from .rule_times import rule_seconds
 
@@ -42,13 +42,8 @@ class SaturationRun:
             yield "error", str(error)
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
-        yield "stage", "declarations"
-        execute(self.egraph, prelude())
         yield "stage", "rules"
-        rules = load_rules(
-            selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip
-        )
-        execute(self.egraph, rules.program)
+        execute(self.egraph, rule_program(selection.paths, selection.precision, selection.only, selection.skip))
 
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))

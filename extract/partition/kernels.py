@@ -20,13 +20,13 @@ from ...costmodels.fused import ANCHORS
 from ...costmodels.roofline import compute_seconds, copy_seconds
 from ...costmodels.traffic import VIEWS, traffic
 from ...ir.graph import Operator, OperatorGraph
-from ...ir.index_maps import IndexMaps, OperatorCall, index_maps
+from ...ir.index_maps import OperatorCall, index_maps
 from ...ir.operators import OPERATORS, SCHEMAS
 from .baselines.weights import COMPLEX, THRESHOLD, weights
 from .contraction import Contraction
 from .groups import Partition
 from .loops import Axes, Loops, Misaligned
-from .operator_loops import OperandUse, result_axes
+from .operator_loops import OperandUse, OperatorLoops
 
 Members = tuple[int, ...]
 """Operators of one kernel or sub-graph, ascending."""
@@ -74,7 +74,7 @@ class KernelModel:
     calibration: float = 1.0
     _kernels: dict[Members, float] = field(default_factory=dict)
     _cuts: dict[Members, tuple[Members, ...]] = field(default_factory=dict)
-    _maps: dict[int, tuple[IndexMaps, ...]] = field(default_factory=dict)
+    _loops: dict[int, tuple[OperatorLoops, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         operations = self.graph.operations
@@ -242,7 +242,7 @@ class KernelModel:
         for member in members:
             operator = self.graph.operators[member]
             uses = self._uses(member, axes, inside, costly, loops)
-            results = [result_axes(maps, uses, loops) for maps in self._index_maps(member)]
+            results = [each.result_axes(uses, loops) for each in self._operator_loops(member)]
             axes.update(zip(operator.outputs, results, strict=True))
             if operator.op in ANCHORS or not costly.isdisjoint(operator.inputs):
                 costly.update(operator.outputs)
@@ -260,15 +260,15 @@ class KernelModel:
             for v in values
         ]
 
-    def _index_maps(self, member: int) -> tuple[IndexMaps, ...]:
-        """The index maps of each result. Raises Misaligned where they are not known."""
-        if member not in self._maps:
-            self._maps[member] = self._make_index_maps(self.graph.operators[member])
-        if not self._maps[member]:
+    def _operator_loops(self, member: int) -> tuple[OperatorLoops, ...]:
+        """The loops of each result. Raises Misaligned where the operator's index maps are not known."""
+        if member not in self._loops:
+            self._loops[member] = self._make_operator_loops(self.graph.operators[member])
+        if not self._loops[member]:
             raise Misaligned
-        return self._maps[member]
+        return self._loops[member]
 
-    def _make_index_maps(self, operator: Operator) -> tuple[IndexMaps, ...]:
+    def _make_operator_loops(self, operator: Operator) -> tuple[OperatorLoops, ...]:
         schema = SCHEMAS.get(operator.op) if operator.op in OPERATORS or operator.op in _OTHERS else None
         if schema is None or schema.index_maps is None or operator.is_opaque:
             return ()
@@ -276,7 +276,7 @@ class KernelModel:
         results = tuple(map(self._extents, operator.outputs))
         calls = (OperatorCall(operator.attributes, operands, results, number) for number in range(len(results)))
         maps = [index_maps(schema.index_maps, call) for call in calls]
-        return tuple(m for m in maps if m is not None) if None not in maps else ()
+        return tuple(OperatorLoops(m) for m in maps if m is not None) if None not in maps else ()
 
     def _extents(self, value: int) -> tuple[int, ...]:
         type_ = self.graph.values[value].type

@@ -6,13 +6,13 @@ a Reshape regroups is cut at the same places; a reduced axis, and one that is re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
 from ...ir import index_maps
-from ...ir.index_maps import Index, IndexMaps, Quotient, Reduction, Remainder, Sum, Unknown, loops_of
+from ...ir.index_maps import Index, IndexMaps, OperandMap, Quotient, Reduction, Remainder, Sum, Unknown, loops_of
 from .loops import Axes, Axis, Loops
 
 
@@ -35,12 +35,57 @@ class _Digit:
     size: int
 
 
-def result_axes(maps: IndexMaps, uses: Sequence[OperandUse | None], loops: Loops) -> Axes:
-    """The axes of a result, as loops that its operands share.
+class OperatorLoops:
+    """What one result of an operator asks of loops, worked out once for all the kernels that the operator may join."""
 
-    Raises Misaligned where they are cut at different places.
-    """
-    return _Uniting(maps, loops).run(uses)
+    def __init__(self, maps: IndexMaps) -> None:
+        self.maps = maps
+        self._is_reduction = bool(maps.reductions)
+        self._operands = tuple(
+            None if operand is None else _OperandLoops.of(operand, shape or (), maps)
+            for operand, shape in zip(maps.operands, maps.shapes, strict=True)
+        )
+
+    def result_axes(self, uses: Sequence[OperandUse | None], loops: Loops) -> Axes:
+        """The axes of the result, as loops that its operands share.
+
+        Raises Misaligned where they are cut at different places.
+        """
+        uniting = _Uniting(self.maps, loops)
+        pairs = [(o, use) for o, use in zip(self._operands, uses, strict=True) if o is not None and use is not None]
+        for operand, use in pairs:
+            uniting.unite_operand(operand, use)
+        for operand, use in pairs:
+            if use.is_expensive or (use.is_inside and self._is_reduction):
+                uniting.complete_repeated(operand)
+        return uniting.result()
+
+
+@dataclass(frozen=True, slots=True)
+class _OperandLoops:
+    """The axes of an operand that have more than one element: those that are read element by element, with their axes
+    of the result; neighbours that a Reshape regroups; and all others. `repeated` are axes of the result that it has
+    not."""
+
+    plain: tuple[tuple[int, int], ...]
+    regrouped: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    others: tuple[tuple[int, Index], ...]
+    repeated: tuple[int, ...]
+
+    @classmethod
+    def of(cls, operand: OperandMap, shape: index_maps.Shape, maps: IndexMaps) -> _OperandLoops:
+        long = [(place, index) for place, (index, n) in enumerate(zip(operand, shape, strict=True)) if n != 1]
+        plain = [(p, i.number) for p, i in long if isinstance(i, index_maps.Axis) and i.extent == shape[p]]
+        rest = [(p, i) for p, i in long if not (isinstance(i, index_maps.Axis) and i.extent == shape[p])]
+        regrouped = [
+            (tuple(p for p, _ in group), tuple(sorted(numbers)))
+            for numbers, group in groupby(rest, key=lambda pair: _flat_axes(pair[1]))
+            if numbers
+        ]
+        others = [(p, i) for p, i in rest if not _flat_axes(i)]
+        read = frozenset[int]().union(*map(_axes_of, operand))
+        repeated = tuple(axis.number for axis in maps.result if axis.number not in read)
+        return cls(tuple(plain), tuple(regrouped), tuple(others), repeated)
 
 
 class _Uniting:
@@ -51,24 +96,20 @@ class _Uniting:
         self.axes: dict[int, Axis] = {}
         self.reduced: dict[int, Axis] = {}
 
-    def run(self, uses: Sequence[OperandUse | None]) -> Axes:
-        pairs = [(o, use) for o, use in zip(self.maps.operands, uses, strict=True) if o is not None and use is not None]
-        for operand, use in pairs:
-            self._unite_operand([pair for pair in zip(operand, use.axes, strict=True) if pair[1]], use)
-        for operand, use in pairs:
-            if use.is_expensive or (use.is_inside and self.maps.reductions):
-                read = {number for index in operand for number in _axes_of(index)}
-                self.loops.complete(*(self._axis(axis.number) for axis in self.maps.result if axis.number not in read))
-        return tuple(self._axis(axis.number) for axis in self.maps.result)
+    def result(self) -> Axes:
+        return tuple([self._axis(number) for number in range(len(self.maps.result))])
 
-    def _unite_operand(self, pairs: Iterable[tuple[Index, Axis]], use: OperandUse) -> None:
+    def complete_repeated(self, operand: _OperandLoops) -> None:
+        self.loops.complete(*map(self._axis, operand.repeated))
+
+    def unite_operand(self, operand: _OperandLoops, use: OperandUse) -> None:
+        for place, number in operand.plain:
+            self._set(number, use.axes[place])
+        for places, numbers in operand.regrouped:
+            self._regroup(numbers, tuple(use.axes[place] for place in places))
         digits: dict[int, dict[_Digit, Axis]] = {}
-        for key, group in groupby(pairs, key=lambda pair: _flat_axes(pair[0]) or pair):
-            if isinstance(key, frozenset):
-                self._regroup(sorted(key), tuple(axis for _, axis in group))
-                continue
-            index, own = key
-            parts = _digits(index)
+        for place, index in operand.others:
+            own, parts = use.axes[place], _digits(index)
             if parts and prod(digit.size for digit in parts) == self.loops.size(own):
                 for digit, axis in zip(parts, self.loops.regroup((own,), [d.size for d in parts]), strict=True):
                     digits.setdefault(digit.axis, {})[digit] = axis
@@ -95,14 +136,15 @@ class _Uniting:
             self._set(number, axis)
 
     def _unite(self, index: Index, own: Axis, use: OperandUse) -> None:
-        size, numbers = self.loops.size(own), sorted(_axes_of(index))
-        is_same = len(numbers) == 1 and size == self.maps.result[numbers[0]].extent
         if isinstance(index, Reduction):
             self.loops.unite(self.reduced.setdefault(index.number, own), own)
             self.loops.complete(own)
             if index.beside is not None:
                 self._set(index.beside.number, own)
-        elif (stride := _step_of_separate_windows(index)) and size == self.maps.result[numbers[0]].extent * stride:
+            return
+        size, numbers = self.loops.size(own), sorted(_axes_of(index))
+        is_same = len(numbers) == 1 and size == self.maps.result[numbers[0]].extent
+        if (stride := _step_of_separate_windows(index)) and size == self.maps.result[numbers[0]].extent * stride:
             place, window = self.loops.regroup((own,), (size // stride, stride))
             self.loops.complete(window)
             self._set(numbers[0], place)

@@ -1,0 +1,53 @@
+"""Programs of rules that are kept between runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eqfuse.errors import RuleError
+from eqfuse.rules import loader
+from eqfuse.rules.loader import load_rules, prelude
+from eqfuse.rules.program import rule_program
+
+RULE = """; x + 0 = x
+; @property identity
+; @sound exact
+(rewrite (Add x (Full s 0.0 d)) x :when ((= (shape x) t)) :ruleset simplify :name "own")
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_kept_program_is_that_of_the_loader(cache: Path) -> None:
+    expected = f"{prelude()}\n{load_rules(precision='exact', skip=['pad']).program}"
+    assert [rule_program((), "exact", (), ("pad",)) for _ in range(2)] == [expected] * 2
+    assert len(list((cache / "eqfuse/programs").iterdir())) == 1
+
+
+def test_a_kept_program_needs_no_rule_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = rule_program((), "real", (), ())
+    monkeypatch.setattr(loader, "load_rules", None)
+    assert rule_program((), "real", (), ()) == kept
+
+
+def test_a_file_that_changes_makes_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "own.egg"
+    path.write_text(RULE, encoding="utf-8")
+    assert '"own"' in rule_program((path,), "real", (), ())
+    path.write_text(RULE.replace("own", "another"), encoding="utf-8")
+    assert '"another"' in rule_program((tmp_path,), "real", (), ())
+
+
+def test_a_file_with_problems_keeps_none(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "own.egg"
+    path.write_text("(rewrite", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(RuleError):
+            rule_program((path,), "real", (), ())
+    assert not list(cache.rglob("programs/*"))
