@@ -78,8 +78,12 @@ def _function(name: str, setup: tuple[Any, ...] | None) -> tuple[Callable[[Any],
 
 
 def _portable(error: Exception) -> Exception:
-    """The exception as the parent can unpickle it: only those of our own kind surely can."""
+    """The exception as the parent can unpickle it; of our own kind, at least with its one line."""
     if isinstance(error, EqfuseError):
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # its constructor takes more than a text
+            return EqfuseError(str(error))
         return error
     failure = WorkerFailedError(type(error).__name__, str(error))
     failure.add_note("".join(traceback.format_exception(error)))

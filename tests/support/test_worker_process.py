@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from eqfuse.errors import UsageError
+from eqfuse.errors import EqfuseError, UsageError
 from eqfuse.support.worker_process import WorkerDiedError, WorkerFailedError, WorkerPool, WorkerProcess
 
 MODULE = """
 import os, sys, time
 from eqfuse.errors import UsageError
+from eqfuse.support.options import OptionError
 
 def answer(request):
     if request == "hang":
@@ -33,6 +34,8 @@ def answer(request):
         os.write(1, b"chatter")
     if request == "refuse":
         raise UsageError("not this")
+    if request == "option":
+        raise OptionError("cost", "must be one of flops, roofline")
     if request == "child":
         return os.fork() or time.sleep(60)
     return 2 * request
@@ -213,3 +216,8 @@ def test_one_whose_parent_is_killed_ends_whatever_it_does(module: Path, tmp_path
     parent.kill()
     parent.wait()
     assert is_gone(int(named.read_text()))
+
+
+def test_an_error_that_cannot_be_sent_comes_as_its_line(process: WorkerProcess) -> None:
+    with pytest.raises(EqfuseError, match="must be one of flops, roofline"):
+        process.ask("option", 20)
