@@ -39,7 +39,7 @@ def settings(sample: Sample) -> frozenset[str]:
     result |= {f"empty {term.head}" for term, type_ in sample.types.items() if 0 in type_.shape}
     for term in sample.subterms():
         result |= set(_settings_of_term(term))
-    return frozenset(result | set(_cut_short(sample)))
+    return frozenset(result | set(_cut_short(sample)) | set(_slices_of_broadcasts(sample)))
 
 
 def _cut_short(sample: Sample) -> Iterator[str]:
@@ -56,6 +56,23 @@ def _cut_short(sample: Sample) -> Iterator[str]:
             begin = max(0, start + size if start < 0 else start)
             if step > 0 and result.shape[axis] < -(-(size - begin) // step):
                 yield f"Slice {place} cut short"
+
+
+def _slices_of_broadcasts(sample: Sample) -> Iterator[str]:
+    """Where Slices begin on an axis that an Expand below them keeps or widens: a widened one has one element below."""
+    slices = [term for term in sample.subterms() if isinstance(term, Term) and term.head == "Slice"]
+    for place, term in enumerate(slices):
+        expand, starts, _, axes, _ = term.arguments
+        if not (isinstance(expand, Term) and isinstance(starts, tuple) and isinstance(axes, tuple)):
+            continue
+        before, after = sample.type_of(expand.arguments[0]), sample.type_of(expand)
+        if expand.head != "Expand" or before is None or after is None:
+            continue
+        added = len(after.shape) - len(before.shape)
+        for start, axis in zip(starts, axes, strict=True):
+            kept = axis >= added and before.shape[axis - added] == after.shape[axis]
+            begin = "from its first element" if start in (0, -after.shape[axis]) else "from a later element"
+            yield f"Slice {place} of a {'kept' if kept else 'widened'} axis {begin}"
 
 
 def _settings_of_term(term: Term | Leaf) -> Iterator[str]:
