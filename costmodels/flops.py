@@ -11,14 +11,11 @@ from ..ir.operation import Operation
 from ..ir.operators import SCHEMAS
 
 
-def is_counted(op: str) -> bool:
-    """Whether `op` has its own count; any other one counts 1 per element of its operands and output."""
-    schema = SCHEMAS.get(op)
-    return schema is not None and schema.flops is not None
-
-
 def flops(operation: Operation) -> float:
-    """Floating-point operations of one run of `operation`, finite and at least 0."""
+    """Floating-point operations of one run of `operation`, finite and at least 0.
+
+    An operator without its own count in the table has 1 per element of its operands and output.
+    """
     schema = SCHEMAS.get(operation.op)
     if schema is not None and schema.flops is not None:
         return float(schema.flops(operation))

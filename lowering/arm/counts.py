@@ -133,11 +133,6 @@ def estimate_cycles(counts: Counts, device: Device) -> CycleEstimate:
     return CycleEstimate(issue, seconds * device.clock)
 
 
-def estimate_model(counts: ModelCounts, device: Device) -> float:
-    """The estimated cycles of all calls, one after the other."""
-    return sum(estimate_cycles(call.counts, device).cycles for call in counts.calls)
-
-
 def by_kernel(counts: ModelCounts, plan: Plan, device: Device) -> tuple[KernelCounts, ...]:
     """The calls of each distinct kernel together, the kernel that executes most instructions first."""
     operators = {call.kernel: call.operators for call in reversed(plan.calls)}

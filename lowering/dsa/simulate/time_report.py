@@ -98,10 +98,6 @@ class TimeReport:
         """Lower bound by cycles: 1 is optimal."""
         return self.bound.cycles / self.cycles if self.cycles else 1.0
 
-    def bytes_moved(self, source: Level, target: Level) -> int:
-        """Bytes from one level to another."""
-        return sum(each.bytes for each in self.traffic if (each.source, each.target) == (source, target))
-
     def as_json(self) -> dict[str, Any]:
         """For json.dumps: units, levels and engines by their names."""
         return {

@@ -14,7 +14,6 @@ from eqfuse.lowering.arm.counts import (
     by_call,
     by_kernel,
     estimate_cycles,
-    estimate_model,
     parse_report,
 )
 from eqfuse.lowering.arm.toolchain import ToolError
@@ -79,8 +78,3 @@ def test_the_busiest_part_bounds_the_issue() -> None:
 def test_misses_move_lines_at_the_bandwidth_of_the_next_level() -> None:
     """8 lines of 64 bytes at 32 bytes a cycle and 2 at 8."""
     assert estimate_cycles(CALL, DEVICE).memory == pytest.approx(8 * 2 + 2 * 8)
-
-
-def test_the_model_estimate_adds_the_larger_of_each_call() -> None:
-    busy = Counts(instructions=300)
-    assert estimate_model(ModelCounts((CallCounts("a", CALL), CallCounts("b", busy)), CALL), DEVICE) == 32 + 100

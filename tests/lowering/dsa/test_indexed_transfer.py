@@ -123,7 +123,7 @@ def test_a_row_of_a_table_takes_the_beats_of_the_worst() -> None:
 
 def test_the_report_of_a_lookup() -> None:
     figures = report(simulate_time(lookup().program(), DEVICE))
-    assert figures.bytes_moved(Level.DDR, Level.LB) == 3 * 16
+    assert figures.as_json()["traffic"]["DDR->LB"] == 3 * 16
     assert {each.level: (each.read, each.written) for each in figures.levels} == {
         Level.DDR: (48, 48),
         Level.GB: (24, 0),

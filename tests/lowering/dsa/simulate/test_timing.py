@@ -207,10 +207,12 @@ def test_nothing_takes_no_time() -> None:
 
 def test_the_report_of_the_layers() -> None:
     figures = report(simulate_time(layer_program(), DEVICE))
-    assert figures.bytes_moved(Level.DDR, Level.GB) == 512 + 2 * 384
-    assert figures.bytes_moved(Level.GB, Level.DDR) == 768
-    assert figures.bytes_moved(Level.GB, Level.LB) == 512 + 4 * 384
-    assert figures.bytes_moved(Level.LB, Level.GB) == 768
+    assert figures.as_json()["traffic"] == {
+        "DDR->GB": 512 + 2 * 384,
+        "GB->DDR": 768,
+        "GB->LB": 512 + 4 * 384,
+        "LB->GB": 768,
+    }
     # The hoist of each cluster reads the weights once, for two cores.
     assert figures.levels[1] == LevelBytes(Level.GB, 512 + 2 * 384 + 768, 512 + 2 * 384 + 768)
     assert figures.seconds == pytest.approx(figures.cycles / 1e9)
