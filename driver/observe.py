@@ -21,6 +21,7 @@ from ..engine.onnx.model import Model
 from ..errors import UsageError
 from ..extract.extraction.problem import ExtractionError
 from ..extract.extraction.select import Pricing, select
+from ..extract.extraction.sizes import Types
 from ..rules.loader import Rule, RuleSet, load_rules
 from ..tools.explain.cone import Rewriting
 from ..tools.explain.explanation import Explanation, Unexplained, explain
@@ -47,6 +48,7 @@ class Observation:
     options: Options
     rewriting: Rewriting
     pricing: Pricing
+    assumptions: Types
 
     @property
     def encoding(self) -> Encoding:
@@ -111,7 +113,7 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
     pricing = Pricing.of(cost_model_for(options, saturated))
     selection = extract_model(saturated, pricing, options, clock).selection
     rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
-    return Observation(saturated.model, options, rewriting, pricing)
+    return Observation(saturated.model, options, rewriting, pricing, saturated.assumptions)
 
 
 def _load_rules(options: Options) -> RuleSet:
@@ -299,7 +301,10 @@ def _extra_cost(run: Observation, result: Result) -> float | None:
     forced = replace(run.egraph, classes=tuple(classes))
     origin = locate_origins(run.model.graph, run.encoding, run.egraph)
     try:
-        selection = select(forced, run.encoding, origin, run.model.opset, run.pricing, time_limit=_PRICING_LIMIT)
+        selection = select(
+            forced, run.encoding, origin, run.model.opset, run.pricing,
+            time_limit=_PRICING_LIMIT, assumptions=run.assumptions,
+        )  # fmt: skip
     except ExtractionError:
         return None
     return max(selection.cost - run.selection.cost, 0.0)

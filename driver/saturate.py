@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from ..engine.onnx.model import Model, check_destination, external_name, read, r
 from ..engine.onnx.overrides import override_shapes, raise_opset
 from ..errors import ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
+from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import seconds_left
 from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
@@ -48,12 +50,17 @@ class Saturated:
     checked: bool
     samples: tuple[Sample, ...] = ()
 
+    @cached_property
+    def assumptions(self) -> Types:
+        """The types of the classes at the sizes that prices assume."""
+        return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge)
+
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""
         limit = min(EXTRACTION_SHARE * options.time_limit, seconds_left(self.deadline))
         return select(
             self.egraph, self.encoding, self.origin, self.model.opset, pricing,
-            time_limit=limit, method=options.extraction,
+            time_limit=limit, method=options.extraction, assumptions=self.assumptions,
         )  # fmt: skip
 
 

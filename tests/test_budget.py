@@ -155,7 +155,7 @@ def test_extraction_has_a_share_of_the_limit_and_no_more_than_is_left(
 ) -> None:
     limits: list[float] = []
 
-    def select(*arguments: Any, time_limit: float, method: str) -> None:
+    def select(*arguments: Any, time_limit: float, **options: Any) -> None:
         limits.append(time_limit)
 
     monkeypatch.setattr("eqfuse.driver.saturate.select", select)

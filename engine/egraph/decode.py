@@ -255,6 +255,9 @@ class _Decoder:
             output.dtype = dtype_of(type_.dtype)
             if type_.shape is not None:
                 output.shape = ir.Shape(type_.shape)
+        old = self.by_name.get(output.name or "")
+        if old is not None and output.shape is None:  # the model may name sizes that the analyses cannot express
+            output.type, output.shape = output.type or old.type, old.shape
 
     # --- the graph as a whole
 

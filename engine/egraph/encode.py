@@ -74,10 +74,11 @@ class _Encoder:
             return
         self.values[name] = term
         type_ = self.knowledge.types.get(name)
-        if type_ is None or type_.shape is None:
+        if type_ is None:
             return
-        if all(isinstance(d, int) or d in self.symbols for d in type_.shape):
-            self.types.setdefault(term, type_)
+        is_named = type_.shape is not None and all(isinstance(d, int) or d in self.symbols for d in type_.shape)
+        if is_named or term not in self.types:
+            self.types[term] = type_ if is_named else TensorType(type_.dtype, None)
 
     # --- leaves
 

@@ -179,7 +179,7 @@ def _fold(model: Model, types: Mapping[str, TensorType], constants: Arrays) -> d
         if any(o.name in constants for o in node.outputs):
             continue
         with blame_node(node, model.label):
-            types |= _infer_node_types(node, types, numbers, opsets)
+            types |= infer_node_types(node, types, numbers, opsets)
             shape = _static_shape(node, types)
         if shape is not None and node.outputs[0].name:
             shapes[node.outputs[0].name] = numbers[node.outputs[0].name] = shape
@@ -194,7 +194,7 @@ def _fold(model: Model, types: Mapping[str, TensorType], constants: Arrays) -> d
     return shapes | {n: a for n, a in values.items() if a.size <= SMALL and a.dtype != object}
 
 
-def _infer_node_types(
+def infer_node_types(
     node: ir.Node, types: Mapping[str, TensorType], constants: Arrays, opsets: Mapping[str, int]
 ) -> dict[str, TensorType]:
     """The fully known types of a node's outputs if all its operands have such types; {} if that adds nothing."""

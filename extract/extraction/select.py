@@ -18,6 +18,7 @@ from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
 from .problem import Candidate, Problem
+from .sizes import Types
 from .solve import solve
 
 _FREE = frozenset({"Var", "Absent", "Out"})
@@ -60,8 +61,11 @@ class Pricing:
 class _Pricer:
     """Prices of the e-nodes of an e-graph, for a model of one opset."""
 
-    def __init__(self, egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing) -> None:
+    def __init__(
+        self, egraph: EGraph, encoding: Encoding, origin: Origins, opset: int, pricing: Pricing, assumptions: Types
+    ) -> None:
         self.egraph, self.origin, self.opset, self.pricing = egraph, origin, opset, pricing
+        self.assumptions = assumptions
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.prices: dict[tuple[object, ...], float | None] = {}
         self.concats = {
@@ -93,6 +97,7 @@ class _Pricer:
             return 0.0
         classes, absent = self.egraph.classes, self.egraph.absent
         operands = tuple(classes[c].type for c in node.children)
+        sizes = tuple(self.assumptions[c] for c in node.children)
         constant = tuple(classes[c].constant for c in node.children)
         output = classes[owner].type
         is_original = (owner, node) in self.origin.nodes
@@ -100,14 +105,15 @@ class _Pricer:
         if node.op == "Concat":  # an operand that is a Concat of the same axis: writing flattens it
             continued = tuple(int((c, node.attributes[0]) in self.concats) for c in node.children)
         absences = tuple(c == absent for c in node.children)
-        key = (node.op, node.attributes, operands, constant, output, is_original, continued, absences)
+        size = self.assumptions[owner]
+        key = (node.op, node.attributes, operands, sizes, constant, output, size, is_original, continued, absences)
         if key not in self.prices:
             is_writable = is_original or (
                 emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True) is not None
             )
             self.prices[key] = None
             if is_writable:
-                operation = _operation(node, operands, output, constant, continued)
+                operation = _operation(node, sizes, size, constant, continued)
                 self.prices[key] = self.pricing.model.price(operation)
         return self.prices[key]
 
@@ -139,10 +145,14 @@ def select(
     *,
     time_limit: float,
     method: Extraction = "exact",
+    assumptions: Types = (),
 ) -> Selection:
-    """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap."""
+    """The cheapest graph that can be written at `opset`, with the proof that it is, or the proven gap.
+
+    `assumptions` are types of the classes at the sizes that prices count, from `assume_types`.
+    """
     deadline = time.monotonic() + time_limit
-    pricer = _Pricer(egraph, encoding, origin, opset, pricing)
+    pricer = _Pricer(egraph, encoding, origin, opset, pricing, assumptions or tuple(c.type for c in egraph.classes))
     rows = [pricer.candidates(owner) for owner in range(len(egraph.classes))]
     problem = Problem(tuple(tuple(Candidate(cost, node.children) for node, cost in row) for row in rows), egraph.roots)
     solution = solve(problem, time_limit=seconds_left(deadline), method=method)
