@@ -3,6 +3,7 @@
 >>> import eqfuse
 >>> result = eqfuse.optimize("model.onnx", "out.onnx")
 >>> result.before.layers, result.after.layers
+>>> proto = eqfuse.optimize(onnx.load("model.onnx"))
 >>> eqfuse.compile("model.onnx", "build/", threads=1)
 >>> eqfuse.load("build/")(image)
 """
@@ -17,12 +18,24 @@ from .errors import EqfuseError
 from .support.deferred import defer
 
 __all__ = [
-    "EqfuseError", "Options", "Result", "__version__", "bench", "compile", "diff", "inspect", "load", "optimize",
-    "verify",
+    "EqfuseError", "OptimizePass", "Options", "Result", "__version__", "bench", "compile", "diff", "inspect", "load",
+    "optimize", "optimize_with_result", "verify",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from .api import Options, Result, bench, compile, diff, inspect, load, optimize, verify
+    from .api import (
+        OptimizePass,
+        Options,
+        Result,
+        bench,
+        compile,
+        diff,
+        inspect,
+        load,
+        optimize,
+        optimize_with_result,
+        verify,
+    )
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 """ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an

@@ -3,14 +3,15 @@ of the command of the same name; the classes document and check them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from .driver.clock import Observer
-from .driver.optimize import Result, optimize_model
+from .driver.optimize import OptimizePass, Result, optimize_model
 from .driver.options import (
     NO_SHAPES,
     BenchOptions,
@@ -44,8 +45,12 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
+InMemory = TypeVar("InMemory", "onnx.ModelProto", "ir.Model")
 
-__all__ = ["Options", "Result", "bench", "compile", "diff", "inspect", "load", "optimize", "verify"]
+__all__ = [
+    "OptimizePass", "Options", "Result", "bench", "compile", "diff", "inspect", "load", "optimize",
+    "optimize_with_result", "verify",
+]  # fmt: skip
 
 
 def _suggest_names(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
@@ -61,8 +66,43 @@ def _suggest_names(function: Callable[Parameters, Answer]) -> Callable[Parameter
     return call
 
 
+class _Optimize(Protocol[Parameters]):
+    """A function that gives a model in memory for a model in memory, and a `Result` for the path of a file."""
+
+    @overload
+    def __call__(self, model: InMemory, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> InMemory: ...
+    @overload
+    def __call__(self, model: PathLike, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result: ...
+
+
+def _return_kind_of_model(
+    function: Callable[Concatenate[ModelLike, Parameters], Result],
+) -> _Optimize[Parameters]:
+    """`optimize`: the same call, but what it returns is of the kind that it is given."""
+
+    def optimize(model: Any, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
+        """Optimise an ONNX model; with `output`, write it there once it is verified.
+
+        Returns what it is given: a new onnx.ModelProto for a ModelProto and a new onnx_ir.Model for an onnx_ir.Model,
+        neither of which is changed; for the path of a file, the `Result` with figures and verdict, which
+        `optimize_with_result` gives for every model.
+
+        Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the
+        result differs from the original, or cannot be compared with it: then nothing is written.
+        """
+        result = function(model, *args, **kwargs)
+        if isinstance(model, (str, os.PathLike)):
+            return result
+        return result.model if isinstance(model, type(result.model)) else result.proto
+
+    call: Any = optimize
+    call.__signature__ = signature(function).replace(return_annotation="ModelProto | onnx_ir.Model | Result")
+    typed: _Optimize[Parameters] = call
+    return typed
+
+
 @_suggest_names
-def optimize(
+def optimize_with_result(
     model: ModelLike,
     output: PathLike | None = None,
     *,
@@ -92,13 +132,12 @@ def optimize(
     certificate: PathLike | None = None,
     intensive: bool = True,
 ) -> Result:
-    """Optimise an ONNX model; with `output`, write it there once it is verified.
-
-    Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the result
-    differs from the original, or cannot be compared with it: then nothing is written.
-    """
+    """Optimise as `optimize` does, with the `Result` for any model: figures, rules, verdict, and the model itself."""
     options = pick_options(Options, locals())
     return optimize_model(model, Path(output) if output is not None else None, options, observer)
+
+
+optimize = _return_kind_of_model(optimize_with_result)
 
 
 @_suggest_names

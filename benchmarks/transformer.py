@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="runs, of which the median counts (default 5)")
     arguments = parser.parse_args()
     model = transformer(arguments.layers)
-    results = [eqfuse.optimize(model, verify=False) for _ in range(arguments.repeat)]
+    results = [eqfuse.optimize_with_result(model, verify=False) for _ in range(arguments.repeat)]
     last = results[-1]
     print(f"{last.before.layers} operators -> {last.after.layers}; {last.classes} e-classes, {last.enodes} e-nodes")
     print(f"{last.saturation.stop_reason} after {last.saturation.iterations} iterations; {last.extraction.status}")

@@ -15,7 +15,7 @@ from ..engine.egraph.decode import drop_annotations
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
-from ..engine.onnx.model import Model, write
+from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
@@ -27,6 +27,8 @@ from .options import Options
 from .saturate import Saturated, saturate_model
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..engine.verification import Verification
     from .partition import Partitioned
 
@@ -63,6 +65,11 @@ class Result:
     partition: Partitioned | None = None
     checked: bool = True
     trusted: tuple[str, ...] = ()
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The model as a message. Weights in external data stay there, by the location that the original names."""
+        return ir.to_proto(self.model)
 
     @property
     def budget_hit(self) -> bool:
@@ -114,6 +121,19 @@ def optimize_model(
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
             return _write_result(saturated, output, options, clock)
+
+
+@dataclass(frozen=True)
+class OptimizePass(Options, ir.passes.FunctionalPass):
+    """`optimize` as a pass of onnx-ir, with the same options: for ``ir.passes.Sequential`` beside other passes.
+
+    The model that it is given stays as it is. `modified` says whether the graph is another one; metadata do not count.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Optimise a model. Raises EqfuseError as `optimize` does."""
+        result = optimize_model(model, None, self).model
+        return ir.passes.PassResult(result, modified=not is_same_graph(model, result))
 
 
 def _write_result(saturated: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:

@@ -79,7 +79,7 @@ def test_options_of_compile_that_cannot_be_used(tmp_path: Path, call: dict[str, 
 
 def test_what_is_no_model_is_said() -> None:
     with pytest.raises(EqfuseError, match=r"^a model is a path, .*, not int$"):
-        eqfuse.optimize(3)
+        eqfuse.optimize(3)  # type: ignore[call-overload]
 
 
 def test_one_rule_file_need_be_no_sequence() -> None:
@@ -89,7 +89,7 @@ def test_one_rule_file_need_be_no_sequence() -> None:
 
 def test_a_result_is_shown_in_a_few_lines() -> None:
     """However large the model is."""
-    small, large = (eqfuse.optimize(layers(count), verify=False) for count in (1, 60))
+    small, large = (eqfuse.optimize_with_result(layers(count), verify=False) for count in (1, 60))
     for shown in (repr(large), repr(large.original), repr(large.extraction), repr(large.saturation)):
         assert len(shown) < 400
     assert repr(large).count("\n") == repr(small).count("\n") == 3
@@ -97,7 +97,7 @@ def test_a_result_is_shown_in_a_few_lines() -> None:
 
 
 def test_a_verification_is_shown_in_one_line() -> None:
-    shown = repr(eqfuse.optimize(layers(1)).verification)
+    shown = repr(eqfuse.optimize_with_result(layers(1)).verification)
     assert shown.startswith("<Verification: passed, 1 output(s), ")
     assert "\n" not in shown
 

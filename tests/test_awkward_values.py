@@ -16,7 +16,7 @@ import eqfuse
 
 NAN, INF = float("nan"), float("inf")
 
-CASES = {
+CASES: dict[str, tuple[Any, str, list[float]]] = {
     "guarded by greater": (
         "real",
         "g (float[4] x) => (float[4] y) <float[4] w = {0.5, 0.5, 0.5, 0.5}>"
@@ -103,4 +103,4 @@ def test_constant_that_is_moved_back_is_one() -> None:
         "{ t = Transpose<perm=[3,1,2,0]>(x) s = Sigmoid(t) a = Add(s, w)"
         " b = Transpose<perm=[3,1,2,0]>(a) y = Mul(a, b) }"
     )
-    assert eqfuse.optimize(model, verify=False).saturation.stop_reason == "saturated"
+    assert eqfuse.optimize_with_result(model, verify=False).saturation.stop_reason == "saturated"

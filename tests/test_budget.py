@@ -82,7 +82,7 @@ def test_a_limit_that_ends_before_the_first_iteration_gives_the_original(
 
 @pytest.mark.usefixtures("no_time")
 @pytest.mark.parametrize("method", ["fuseops", "joint"])
-def test_the_original_can_be_cut_too(tmp_path: Path, method: str) -> None:
+def test_the_original_can_be_cut_too(tmp_path: Path, method: Any) -> None:
     result = eqfuse.optimize(chain(tmp_path), tmp_path / "out.onnx", partition=method)
     assert operators(tmp_path / "out.onnx") == OPERATORS
     assert result.partition is not None

@@ -154,7 +154,7 @@ def test_symbolic_dimensions_stay_symbolic(tmp_path: Path) -> None:
 
 def test_input_shapes_can_be_overridden() -> None:
     made = model([helper.make_node("Relu", ["x"], ["y"])], shape=("batch", 3))
-    result = eqfuse.optimize(made, input_shapes={"x": (4, 3)})
+    result = eqfuse.optimize_with_result(made, input_shapes={"x": (4, 3)})
     assert list(result.model.graph.inputs[0].shape or ()) == [4, 3]
 
 
@@ -180,14 +180,14 @@ def test_an_older_opset_is_refused() -> None:
 
 def test_common_subexpressions_are_one() -> None:
     nodes = [helper.make_node("Exp", ["x"], [n]) for n in ("a", "b")] + [helper.make_node("Div", ["a", "b"], ["y"])]
-    result = eqfuse.optimize(model(nodes), skip=("identities", "arithmetic", "strength"))
+    result = eqfuse.optimize_with_result(model(nodes), skip=("identities", "arithmetic", "strength"))
     assert result.after.operators["Exp"] == 1
 
 
 def test_random_operators_are_not_merged() -> None:
     nodes = [helper.make_node("RandomNormalLike", ["x"], [n]) for n in ("a", "b")]
     nodes.append(helper.make_node("Sub", ["a", "b"], ["y"]))
-    assert eqfuse.optimize(model(nodes), verify=False).after.operators["RandomNormalLike"] == 2
+    assert eqfuse.optimize_with_result(model(nodes), verify=False).after.operators["RandomNormalLike"] == 2
 
 
 def test_an_unknown_operator_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
         nodes.append(helper.make_node("Add", [total, f"t{i}"], [f"s{i}"]))
         total = f"s{i}"
     nodes.append(helper.make_node("Identity", [total], ["y"]))
-    result = eqfuse.optimize(model(nodes), rules=(path,), trust_rules=True, node_limit=1500, time_limit=3.0)
+    result = eqfuse.optimize_with_result(model(nodes), rules=(path,), trust_rules=True, node_limit=1500, time_limit=3.0)
     assert result.saturation.stop_reason in ("node limit", "time limit")
     assert result.verification is not None
     assert result.verification.status == "passed"

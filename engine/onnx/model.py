@@ -137,6 +137,29 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
     return model
 
 
+def is_same_graph(one: ir.Model, other: ir.Model) -> bool:
+    """Whether two models have the same nodes, weights, inputs and outputs by name, and import the same opsets."""
+    if one.opset_imports != other.opset_imports or set(one.functions) != set(other.functions):
+        return False
+    functions = ((function, other.functions[key]) for key, function in one.functions.items())
+    if any(serde.serialize_function(a) != serde.serialize_function(b) for a, b in functions):
+        return False
+    ends = [[serde.serialize_value(value) for value in (*m.graph.inputs, *m.graph.outputs)] for m in (one, other)]
+    nodes = [list(map(serde.serialize_node, model.graph)) for model in (one, other)]
+    return ends[0] == ends[1] and nodes[0] == nodes[1] and _is_same_data(one.graph, other.graph)
+
+
+def _is_same_data(one: ir.Graph, other: ir.Graph) -> bool:
+    tensors = [{name: value.const_value for name, value in g.initializers.items()} for g in (one, other)]
+    if tensors[0].keys() != tensors[1].keys():
+        return False
+    pairs = [(tensor, tensors[1][name]) for name, tensor in tensors[0].items()]
+    return all(
+        a is b or (a is not None and b is not None and a.dtype == b.dtype and np.array_equal(elements(a), elements(b)))
+        for a, b in pairs
+    )
+
+
 def _read_file(path: Path) -> Model:
     if not path.exists():
         raise ModelError(f"{path}: no such file")
@@ -181,7 +204,8 @@ def _check_external_files(model: Model) -> None:
     for name, tensor in _external_tensors(model.ir):
         file = Path(tensor.path)
         if not file.exists():
-            raise ModelError(f"{model.label}: external data file {file} of weight {name} is missing")
+            remedy = "" if model.path else "; give the path of the model, or one whose weights are in memory"
+            raise ModelError(f"{model.label}: external data file {file} of weight {name} is missing{remedy}")
         if not file.is_file():
             raise ModelError(f"{model.label}: external data {file} of weight {name} is no file")
         length = tensor.nbytes if tensor.length is None else tensor.length

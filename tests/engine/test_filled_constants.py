@@ -19,7 +19,7 @@ def test_a_filled_constant_has_a_type() -> None:
     shapes = {"w": (16, 8, 1, 1), **dict.fromkeys(("scale", "shift", "mean", "variance"), (16,))}
     weights = {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()}
     source = model(nodes, [value("x", [1, 8, 4, 4])], [value("y", [1, 16, 4, 4])], weights)
-    rewritten = eqfuse.optimize(source).rewritten
+    rewritten = eqfuse.optimize_with_result(source).rewritten
     fills = [node.outputs[0].name or "" for node in rewritten.model.graph if node.op_type == "ConstantOfShape"]
     types = knowledge_of_result(rewritten.model, rewritten.knowledge).types
     assert {types[name].shape for name in fills} == {(16, 8, 1, 1)}

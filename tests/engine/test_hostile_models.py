@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import ArrayLike
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from eqfuse.api import optimize
+from eqfuse.api import optimize_with_result
 from eqfuse.engine.onnx.evaluation import evaluate
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
@@ -45,7 +45,7 @@ def external(folder: Path, count: int, *nodes: NodeProto) -> Path:
 @pytest.mark.parametrize("verify", [True, False])
 def test_external_weights_are_written_anew_whatever_their_size(tmp_path: Path, count: int, verify: bool) -> None:
     source = external(tmp_path, count, helper.make_node("Add", ["x", "w"], ["y"]))
-    optimize(source, tmp_path / "out.onnx", verify=verify)
+    optimize_with_result(source, tmp_path / "out.onnx", verify=verify)
     written = onnx.load(tmp_path / "out.onnx")
     np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), np.arange(count))
 
@@ -61,7 +61,7 @@ def test_external_weights_that_are_also_folded_are_written(tmp_path: Path) -> No
     proto = onnx.load(source, load_external_data=False)
     proto.graph.initializer.append(numpy_helper.from_array(np.asarray([1, 6000]), "s"))
     source.write_bytes(proto.SerializeToString())
-    optimize(source, tmp_path / "out.onnx", verify=False)
+    optimize_with_result(source, tmp_path / "out.onnx", verify=False)
     assert onnx.load(tmp_path / "out.onnx").graph.initializer
 
 
@@ -140,20 +140,21 @@ def test_a_constant_that_rules_cannot_compute_is_a_clear_line() -> None:
     kernel = np.arange(12, dtype=np.float32).reshape(4, 3, 1, 1)
     weights = {"w": kernel, "scale": np.arange(4, dtype=np.float32).reshape(4, 1, 1) + 2, "zeros": ones - 1}
     with pytest.raises(ModelError, match="rules make a constant by Mul that cannot be computed"):
-        optimize(from_x_to_y(nodes, [1, 3, 2, 2], ones=ones, **weights), verify=False)
+        optimize_with_result(from_x_to_y(nodes, [1, 3, 2, 2], ones=ones, **weights), verify=False)
 
 
 def test_a_transpose_over_no_axes_is_left_as_it_is() -> None:
     """ONNX infers a scalar, ONNX Runtime refuses to run it; as no output needs it, the model is valid all the same."""
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0])]
     nodes[1].attribute[0].ClearField("ints")
-    assert optimize(from_x_to_y([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3]), verify=False).after.nodes == 1
+    proto = from_x_to_y([*nodes, helper.make_node("Neg", ["t"], ["n"])], [2, 3])
+    assert optimize_with_result(proto, verify=False).after.nodes == 1
 
 
 def test_an_output_that_is_listed_twice_stays_one_value() -> None:
     proto = from_x_to_y([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])], [4])
     proto.graph.output.append(proto.graph.output[0])
-    result = optimize(proto)
+    result = optimize_with_result(proto)
     assert [output.name for output in result.model.graph.outputs] == ["y", "y"]
     assert result.after.nodes == 1
 
@@ -166,7 +167,7 @@ def test_a_value_without_element_type_says_nothing() -> None:
     ]
     proto = from_x_to_y(nodes, [4], size=np.asarray(2))
     proto.graph.value_info.append(helper.make_tensor_value_info("parts", TensorProto.UNDEFINED, [2]))
-    assert optimize(proto, verify=False).after.nodes == 2
+    assert optimize_with_result(proto, verify=False).after.nodes == 2
 
 
 def test_a_constant_that_takes_too_much_names_its_node() -> None:
@@ -177,7 +178,7 @@ def test_a_constant_that_takes_too_much_names_its_node() -> None:
     ]
     weights = {"w": np.asarray([[1], [2]], np.float32), "s": np.asarray([2, 2**33]), "i": np.asarray([0, 1, 2])}
     with pytest.raises(ModelError, match=r"node 'gather' \(Gather\): makes a constant that cannot be computed"):
-        optimize(from_x_to_y(nodes, [2, 3], **weights), verify=False)
+        optimize_with_result(from_x_to_y(nodes, [2, 3], **weights), verify=False)
 
 
 def test_errors_of_libraries_name_the_node_and_others_keep_their_message() -> None:

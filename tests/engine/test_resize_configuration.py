@@ -18,7 +18,7 @@ def test_resize_by_sizes_before_a_convolution_stays_right() -> None:
     ]
     weights = {"sizes": np.array([1, 8, 64, 64]), "w": normal(3, 8, 1, 1)}
     outputs = [value("y", [1, 3, 64, 64])]
-    result = eqfuse.optimize(model(nodes, [value("x", [1, 8, 32, 32])], outputs, weights, opset=18))
+    result = eqfuse.optimize_with_result(model(nodes, [value("x", [1, 8, 32, 32])], outputs, weights, opset=18))
     assert result.verification is not None
     assert result.verification.status == "passed"
     assert result.after.flops < result.before.flops
