@@ -18,6 +18,7 @@ from .driver.options import (
     CostName,
     Extraction,
     InspectOptions,
+    MeasureOptions,
     Options,
     PartitionMethod,
     Precision,
@@ -85,7 +86,8 @@ def _return_kind_of_model(
 
         Returns what it is given: a new onnx.ModelProto for a ModelProto and a new onnx_ir.Model for an onnx_ir.Model,
         neither of which is changed; for the path of a file, the `Result` with figures and verdict, which
-        `optimize_with_result` gives for every model.
+        `optimize_with_result` gives for every model. With `measure`, candidates are timed in ONNX Runtime for that many
+        seconds, and the result is the fastest.
 
         Raises EqfuseError with one clear line on anything a user can mend, among them VerificationError where the
         result differs from the original, or cannot be compared with it: then nothing is written.
@@ -131,10 +133,12 @@ def optimize_with_result(
     certify: bool = False,
     certificate: PathLike | None = None,
     intensive: bool = True,
+    measure: float | None = None,
+    threads: int | None = None,
 ) -> Result:
     """Optimise as `optimize` does, with the `Result` for any model: figures, rules, verdict, and the model itself."""
-    options = pick_options(Options, locals())
-    return optimize_model(model, Path(output) if output is not None else None, options, observer)
+    options, measurement = pick_options(Options, locals()), pick_options(MeasureOptions, locals())
+    return optimize_model(model, Path(output) if output is not None else None, options, observer, measure=measurement)
 
 
 optimize = _return_kind_of_model(optimize_with_result)

@@ -106,7 +106,7 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_verification(parser: argparse.ArgumentParser) -> None:
+def add_verification(parser: argparse.ArgumentParser, purpose: str = "verify") -> None:
     """How outputs are compared, on which inputs, and how long that may take."""
     parser.add_argument("--atol", type=not_negative(float), help="absolute tolerance (default: by element type)")
     parser.add_argument("--rtol", type=not_negative(float), help="relative tolerance (default: by element type)")
@@ -115,7 +115,7 @@ def add_verification(parser: argparse.ArgumentParser) -> None:
         help="seconds that verification may take (default 300)",
     )  # fmt: skip
     parser.add_argument("--seed", type=not_negative(int), help="seed of inputs and of a search (default 0)")
-    add_inputs(parser, "verify on these inputs (default: random ones)")
+    add_inputs(parser, f"{purpose} on these inputs (default: random ones)")
 
 
 def add_inputs(parser: argparse.ArgumentParser, help_: str) -> None:

@@ -17,6 +17,7 @@ from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
+    from ..driver.measure import Timings
     from ..driver.optimize import Result
     from ..driver.partition import Partitioned
 
@@ -34,11 +35,11 @@ def optimize(arguments: argparse.Namespace) -> int:
     rules = RuleSelection(tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip))
     with Worker(rules) as worker, Progress(arguments) as progress:  # it loads the rules during the imports below
         from ..driver.optimize import optimize_model
-        from ..driver.options import Options
+        from ..driver.options import MeasureOptions, Options
         from .options import options_of
 
-        options = options_of(Options, arguments)
-        result = optimize_model(arguments.model, output, options, progress, worker)
+        options, measure = options_of(Options, arguments), options_of(MeasureOptions, arguments)
+        result = optimize_model(arguments.model, output, options, progress, worker, measure)
         if arguments.report is not None:
             from .html_report import write_report
 
@@ -77,6 +78,8 @@ def _print(model: Path, result: Result, *, everything: bool) -> None:
         render.table(title, ("rule", "matches", "time"), list(rules))
     if result.partition is not None:
         _print_partition(result.partition)
+    if result.timings is not None:
+        _print_timings(result.timings)
     for line in _closing_lines(result):
         write(line)
 
@@ -102,6 +105,27 @@ def _print_partition(partition: Partitioned) -> None:
     if partition.prices is not None:
         prices = [(name, render.seconds(seconds)) for name, seconds in render.joint_prices(partition.prices)]
         render.table("predicted latency of compiled kernels", ("", ""), list(prices), left=1)
+
+
+def _print_timings(timings: Timings) -> None:
+    """Print how long each candidate takes beside the original, and on what that was measured."""
+    from ..driver.measure import ORIGINAL
+
+    clock = {"cpu": "CPU", "wall": "wall-clock"}[timings.clock]
+    title = f"{clock} time in ONNX Runtime {timings.runtime} over that of the original, {timings.processor}, "
+    rows: list[tuple[str, ...]] = [(ORIGINAL, str(timings.layers), "1", "", _mark(timings, ORIGINAL))]
+    for each in timings.candidates:
+        ratio = render.estimate(each.ratio) if each.ratio is not None else each.problem
+        pairs = str(each.ratio.count) if each.ratio is not None else ""
+        rows.append((each.name, str(each.layers), ratio, pairs, _mark(timings, each.name)))
+    columns = ("candidate", "layers", "ratio (99 % sure)", "pairs", "")
+    render.table(title + render.count_text(timings.threads, "thread"), columns, rows, left=1)
+    shapes = ", ".join(f"{name}: {list(shape)}" for name, shape in timings.input_shapes.items())
+    write(f"timed with {shapes or 'no inputs'}")
+
+
+def _mark(timings: Timings, name: str) -> str:
+    return "chosen" if timings.chosen == name else ""
 
 
 def _closing_lines(result: Result) -> Iterator[str]:
@@ -148,6 +172,7 @@ def _as_dict(result: Result) -> dict[str, Any]:
         "extraction": {name: getattr(extraction, name) for name in ("status", "cost", "lower_bound", "gap")},
         "verification": result.verification.as_dict() if result.verification else None,
         "partition": _partition_as_dict(result.partition) if result.partition else None,
+        "measurement": result.timings.as_dict() if result.timings else None,
         "seconds": dict(result.phases),
         "budget_hit": result.budget_hit,
         "cut_short": list(result.cut_short),

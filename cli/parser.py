@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -30,6 +31,8 @@ from .arguments import (
     positive,
 )
 
+MEASURE_SECONDS = 60.0
+"""The budget of --measure without a number: enough for some ten candidates of a model that takes 20 ms."""
 FLOATS = ("float16", "float32", "float64")
 DSA_VARIANTS = ("tvm", "astitch", "gb", "lb", "instances", "graphturbo", "full")
 DSA_ORDERS = ("better", "bfs", "dfs", "footprint", "best")
@@ -58,14 +61,29 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        # argparse decides on an optional positional when it meets the one before it
-        arguments, rest = super().parse_known_args(args, namespace)
+        # argparse decides on an optional positional when it meets the one before it, and gives --measure what follows
+        arguments, rest = super().parse_known_args(_with_seconds(args), namespace)
         if rest and getattr(arguments, "out", "") is None and not rest[0].startswith("-"):
             arguments.out = Path(rest.pop(0))
         return arguments, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, printable(f"eqfuse: error: {message}; see {self.prog} --help\n"))
+
+
+def _with_seconds(args: Sequence[str] | None) -> list[str]:
+    """The arguments, with the default for a --measure that no number follows: a model may follow it."""
+    given = sys.argv[1:] if args is None else list(args)
+    bare = {n for n, each in enumerate(given) if each == "--measure" and not _is_number("".join(given[n + 1 : n + 2]))}
+    return [f"--measure={MEASURE_SECONDS:g}" if n in bare else each for n, each in enumerate(given)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
@@ -90,7 +108,14 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     parser.add_argument(
         "--certificate", type=Path, metavar="FILE.json", help="write a JSON certificate of acyclicity"
     )
-    add_verification(parser)
+    group = parser.add_argument_group("choosing by measurement")
+    group.add_argument(
+        "--measure", nargs="?", type=positive(float), const=MEASURE_SECONDS, metavar="SECONDS",
+        help="time candidates in ONNX Runtime, and write the fastest, never one slower than the original "
+        f"(default {MEASURE_SECONDS:.0f} s)",
+    )  # fmt: skip
+    group.add_argument("--threads", type=positive(int), metavar="N", help="time on N threads (default 1)")
+    add_verification(parser, "verify and measure")
 
 
 def _compile(commands: Commands) -> None:  # type: ignore[type-arg]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..engine.egraph.graph import Selection
     from ..engine.verification import Verification
     from ..extract.joint import JointPrices
+    from ..lowering.running.turns import Estimate
 
 _UNLIMITED = 10_000
 """Columns where the output is no terminal: a row stays on one line."""
@@ -63,6 +64,12 @@ def count_text(number: int, noun: str) -> str:
 def rule_seconds(value: float) -> str:
     """The time of a rule; 0 means that it was too short to measure."""
     return seconds(value) if value else "< 1 ms"
+
+
+def estimate(ratio: Estimate) -> str:
+    """A ratio and its limits: ``0.85 (0.84 to 0.86)``."""
+    limits = f" ({ratio.lower:.3f} to {ratio.upper:.3f})" if math.isfinite(ratio.upper) else ""
+    return f"{ratio.median:.3f}{limits}"
 
 
 def proof(extraction: Selection) -> str:

@@ -165,11 +165,9 @@ def renew_page(page: str, folder: Path) -> None:
 
 def _processor() -> str:
     from eqfuse.lowering.target import target_of
-    from eqfuse.support.processor import available_cores
+    from eqfuse.support.processor import available_cores, processor_name
 
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "a processor")
-    return f"{available_cores()} cores of {name} ({target_of('host', 1).cpu})"
+    return f"{available_cores()} cores of {processor_name()} ({target_of('host', 1).cpu})"
 
 
 def main(pages: list[str]) -> None:

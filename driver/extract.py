@@ -31,6 +31,15 @@ class Choice:
     pricing: Pricing
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The choice of the result, the e-graph that it is from, and the options that led to both."""
+
+    saturated: Saturated
+    choice: Choice
+    options: Options
+
+
 def copy_model(model: Model) -> Model:
     """A copy of a model, as a result without a file."""
     return replace(model, ir=model.ir.clone(), path=None)

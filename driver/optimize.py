@@ -22,14 +22,15 @@ from ..errors import VerificationError
 from ..extract.extraction.select import Pricing
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
-from .extract import Choice, cost_model_for, extract_model
-from .options import Options
+from .extract import Chosen, cost_model_for, extract_model
+from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
 
 if TYPE_CHECKING:
     import onnx
 
     from ..engine.verification import Verification
+    from .measure import Timings
     from .partition import Partitioned
 
 
@@ -47,7 +48,7 @@ class Result:
 
     `original` and `rewritten` are for reports; with `as_functions`, `rewritten` is from before its functions were made.
     `checked` says whether all constants that rules united were compared, `trusted` names the rule files that were used
-    without a check.
+    without a check. `timings` has the candidates that were timed, where that was asked for.
     """
 
     model: ir.Model
@@ -65,6 +66,7 @@ class Result:
     partition: Partitioned | None = None
     checked: bool = True
     trusted: tuple[str, ...] = ()
+    timings: Timings | None = None
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -102,7 +104,12 @@ class Result:
 
 
 def optimize_model(
-    source: Any, output: Path | None, options: Options, observer: Observer | None = None, worker: Worker | None = None
+    source: Any,
+    output: Path | None,
+    options: Options,
+    observer: Observer | None = None,
+    worker: Worker | None = None,
+    measure: MeasureOptions | None = None,
 ) -> Result:
     """Optimise a model: a path, a ModelProto, an onnx_ir.Model or a Model; with `output`, write it once it is verified.
 
@@ -110,6 +117,8 @@ def optimize_model(
     EqfuseError with one clear line on anything a user can mend, among them VerificationError where the result differs
     from the original, or cannot be compared with it: then nothing is written.
     """
+    if measure is not None:
+        measure.check_beside(options)
     if options.certificate is not None:
         check_destination(options.certificate)
     clock = Clock(observer)
@@ -120,7 +129,7 @@ def optimize_model(
             prepare()
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
-            return _write_result(saturated, output, options, clock)
+            return _write_result(saturated, output, options, measure, clock)
 
 
 @dataclass(frozen=True)
@@ -136,10 +145,13 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
         return ir.passes.PassResult(result, modified=not is_same_graph(model, result))
 
 
-def _write_result(saturated: Saturated, output: Path | None, options: Options, clock: Clock) -> Result:
+def _write_result(
+    original: Saturated, output: Path | None, options: Options, measure: MeasureOptions | None, clock: Clock
+) -> Result:
     price = options.cost_model
+    chosen, partition, timings = _choose_graph(original, options, measure, clock)
+    saturated, choice = chosen.saturated, chosen.choice
     model, egraph = saturated.model, saturated.egraph
-    choice, partition = _choose_graph(saturated, options, clock)
     with clock.phase("summarize"):
         before = summarize(model, saturated.knowledge, price)
         result = choice.model
@@ -147,7 +159,7 @@ def _write_result(saturated: Saturated, output: Path | None, options: Options, c
         after = summarize(result, rewritten.knowledge, price)
         drop_annotations(result, model)
         result = _record_partition(result, partition, options)
-        matched, device = len(egraph.saturation.matched), load_device(options.device)
+        matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
         stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)
     verification = None
     if options.verify:
@@ -176,15 +188,25 @@ def _write_result(saturated: Saturated, output: Path | None, options: Options, c
         partition=partition,
         checked=saturated.checked,
         trusted=options.trusted,
+        timings=timings,
     )
 
 
-def _choose_graph(saturated: Saturated, options: Options, clock: Clock) -> tuple[Choice, Partitioned | None]:
+def _choose_graph(
+    saturated: Saturated, options: Options, measure: MeasureOptions | None, clock: Clock
+) -> tuple[Chosen, Partitioned | None, Timings | None]:
+    if measure is not None and measure.measure is not None:
+        from .measure import measure_candidates  # ONNX Runtime takes time to import
+
+        chosen, timings = measure_candidates(saturated, options, measure, clock)
+        return chosen, None, timings
     if options.partition == "none":
-        return extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock), None
+        choice = extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock)
+        return Chosen(saturated, choice, options), None, None
     from .partition import partition_model  # sub-graphs take imports of their own
 
-    return partition_model(saturated, options.partition, options, clock)
+    choice, partition = partition_model(saturated, options.partition, options, clock)
+    return Chosen(saturated, choice, options), partition, None
 
 
 def _record_partition(model: Model, partition: Partitioned | None, options: Options) -> Model:

@@ -29,7 +29,7 @@ from ..support.options import (
 
 __all__ = [  # with the types of the options, for their users
     "CHECK_SHARE", "EXTRACTION_SHARE", "NO_SHAPES", "BenchOptions", "CostName", "Extraction", "InspectOptions",
-    "Options", "PartitionMethod", "Precision", "PricingOptions", "Shapes", "VerifyOptions",
+    "MeasureOptions", "Options", "PartitionMethod", "Precision", "PricingOptions", "Shapes", "VerifyOptions",
 ]  # fmt: skip
 
 SATURATION_SHARE = 0.6
@@ -108,6 +108,27 @@ class BenchOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """How long `optimize` times candidates for its result in ONNX Runtime (None: it does not), and on how many threads.
+
+    Fields and command-line options have the same names. Raises OptionError for a value that is invalid.
+    """
+
+    measure: Positive | None = None
+    threads: PositiveInteger | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.threads is not None and self.measure is None:
+            raise OptionError("threads", "is for measure, which was not asked for")
+
+    def check_beside(self, options: Options) -> None:
+        """Raise OptionError where they do not fit other options."""
+        if self.measure is not None and options.partition != "none":
+            raise OptionError("measure", "times whole graphs, and a partition was asked for; give one of the two")
 
 
 @dataclass(frozen=True)

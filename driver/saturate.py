@@ -34,21 +34,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Saturated:
-    """A model, the types and constants of its values, and the e-graph of the terms that the rules prove equal to it.
-
-    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
-    `samples` are the inputs that the user gives to verify on.
-    """
+class Encoded:
+    """A model, the types and constants of its values, and its terms. `samples` are the inputs that the user gives."""
 
     model: Model
     knowledge: Knowledge
     encoding: Encoding
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Saturated(Encoded):
+    """An encoded model, and the e-graph of the terms that the rules prove equal to it.
+
+    `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
+    """
+
     egraph: EGraph
     origin: Origins
     deadline: float
     checked: bool
-    samples: tuple[Sample, ...] = ()
 
     @cached_property
     def assumptions(self) -> Types:
@@ -81,6 +86,12 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
+    return apply_rules(Encoded(model, knowledge, encoding, samples), options, worker, clock)
+
+
+def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:
+    """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
+    model, knowledge, encoding = encoded.model, encoded.knowledge, encoded.encoding
     blamed = name_culprits(encoding, options.selection, options.budget)
     with clock.phase("saturate"), _blame_model(model, options), blamed:
         egraph = saturate(
@@ -94,7 +105,7 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = locate_origins(model.graph, encoding, egraph)
-    return Saturated(model, knowledge, encoding, egraph, origin, deadline, checked, samples)
+    return Saturated(model, knowledge, encoding, encoded.samples, egraph, origin, deadline, checked)
 
 
 def _check_rules(options: Options, clock: Clock) -> None:

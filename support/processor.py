@@ -78,15 +78,25 @@ def processor_level() -> str | None:
 
 def processor_identity() -> str:
     """A text that is the same for equal processors in equal machines, and tells others apart."""
-    model = ""
+    stated = _stated_facts()
+    names = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part")
+    model = " ".join(stated.get(name, "") for name in names) if stated else ""
+    caches = [f"{level.level}:{level.size}" for level in cache_levels()]
+    return " ".join([platform.machine(), model, *sorted(processor_features()), *caches])
+
+
+def processor_name() -> str:
+    """The processor as it calls itself, for people; its architecture where it has no name."""
+    return _stated_facts().get("model name") or platform.machine()
+
+
+def _stated_facts() -> dict[str, str]:
+    """The lines of /proc/cpuinfo; those of the last processor where they differ."""
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         pairs = (line.split(":", 1) for line in lines if ":" in line)
-        fields = {name.strip(): value.strip() for name, value in pairs}
-        names = ("vendor_id", "cpu family", "model", "model name", "stepping", "CPU implementer", "CPU part")
-        model = " ".join(fields.get(name, "") for name in names)
-    caches = [f"{level.level}:{level.size}" for level in cache_levels()]
-    return " ".join([platform.machine(), model, *sorted(processor_features()), *caches])
+        return {name.strip(): value.strip() for name, value in pairs}
+    return {}
 
 
 def available_cores() -> int:

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 import eqfuse
 from eqfuse.cli.parser import build_parser
 from eqfuse.driver.accelerator import AcceleratorOptions
-from eqfuse.driver.options import BenchOptions, InspectOptions, Options, PricingOptions, VerifyOptions
+from eqfuse.driver.options import BenchOptions, InspectOptions, MeasureOptions, Options, PricingOptions, VerifyOptions
 from eqfuse.engine.choices import CostName, Extraction, PartitionMethod
 from eqfuse.errors import EqfuseError
 from eqfuse.rules.vocabulary import Precision
@@ -50,6 +50,9 @@ def layers(count: int) -> onnx.ModelProto:
         ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be had with cost flops"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
         ({"device": "bogus"}, "device 'bogus': not found"),
+        ({"measure": 0}, "measure: 0 is not a number above 0"),
+        ({"threads": 2}, "threads: is for measure, which was not asked for"),
+        ({"measure": 1, "partition": "ago"}, "measure: times whole graphs, and a partition was asked for"),
     ],
 )
 def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
@@ -123,7 +126,7 @@ def test_the_package_lists_its_api_before_it_is_loaded() -> None:
 
 
 OPTIONS: dict[str, tuple[type[Any], ...]] = {
-    "optimize": (Options,),
+    "optimize": (Options, MeasureOptions),
     "compile": (Options,),
     "verify": (VerifyOptions,),
     "inspect": (InspectOptions,),

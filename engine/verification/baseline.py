@@ -10,14 +10,15 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from .compare import Tolerance, differs, spread_of, to_double
 from .guards import ProbedRuntime
-from .inputs import InputSpec, Plan, Sample, Temper, enlarge, generate, plans, vary
-from .run import Backend, Reference
-from .source import Source
+from .inputs import InputSpec, Plan, Sample, Temper, enlarge, generate, input_specs, plans, vary
+from .run import Backend, OnnxRuntime, Reference
+from .source import Source, read_source
 from .structure import Structure
 from .values import Feeds, RunError, Value, leaves
 
@@ -135,6 +136,22 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
         raise RunError(f"{_UNVERIFIED} does not run on drawn inputs: {refusal}; {hint}") from error
 
 
+def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
+    """Inputs to time a model on: the first sample if there are any, else drawn ones that the model accepts, symbolic
+    dimensions of a typical size (128, a leading one 1) where it accepts that.
+
+    Raises RunError where ONNX Runtime does not run the model on any of the tried inputs.
+    """
+    source = read_source(path, "original")
+    structure = Structure(source.structure)
+    _check_sizes(structure)
+    if samples:
+        return dict(samples[0].values)
+    specs = input_specs(structure)
+    runs = _OrdinaryRuns(OnnxRuntime(source), structure, specs, Request(seed))
+    return runs.run_first_accepted(plans(specs, {}, typical=True))[1].feeds
+
+
 def _check_sizes(structure: Structure) -> None:
     """Raise RunError for a value that would take too much memory."""
     for name, shape in structure.shapes.items():
@@ -157,7 +174,7 @@ class _OrdinaryRuns:
         """The ordinary runs, by the first plan that the model accepts. Raises RunError if it accepts none."""
         if self.request.samples:
             return Baseline(tuple(self._run_samples()), False)
-        plan, first = self._run_first_accepted(candidates)
+        plan, first = self.run_first_accepted(candidates)
         if not self.specs:
             return Baseline((first,), False)
         pair = self._rescale(plan, Baseline((first, self._run_again(plan, first)), False))
@@ -193,7 +210,7 @@ class _OrdinaryRuns:
                 except RunError:  # other indices may be out of range: try with less change
                     continue
 
-    def _run_first_accepted(self, candidates: Iterator[Plan]) -> tuple[Plan, Run]:
+    def run_first_accepted(self, candidates: Iterator[Plan]) -> tuple[Plan, Run]:
         """The first plan that gives at least one output with elements, else the first that runs at all."""
         empty: tuple[Plan, Run] | None = None
         refusal = "no inputs to try"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +18,7 @@ from ..bundle.loaded import Array, LoadedModel
 from ..errors import CrashError
 from ..interface import Port
 from ..tvm_runtime import load_library, use_threads
+from .onnx_runtime import bind_onnx_runtime
 from .runner import CompiledModel, load
 from .turns import Runs, time_in_turns
 
@@ -131,22 +132,8 @@ def _times(
     contestants = {name: model.bind_inputs(inputs) for name, model in models.items()}
     if original is not None:
         threads = max(model.threads for model in models.values())
-        contestants["ONNX Runtime"] = _onnx_runtime(original, threads, inputs)
+        contestants["ONNX Runtime"] = bind_onnx_runtime(original, threads, inputs)
     return time_in_turns(contestants, repeat)
-
-
-def _onnx_runtime(path: Path, threads: int, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """ONNX Runtime with all of its optimisations, its threads not spinning while the other one runs."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    fed = {value.name: inputs[value.name] for value in session.get_inputs()}
-    return lambda: session.run(None, fed)
 
 
 class IsolatedKernels:

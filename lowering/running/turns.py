@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import inf, sqrt
 from statistics import median, quantiles
 from typing import Any
 
@@ -13,6 +15,10 @@ _LOOK, _LOOKS = 0.02, 50
 """Seconds between two looks at whether the process is idle, and how many there are at most."""
 _IDLE = 0.1
 """Of a processor, what an idle process uses at most."""
+
+
+_DEVIATIONS = 2.58
+"""Standard deviations of a normal distribution that enclose 99 % of it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,27 @@ class Middle:
         return {"median": self.median, "lower": self.lower, "upper": self.upper}
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """The median of `count` numbers, and the limits between which that of endlessly many lies with 99 % confidence.
+
+    The limits are infinite for fewer than seven numbers.
+    """
+
+    median: float
+    lower: float
+    upper: float
+    count: int
+
+    @staticmethod
+    def of(numbers: Sequence[float]) -> Estimate:
+        """Of at least one number, by order statistics: nothing is assumed of their distribution."""
+        ordered, count = sorted(numbers), len(numbers)
+        outside = int((count - _DEVIATIONS * sqrt(count)) / 2) if count > _DEVIATIONS**2 else -1
+        lower, upper = (ordered[outside], ordered[-1 - outside]) if outside >= 0 else (-inf, inf)
+        return Estimate(median(ordered), lower, upper, count)
+
+
 def wait_until_idle() -> None:
     """Wait until the process is idle: threads of a new pool, TVM's among them, spin before they sleep, and CPU time
     counts that."""
@@ -54,20 +81,30 @@ def wait_until_idle() -> None:
             return
 
 
-def time_in_turns(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
-    """Let them take turns, in the opposite order every other time, so that what else the machine does hits all."""
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
-    for _ in range(_WARM_UP):
+def take_turns(
+    contestants: Mapping[str, Callable[[], Any]], warm_up: int = _WARM_UP
+) -> Iterator[dict[str, tuple[float, float]]]:
+    """Wall-clock and CPU seconds of each, again and again; the order is the opposite one every other time, so that what
+    else the machine does hits all."""
+    for _ in range(warm_up):
         for call in contestants.values():
             call()
     wait_until_idle()
-    for turn in range(repeat):
-        order = list(contestants.items())
-        for name, call in order if turn % 2 == 0 else reversed(order):
+    order = list(contestants.items())
+    while True:
+        taken = {}
+        for name, call in order:
             wall, cpu = time.perf_counter(), time.process_time()
             call()
-            times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {name: Runs(tuple(w for w, _ in pairs), tuple(c for _, c in pairs)) for name, pairs in times.items()}
+            taken[name] = time.perf_counter() - wall, time.process_time() - cpu
+        yield taken
+        order.reverse()
+
+
+def time_in_turns(contestants: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, Runs]:
+    """The seconds of `repeat` runs of each, in turns."""
+    turns = list(islice(take_turns(contestants), repeat))
+    return {name: Runs(*zip(*(turn[name] for turn in turns), strict=True)) for name in contestants}
 
 
 def ratios(runs: Mapping[str, Runs], reference: str, other: str, threads: int) -> Middle:

@@ -19,6 +19,9 @@ from .roles import FREE, Purpose, Role, purpose_of, steering_values
 _SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (1, 128), (4, 4), (1, 512))
 """Sizes tried for symbolic dimensions: (leading axis, every other axis). Leading 2 first: size 1 hides broadcasting."""
 
+_TYPICAL_SIZES = ((1, 128), (1, 224), (1, 64), (1, 32), *_SIZES)
+"""Sizes tried where the time of a run matters: the first are those that prices assume."""
+
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
 _LONGEST_EXPRESSION = 200
@@ -110,8 +113,10 @@ def _dimension(axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
     return dim.dim_param or f"?{axis}"
 
 
-def plans(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Plan]:
-    """Plans in the order to try them; ``shapes`` are binding.
+def plans(
+    specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]], *, typical: bool = False
+) -> Iterator[Plan]:
+    """Plans in the order to try them, those of ``typical`` sizes first or small ones; ``shapes`` are binding.
 
     Raises UsageError if a shape does not fit the rank of its input.
     """
@@ -126,7 +131,7 @@ def plans(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> 
     )
     ranked = any(spec.dims is None and spec.name not in shapes and spec.container != "other" for spec in specs)
     choices = itertools.product(
-        _SIZES if leading else _SIZES[:1],
+        (_TYPICAL_SIZES if typical else _SIZES) if leading else _SIZES[:1],
         _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1],
         _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1],
     )

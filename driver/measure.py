@@ -1,0 +1,316 @@
+"""Choosing by measurement: candidates for the result are timed in ONNX Runtime beside the original."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from ..engine.egraph.worker import Worker
+from ..engine.onnx.model import Model, write
+from ..engine.summary import layer_nodes
+from ..engine.verification.source import model_file
+from ..errors import EqfuseError
+from ..extract.extraction.select import Pricing
+from ..lowering.running.onnx_runtime import RuntimeContest
+from ..lowering.running.turns import Estimate
+from ..rules.loader import load_rules
+from ..support.deadlines import seconds_left
+from ..support.processor import processor_name
+from ..support.scratch import scratch_folder
+from .clock import Clock
+from .extract import Choice, Chosen, copy_model, cost_model_for, extract_model
+from .operator_times import OperatorTimes
+from .options import CostName, MeasureOptions, Options
+from .saturate import Saturated, apply_rules
+
+ORIGINAL = "original"
+NOTICEABLE = 0.01
+"""The least difference of ratios that counts: equal models differ by as much, by where their memory lies."""
+_SEARCH_SHARE = 0.65
+"""Share of the budget for finding candidates; the rest times the best of them again, without the luck that made them
+the best."""
+_CANDIDATE_SHARE = 0.1
+"""Share of the budget for timing one candidate for the first time."""
+_PROFILE_SHARE = 0.03
+_FINALISTS, _ROUNDS = 3, 3
+
+
+@dataclass(frozen=True)
+class TimedCandidate:
+    """A candidate for the result. `ratio` is its time over that of the original, pair by pair; None where it was not
+    timed, for which `problem` has the reason."""
+
+    name: str
+    layers: int
+    ratio: Estimate | None
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; limits that are not known are null."""
+        ratio = asdict(self.ratio) if self.ratio is not None else {}
+        numbers = {name: number if isfinite(number) else None for name, number in ratio.items()}
+        return {**asdict(self), "ratio": numbers or None}
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What was timed, and which candidate was `chosen` for it: the name of one, or `ORIGINAL`, of which `layers` are.
+
+    `clock` is "cpu" on one thread and "wall" on several; `runtime` is ONNX Runtime's version.
+    """
+
+    chosen: str
+    layers: int
+    candidates: tuple[TimedCandidate, ...]
+    input_shapes: dict[str, tuple[int, ...]]
+    threads: int
+    processor: str
+    runtime: str
+    seconds: float
+
+    @property
+    def clock(self) -> str:
+        """``cpu`` or ``wall``."""
+        return "cpu" if self.threads == 1 else "wall"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        candidates = [each.as_dict() for each in self.candidates]
+        return {**asdict(self), "candidates": candidates, "clock": self.clock}
+
+
+def choose(layers: int, candidates: Sequence[TimedCandidate]) -> TimedCandidate | None:
+    """The candidate to write: the fastest one beyond noise, of equally fast ones that with the fewest layers.
+
+    Where none is faster than the original, which has so many `layers`: the one with the fewest layers of those that
+    have fewer and are not slower. None where the original is best.
+    """
+    ratios = {candidate: candidate.ratio for candidate in candidates if candidate.ratio is not None}
+    faster = {c: r for c, r in ratios.items() if r.upper < 1.0 and r.median <= 1.0 - NOTICEABLE}
+    least = min((ratio.median for ratio in faster.values()), default=inf)
+    best = [c for c, ratio in faster.items() if ratio.median <= least + NOTICEABLE]
+    smaller = [c for c, ratio in ratios.items() if c.layers < layers and ratio.upper <= 1.0 + NOTICEABLE]
+    return min(best or smaller, key=lambda c: (c.layers, ratios[c].median), default=None)
+
+
+def measure_candidates(
+    saturated: Saturated, options: Options, settings: MeasureOptions, clock: Clock
+) -> tuple[Chosen, Timings]:
+    """The graph that is fastest when it runs, among candidates and the original, and what was timed.
+
+    Raises EqfuseError where the original does not run in ONNX Runtime.
+    """
+    assert settings.measure is not None
+    model, threads = saturated.model, settings.threads or 1
+    original = model.path if model.path is not None and not options.input_shapes else model.ir
+    with (
+        clock.phase("measure"),
+        model_file(original) as path,
+        scratch_folder("measure") as folder,
+        RuntimeContest(path, saturated.samples, options.seed, threads) as contest,
+    ):
+        try:
+            shapes = contest.input_shapes(options.verify_limit)
+        except EqfuseError as error:
+            raise EqfuseError(f"{model.label}: nothing was measured: {error}; --inputs gives other inputs") from None
+        times = OperatorTimes(contest, Path(folder) / "operators.onnx", model, shapes) if threads == 1 else None
+        search = _Search(saturated, options, contest, times, Path(folder), clock, settings.measure)
+        search.run()
+        chosen = search.conclude()
+        taken = time.monotonic() - search.started
+    name = chosen.name if chosen is not None else ORIGINAL
+    timings = Timings(
+        name, search.layers, search.timed, shapes, threads, processor_name(), onnxruntime.__version__, taken
+    )
+    if chosen is not None:
+        return Chosen(chosen.saturated, chosen.choice, chosen.options), timings
+    return Chosen(saturated, replace(search.candidates[0].choice, model=copy_model(model)), options), timings
+
+
+@dataclass(eq=False)
+class _Candidate:
+    name: str
+    saturated: Saturated
+    choice: Choice
+    options: Options
+    path: Path
+    layers: int
+    first: tuple[float, ...] = ()
+    again: tuple[float, ...] = ()
+    problem: str = ""
+
+    @property
+    def timed(self) -> TimedCandidate:
+        """By the times of the last rounds alone, as soon as they are enough for limits."""
+        ratios = self.again if isfinite(Estimate.of(self.again or (1.0,)).upper) else self.first + self.again
+        return TimedCandidate(self.name, self.layers, Estimate.of(ratios) if ratios else None, self.problem)
+
+
+@dataclass
+class _Search:
+    """Makes candidates, those first that are most likely the fastest, and times them until the budget is used.
+
+    `started` is on the clock of time.monotonic, `budget` in seconds.
+    """
+
+    saturated: Saturated
+    options: Options
+    contest: RuntimeContest
+    operator_times: OperatorTimes | None
+    folder: Path
+    clock: Clock
+    budget: float
+    started: float = field(default_factory=lambda: time.monotonic())
+    candidates: list[_Candidate] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.layers = _count_layers(self.saturated.model)
+        self.structures = {_structure(self.saturated.model)}
+
+    @property
+    def timed(self) -> tuple[TimedCandidate, ...]:
+        return tuple(candidate.timed for candidate in self.candidates)
+
+    @property
+    def deadline(self) -> float:
+        """Where the search for candidates ends."""
+        return self.started + _SEARCH_SHARE * self.budget
+
+    def run(self) -> None:
+        """Time a candidate for each cost model, then leave out groups of rules from the best one."""
+        self.add(_price_name(self.options), self.saturated, self.options)
+        self.keep_operator_times(self.saturated, self.saturated.model)
+        self.keep_operator_times(self.saturated, self.candidates[0].choice.model)
+        for options in self.other_prices():
+            if not seconds_left(self.deadline):
+                return
+            limited = replace(options, time_limit=min(options.time_limit, seconds_left(self.deadline) or 1.0))
+            again = replace(self.saturated, deadline=time.monotonic() + limited.time_limit)
+            self.add(_price_name(options), again, limited)
+        self.leave_groups_out()
+
+    def other_prices(self) -> Iterator[Options]:
+        """The options with other cost models: those without a device of their own are the same on each."""
+        others: list[tuple[CostName, str]] = [("profile", "host"), ("roofline", "host"), ("flops", self.options.device)]
+        for cost, device in others:
+            if (cost, device) != (self.options.cost, self.options.device):
+                yield replace(self.options, cost=cost, device=device)
+
+    def leave_groups_out(self) -> None:
+        """Leave one group of rules after another out, for good where that is faster."""
+        for group in _groups(self.saturated, self.options):
+            left = seconds_left(self.deadline)
+            if not left:
+                return
+            best = self.best or self.candidates[0]
+            skip = (*best.options.skip, group)
+            options = replace(best.options, skip=skip, time_limit=min(left, self.options.time_limit))
+            skipped = " and ".join(skip[len(self.options.skip) :])
+            try:
+                with Worker(options.selection) as worker:
+                    saturated = apply_rules(self.saturated, options, worker, self.clock)
+                self.add(f"{_price_name(options)}, without {skipped}", saturated, options)
+            except EqfuseError as error:  # some rules do not work without others
+                self.clock.tell("measure", f"without {skipped}: {error}")
+
+    @property
+    def best(self) -> _Candidate | None:
+        """The candidate that would be chosen now; None for the original."""
+        return self.find(choose(self.layers, self.timed))
+
+    def find(self, timed: TimedCandidate | None) -> _Candidate | None:
+        """The candidate of that name."""
+        return next((each for each in self.candidates if timed is not None and each.name == timed.name), None)
+
+    def add(self, name: str, saturated: Saturated, options: Options) -> None:
+        """Extract a candidate, and time it unless it is one that was timed already."""
+        pricing = Pricing.of(cost_model_for(options, saturated))
+        choice = extract_model(saturated, pricing, options, self.clock)
+        structure = _structure(choice.model)
+        is_new = structure not in self.structures
+        if self.candidates and not is_new:
+            return
+        self.structures.add(structure)
+        path = self.folder / f"{len(self.candidates)}.onnx"
+        candidate = _Candidate(name, saturated, choice, options, path, _count_layers(choice.model))
+        self.candidates.append(candidate)
+        if is_new:
+            write(choice.model, path)
+            candidate.first = self.time(candidate, _CANDIDATE_SHARE * self.budget)
+        else:
+            candidate.problem = "is the original"
+
+    def time(self, candidate: _Candidate, seconds: float) -> tuple[float, ...]:
+        """Ratios of a candidate, timed for at most so long, and not once it is known to be slower than the best."""
+        others = [c.timed.ratio for c in self.candidates if c is not candidate]
+        limit = min((ratio.upper for ratio in others if ratio is not None), default=inf)
+        try:
+            ratios = self.contest.time_pairs(candidate.path, seconds, min(limit, 1.0) + NOTICEABLE)
+        except EqfuseError as error:
+            candidate.problem, candidate.first, candidate.again = str(error), (), ()
+            return ()
+        self.clock.tell("measure", f"{candidate.name}: {Estimate.of(ratios).median:.3f} of the original's time")
+        return ratios
+
+    def conclude(self) -> _Candidate | None:
+        """Time the best again, and choose by these times alone; None for the original."""
+        finalists: list[_Candidate] = []
+        while len(finalists) < _FINALISTS:
+            others = [each.timed for each in self.candidates if each not in finalists]
+            if (best := self.find(choose(self.layers, others))) is None:
+                break
+            finalists.append(best)
+        end = self.started + self.budget
+        for turn in range(_ROUNDS):
+            for finalist in finalists:
+                left = seconds_left(end) / (len(finalists) * (_ROUNDS - turn))
+                if left and not finalist.problem:
+                    finalist.again += self.time(finalist, left)
+        chosen = self.find(choose(self.layers, [finalist.timed for finalist in finalists]))
+        if chosen is not None and chosen is not self.candidates[0]:
+            self.keep_operator_times(chosen.saturated, chosen.choice.model)
+        return chosen
+
+    def keep_operator_times(self, candidate: Saturated, model: Model) -> None:
+        """Measure the operators of a model for `--cost profile`. A failure must not lose the result."""
+        if self.operator_times is not None:
+            try:
+                self.operator_times.keep(model, candidate.knowledge, _PROFILE_SHARE * self.budget)
+            except EqfuseError as error:
+                self.clock.tell("measure", f"times of operators are not kept: {error}")
+
+
+def _price_name(options: Options) -> str:
+    return options.cost if options.cost == "flops" else f"{options.cost} of {options.device}"
+
+
+def _count_layers(model: Model) -> int:
+    return sum(1 for _ in layer_nodes(model))
+
+
+def _structure(model: Model) -> tuple[str, ...]:
+    """All that tells how long a model takes: its nodes, and the types of its weights."""
+    weights = {name: f"{v.dtype}{v.shape}" for name, v in model.graph.initializers.items()}
+    return tuple(
+        f"{node.domain}.{node.op_type} {[v and (v.name, weights.get(v.name or '')) for v in node.inputs]} "
+        f"{[v.name for v in node.outputs]} {sorted(map(str, node.attributes.values()))}"
+        for node in model.graph
+    )
+
+
+def _groups(saturated: Saturated, options: Options) -> list[str]:
+    """The topics of rules that matched and that a cost model decides upon, the most frequent first."""
+    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip).by_name
+    counts: Counter[str] = Counter()
+    for statistics in saturated.egraph.saturation.matched:
+        rule = rules.get(statistics.name)
+        if rule is not None and ":ruleset explore" in rule.text:
+            counts[rule.topic] += statistics.matches
+    return [topic for topic, _ in counts.most_common()]
