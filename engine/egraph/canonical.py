@@ -318,13 +318,24 @@ def _split(site: Site, literals: Literals) -> Literals:
 def _resize(site: Site, literals: Literals) -> Literals:
     """Everything but the mode goes into one string: rules look at the mode, and at single settings by substring."""
     _require(site.opset >= 11, "the Resize of opset 10")
+    mode = literals["mode"] or "nearest"
     config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
     site.raw.clear()
     for position, name in ((1, "roi"), (2, "scales"), (3, "sizes")):
         array = site.constant(position)
         if array is not None and array.size:
             config[name] = array.tolist()
-    return {"mode": literals["mode"] or "nearest", "config": json.dumps(config, sort_keys=True)}
+    crops = config.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    read = {"nearest_mode": mode == "nearest", "cubic_coeff_a": mode == "cubic", "roi": crops}
+    config = {k: v for k, v in config.items() if read.get(k, True) and _RESIZE_DEFAULTS.get(k) != v}
+    return {"mode": mode, "config": json.dumps(config, sort_keys=True)}
+
+
+_RESIZE_DEFAULTS = {
+    "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
+    "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
+}  # fmt: skip
+"""ONNX's; what is not written means these."""
 
 
 def _cast(site: Site, literals: Literals) -> Literals:
