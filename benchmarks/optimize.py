@@ -1,4 +1,4 @@
-"""Compare `eqfuse.optimize` with onnxsim and onnxslim, model by model.
+"""Compare `eqfuse.optimize` with onnxsim, onnxslim and onnxscript's optimizer, model by model.
 
 Every run is a fresh process that imports its tool, reads the model, optimises it and writes the result. The tools
 take turns, so that a change of the machine's speed meets all of them; figures are medians over the rounds, ratios are
@@ -6,7 +6,11 @@ medians of the rounds' ratios. CPU and wall seconds are those of the whole proce
 the largest of them. eqfuse verifies its result unless --no-verify says otherwise; the others don't by default, and are
 run that way.
 
+Each result is then compared with the original in ONNX Runtime, as `eqfuse verify` does, at two sizes of free
+dimensions, and with --latency timed beside it (benchmarks/results.py). Wrong results are listed with what differs.
+
     python benchmarks/optimize.py model.onnx folder/ --repeat 5 --json > figures.json
+    python benchmarks/optimize.py --package silero-vad --latency --sizes samples=512 batch=1
 """
 
 from __future__ import annotations
@@ -20,14 +24,19 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from rich.console import Console
 from rich.table import Table
 
-PEERS = ("onnxsim", "onnxslim")
+if TYPE_CHECKING:  # a process that runs another tool imports nothing of eqfuse
+    from eqfuse.benchmarks.results import Verdict
+    from eqfuse.lowering.running.turns import Estimate
+
+PEERS = ("onnxsim", "onnxslim", "onnxscript")
 TOOLS = ("eqfuse", *PEERS)
 
 
@@ -52,10 +61,12 @@ class Size:
 
 @dataclass
 class ToolRecord:
-    """One tool on one model."""
+    """One tool on one model. `latency` is the time of its result over that of the original, pair by pair."""
 
     processes: list[Process] = field(default_factory=list)
     size: Size | None = None
+    verdict: Verdict | None = None
+    latency: Estimate | None = None
 
     @property
     def error(self) -> str:
@@ -107,6 +118,13 @@ def work(tool: str, source: Path, result: Path, verify: bool) -> dict[str, Any]:
         import onnxslim
 
         onnxslim.slim(str(source), str(result))
+    elif tool == "onnxscript":
+        import onnx_ir
+        from onnxscript import optimizer
+
+        model = onnx_ir.load(source)
+        optimizer.optimize(model)
+        onnx_ir.save(model, result)
     else:
         import onnxsim
 
@@ -149,23 +167,34 @@ def outer_names(node: onnx.NodeProto) -> Iterator[str]:
                 yield from outer_names(inner)
 
 
-def run_tool(tool: str, source: Path, record: ModelRecord, options: argparse.Namespace) -> None:
+def run_tool(tool: str, source: Path, folder: Path, record: ModelRecord, options: argparse.Namespace) -> None:
     environment = {**os.environ, **({"OMP_NUM_THREADS": str(options.threads)} if options.threads else {})}
-    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
-        result, figures = Path(folder) / "result.onnx", Path(folder) / "figures.json"
-        command = [sys.executable, __file__, "--work", tool, str(source), str(result), str(figures)]
-        process = measure(command + ["--no-verify"] * options.no_verify, environment)
-        record.tools[tool].processes.append(process)
-        if not process.error:
-            record.tools[tool].size = record.tools[tool].size or size(result)
-            record.figures = json.loads(figures.read_text()) or record.figures
+    result, figures = folder / f"{tool}.onnx", folder / "figures.json"
+    for file in folder.glob(f"{tool}.onnx*"):
+        file.unlink()
+    command = [sys.executable, __file__, "--work", tool, str(source), str(result), str(figures)]
+    process = measure(command + ["--no-verify"] * options.no_verify, environment)
+    record.tools[tool].processes.append(process)
+    if not process.error:
+        record.tools[tool].size = record.tools[tool].size or size(result)
+        record.figures = json.loads(figures.read_text()) or record.figures
 
 
 def compare(source: Path, options: argparse.Namespace) -> ModelRecord:
+    from eqfuse.benchmarks.results import judge_result, sample_of, time_result
+
     record = ModelRecord(source.stem, size(source))
-    for turn in range(options.repeat):
-        for index in range(len(TOOLS)):
-            run_tool(TOOLS[(turn + index) % len(TOOLS)], source, record, options)
+    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        for turn in range(options.repeat):
+            for index in range(len(TOOLS)):
+                run_tool(TOOLS[(turn + index) % len(TOOLS)], source, Path(folder), record, options)
+        sample = sample_of(source, dict(options.sizes))
+        for tool, each in record.tools.items():
+            result = Path(folder) / f"{tool}.onnx"
+            if not each.error:
+                each.verdict = judge_result(source, result, sample)
+            if each.verdict is not None and each.verdict.is_right and options.latency:
+                each.latency = time_result(source, result, sample, options.latency_threads)
     return record
 
 
@@ -174,9 +203,16 @@ def change(before: float, after: float, unit: float = 1) -> str:
     return f"{before / unit:.{digits}f} → {after / unit:.{digits}f}"
 
 
+def layers_text(tool: ToolRecord) -> str:
+    """The layers of a result; of a wrong one that it is wrong."""
+    if tool.size is None or tool.error:
+        return "failed"
+    return f"{tool.size.layers}{'' if tool.verdict is None or tool.verdict.is_right else ' ' + tool.verdict.status}"
+
+
 def result_row(record: ModelRecord) -> list[str]:
     ours, before, figures = record.tools["eqfuse"].size, record.original, record.figures
-    peers = [str(size.layers) if size else "failed" for size in (record.tools[peer].size for peer in PEERS)]
+    peers = [layers_text(record.tools[peer]) for peer in PEERS]
     if ours is None:
         return [record.name, str(before.nodes), str(before.layers), *peers, "eqfuse failed"]
     (flops, fewer_flops), (traffic, less_traffic) = figures["flops"], figures["intermediate_bytes"]
@@ -214,6 +250,28 @@ def cost_table(records: Sequence[ModelRecord], title: str, name: str, digits: in
     table = Table("model", *TOOLS, *(f"eqfuse / {peer}" for peer in PEERS), title=title)
     for record in records:
         table.add_row(record.name, *cost_row(record, name, digits))
+    done = [(peer, [r for r in records if not r.tools["eqfuse"].error and not r.tools[peer].error]) for peer in PEERS]
+    means = [geometric_mean([record.ratio(peer, name) for record in both]) for peer, both in done]
+    table.add_row("geometric mean", *[""] * len(TOOLS), *means, style="bold")
+    return table
+
+
+def geometric_mean(ratios: Sequence[float]) -> str:
+    return f"{statistics.geometric_mean(ratios):.3f}" if ratios else "-"
+
+
+def latency_table(records: Sequence[ModelRecord]) -> Table:
+    """The mean is over the models for which all tools have a result that is right."""
+    table = Table("model", *TOOLS, title="Time in ONNX Runtime over that of the original (99 % limits)")
+    complete = []
+    for record in records:
+        latencies = [record.tools[tool].latency for tool in TOOLS]
+        shown = [f"{e.median:.3f} ({e.lower:.3f} to {e.upper:.3f})" if e is not None else "-" for e in latencies]
+        table.add_row(record.name, *shown)
+        medians = [e.median for e in latencies if e is not None]
+        complete += [medians] if len(medians) == len(TOOLS) else []
+    means = [geometric_mean(column) for column in zip(*complete, strict=True)] or ["-"] * len(TOOLS)
+    table.add_row(f"geometric mean of {len(complete)}", *means, style="bold")
     return table
 
 
@@ -229,6 +287,8 @@ def phase_table(records: Sequence[ModelRecord]) -> Table:
 def print_tables(records: Sequence[ModelRecord]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(result_table(records))
+    if any(tool.latency is not None for record in records for tool in record.tools.values()):
+        console.print(latency_table(records))
     console.print(cost_table(records, "CPU seconds of a run", "cpu", 2))
     console.print(cost_table(records, "Wall seconds of a run", "wall", 2))
     console.print(cost_table(records, "Peak memory of a run, MiB", "peak", 0))
@@ -237,19 +297,40 @@ def print_tables(records: Sequence[ModelRecord]) -> None:
         for tool, found in record.tools.items():
             if found.error:
                 console.print(f"{record.name}: {tool} failed: {found.error}", style="red", markup=False)
+            elif found.verdict is not None and not found.verdict.is_right:
+                verdict = found.verdict
+                console.print(f"{record.name}: {tool} {verdict.status}: {verdict.reason}", style="red", markup=False)
 
 
-def models(paths: Sequence[Path]) -> list[Path]:
-    found = [each for path in paths for each in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])]
-    return sorted(found, key=lambda path: path.stat().st_size)
+def models(paths: Sequence[Path], packages: Sequence[str] = ()) -> list[Path]:
+    """The models among the paths, in the folders among them, and in the installed packages; the smallest first."""
+    own = [each for path in paths for each in (path.rglob("*.onnx") if path.is_dir() else [path])]
+    shipped = [file for name in packages for file in files(name) or () if file.suffix == ".onnx"]
+    every = {*own, *(Path(str(file.locate())) for file in shipped)}
+    return sorted(every, key=lambda path: (path.stat().st_size, path))
+
+
+def named_size(text: str) -> tuple[str, int]:
+    """``height=64``."""
+    name, _, number = text.partition("=")
+    if not name or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
+    return name, int(number)
 
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    result.add_argument("paths", type=Path, nargs="+", help="models, or folders of them")
+    result.add_argument("paths", type=Path, nargs="*", help="models, or folders of them")
+    result.add_argument("--package", action="append", default=[], help="the models of an installed package; repeatable")
     result.add_argument("--repeat", type=int, default=3, help="rounds (default 3)")
     result.add_argument("--no-verify", action="store_true", help="run eqfuse without its verification")
     result.add_argument("--threads", type=int, help="OMP_NUM_THREADS of every run (default: not set)")
+    result.add_argument("--latency", action="store_true", help="time the results beside the originals")
+    result.add_argument("--latency-threads", type=int, default=1, help="threads of ONNX Runtime (default 1: CPU time)")
+    result.add_argument(
+        "--sizes", type=named_size, nargs="+", default=[], metavar="NAME=SIZE",
+        help="sizes of free dimensions (default: 128, and 1 for the first of an input, where the model takes them)",
+    )  # fmt: skip
     result.add_argument("--scratch", type=Path, help="folder for the results while they are measured")
     result.add_argument("--json", action="store_true", help="print JSON, every run in it, instead of tables")
     result.add_argument("--work", choices=TOOLS, help=argparse.SUPPRESS)
@@ -263,7 +344,7 @@ def main() -> None:
         figures.write_text(json.dumps(work(options.work, source, result, not options.no_verify)))
         return
     records = []
-    for source in models(options.paths):
+    for source in models(options.paths, options.package):
         print(source.name, file=sys.stderr)
         records.append(compare(source, options))
     if options.json:

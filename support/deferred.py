@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from threading import RLock
 from types import ModuleType
 from typing import Any
@@ -24,6 +26,37 @@ class _Deferred(ModuleType):
             if self.__name__ not in _STARTED:
                 _load(self)
         return ModuleType.__getattribute__(self, name)
+
+
+class _LoadPackages(MetaPathFinder):
+    """Loads a deferred package before a module in it: the package may import its modules in no other order."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package = sys.modules.get(fullname.rpartition(".")[0])
+        if type(package) is not _Deferred:
+            return None
+        with _LOCK:
+            if package.__name__ in _STARTED:
+                return None
+            _load(package)
+        loaded = sys.modules.get(fullname)
+        return spec_from_loader(fullname, _AlreadyLoaded(loaded)) if loaded is not None else None
+
+
+class _AlreadyLoaded(Loader):
+    """Gives a module that its package has loaded meanwhile."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
 def _load(module: ModuleType) -> None:
@@ -55,3 +88,5 @@ def defer(name: str) -> None:
         module = module_from_spec(spec)
         module.__class__ = _Deferred
         sys.modules[name] = module
+        if _LoadPackages not in sys.meta_path:
+            sys.meta_path.insert(0, _LoadPackages)

@@ -28,6 +28,23 @@ def test_sympy_is_loaded_when_it_is_needed() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+SUBMODULES = """
+import sys
+import eqfuse.api
+import sympy.functions.combinatorial.factorials as factorials
+from sympy.printing.str import StrPrinter
+import sympy
+assert factorials is sys.modules["sympy.functions.combinatorial.factorials"]
+assert factorials.factorial is sympy.factorial
+assert sympy.functions.__spec__.submodule_search_locations
+"""
+
+
+def test_a_module_of_a_deferred_package_can_be_imported_first() -> None:
+    finished = subprocess.run([sys.executable, "-c", SUBMODULES], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
 def test_what_is_not_installed_is_missing_as_ever() -> None:
     program = "from eqfuse.support.deferred import defer; defer('no_such.module'); defer('no_such'); import no_such"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

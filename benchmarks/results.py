@@ -1,0 +1,83 @@
+"""What a rewritten model is worth: whether it computes what the original does, and how long it takes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from eqfuse.engine.verification import verify
+from eqfuse.engine.verification.inputs import InputSpec, Plan, Sample, generate, input_specs
+from eqfuse.engine.verification.source import read_source
+from eqfuse.engine.verification.structure import Structure
+from eqfuse.errors import EqfuseError
+from eqfuse.lowering.running.onnx_runtime import RuntimeContest
+from eqfuse.lowering.running.turns import Estimate
+
+_SESSIONS = 3
+"""How often both models are loaded anew: where their memory lies makes a difference of a percent."""
+_SECONDS = 5.0
+"""Of pairs in each of these sessions at most."""
+_LARGE = 128
+"""The size of a free dimension that has no other; the first of an input has 1."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a result is right: "right", "wrong", or "invalid" where ONNX Runtime does not run it; with the reason.
+
+    "unknown" is a result whose original does not run.
+    """
+
+    status: str
+    reason: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it computes what the original does."""
+        return self.status == "right"
+
+
+def sample_of(source: Path, sizes: Mapping[str, int]) -> Sample | None:
+    """Inputs with free dimensions of these sizes; None without sizes, for those that the verification draws."""
+    if not sizes:
+        return None
+    specs = input_specs(Structure(read_source(source, "original").structure))
+    plan = Plan({name: sizes.get(name, default) for name, default in _free_dimensions(specs).items()})
+    return Sample("--sizes", {name: np.asarray(value) for name, value in generate(specs, plan, 0).items()})
+
+
+def _free_dimensions(specs: tuple[InputSpec, ...]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for spec in specs:
+        for axis, dimension in enumerate(spec.dims or ()):
+            if isinstance(dimension, str):
+                sizes[dimension] = 1 if axis == 0 else sizes.get(dimension, _LARGE)
+    return sizes
+
+
+def judge_result(source: Path, result: Path, sample: Sample | None) -> Verdict:
+    """Compare a result with its original as `eqfuse verify` does, on drawn inputs or else on the sample."""
+    try:
+        verification = verify(source, result, precision="real")
+        if verification.status == "unverified" and sample is not None:
+            verification = verify(source, result, precision="real", samples=[sample])
+    except EqfuseError as error:
+        return Verdict("unknown", str(error))
+    if verification.status == "failed":
+        is_invalid = "does not run" in verification.reason or "not the candidate" in verification.reason
+        return Verdict("invalid" if is_invalid else "wrong", verification.reason)
+    return Verdict("right" if verification.status == "passed" else "unknown", verification.reason)
+
+
+def time_result(source: Path, result: Path, sample: Sample | None, threads: int) -> Estimate | None:
+    """The time of a result over that of its original; None where one of them does not run."""
+    samples = [sample] if sample is not None else []
+    try:
+        with RuntimeContest(source, samples, 0, threads) as contest:
+            ratios = [r for _ in range(_SESSIONS) for r in contest.time_pairs(result, _SECONDS, float("inf"))]
+    except EqfuseError:
+        return None
+    return Estimate.of(ratios)

@@ -1,0 +1,62 @@
+"""The comparison of optimisers: which models, which sizes, and what is said of a wrong result."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from eqfuse.benchmarks.optimize import ModelRecord, Process, Size, geometric_mean, layers_text, models, named_size
+from eqfuse.benchmarks.results import judge_result, sample_of
+
+
+def save(path: Path, *operators: str) -> Path:
+    names = ["x", *(f"h{n}" for n in range(1, len(operators))), "y"]
+    nodes = [helper.make_node(op, [names[n]], [names[n + 1]]) for n, op in enumerate(operators)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", "m"])] for name in "xy"]
+    graph = helper.make_graph(nodes, "graph", *ends)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("operators", "status"), [(["Relu"], "right"), (["Abs"], "wrong"), (["Relu", "NoSuchOperator"], "invalid")]
+)
+def test_a_result_is_judged_beside_its_original(tmp_path: Path, operators: list[str], status: str) -> None:
+    original, result = save(tmp_path / "a.onnx", "Relu", "Relu"), save(tmp_path / "b.onnx", *operators)
+    assert judge_result(original, result, None).status == status
+
+
+def test_free_dimensions_have_the_sizes_that_are_given(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", "Relu")
+    sample = sample_of(path, {"m": 7})
+    assert sample is not None
+    assert sample.values["x"].shape == (1, 7)
+    assert sample_of(path, {}) is None
+
+
+def test_sizes_are_typed_by_name() -> None:
+    assert named_size("height=64") == ("height", 64)
+    with pytest.raises(argparse.ArgumentTypeError, match="'64' is not NAME=SIZE"):
+        named_size("64")
+
+
+def test_models_are_those_in_folders_and_packages(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    large, small = save(tmp_path / "deep" / "b.onnx", "Relu", "Relu"), save(tmp_path / "a.onnx", "Relu")
+    assert models([tmp_path, small]) == [small, large]
+    assert models([], ["pytest"]) == []
+
+
+def test_means_are_geometric_and_failures_and_wrong_results_are_named() -> None:
+    record = ModelRecord("model", Size(3, 3, 10))
+    tools = record.tools
+    tools["eqfuse"].processes, tools["onnxsim"].processes = [Process(1, 1, 1)], [Process(4, 1, 1)]
+    tools["onnxslim"].processes = [Process(1, 1, 1, "it fell over")]
+    assert record.ratio("onnxsim", "cpu") == 0.25
+    assert geometric_mean([0.25, 4.0]) == "1.000"
+    assert geometric_mean([]) == "-"
+    assert layers_text(tools["onnxslim"]) == "failed"
