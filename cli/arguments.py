@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from ..engine.choices import CostName, Extraction
-from ..rules.vocabulary import Precision
+from ..rules.vocabulary import PROPERTIES, Precision
 from ..support.options import ABOVE_ZERO, FROM_ZERO, Bound
 
 EXIT_CODES = (
@@ -49,17 +49,38 @@ def add_candidate(parser: argparse.ArgumentParser) -> None:
 def add_optimization(parser: argparse.ArgumentParser) -> None:
     """The options of rewriting that every command which rewrites takes."""
     add_rules(parser)
-    parser.add_argument("--only", action="append", default=[], metavar="TAG", help="use only rules with this tag")
-    parser.add_argument("--skip", action="append", default=[], metavar="TAG", help="use no rules with this tag")
+    groups = f"groups are the topics {', '.join(_topics())}, the properties {', '.join(PROPERTIES)}, and single rules"
+    parser.add_argument(
+        "--only", action="extend", default=[], type=names, metavar="GROUP,...", help=f"use only these rules: {groups}"
+    )
+    parser.add_argument(
+        "--skip", action="extend", default=[], type=names, metavar="GROUP,...",
+        help="do without these rules; `eqfuse rules list` shows the rules of each group",
+    )  # fmt: skip
     parser.add_argument(
         "--precision", choices=get_args(Precision), default="real",
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
     )  # fmt: skip
     add_shapes(parser)
+    parser.add_argument(
+        "--outputs", action="extend", default=[], type=names, metavar="NAME,...",
+        help="compute only these values, outputs or values inside the graph, and leave out all that they do not need",
+    )  # fmt: skip
     parser.add_argument("--opset", type=positive(int), help="use operators up to this opset (default: the model's)")
     parser.add_argument("--node-limit", type=positive(int), help="largest number of e-nodes (default 50000)")
     parser.add_argument("--iterations", type=positive(int), help="rounds of rewriting (default 200)")
     parser.add_argument("--extraction", choices=get_args(Extraction), help="how to choose the graph (default exact)")
+
+
+def _topics() -> list[str]:
+    """The names of the shipped rule files, which are topics; reading the files takes longer than `--help` may."""
+    folder = Path(__file__).parents[1] / "rules"
+    return sorted({file.stem for file in folder.glob("*.egg")} - {"conditions"})
+
+
+def names(text: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def add_rule_trust(parser: argparse.ArgumentParser) -> None:

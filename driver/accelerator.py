@@ -137,20 +137,19 @@ class Accelerator:
         from ..lowering.dsa.bundle.verification import Demand, Original, samples_to_verify, verify_program
 
         options, loaded = compilation.options, IsolatedSimulation(folder, _SIMULATION_SECONDS)
-        label, path = compilation.model.label, compilation.model.path
-        model = compilation.model.ir if options.input_shapes or path is None else path
+        model = compilation.model
         coarser = "float16" if network.element_size < _own_width(network.graph) else None
         demand = Demand(options.atol, options.rtol, options.seed, coarser)
-        with model_file(model) as file:
+        with model_file(model.source) as file:
             original = Original(file.absolute(), compilation.ports, network.batch)
             samples = samples_to_verify(loaded, original)
             compilation.clock.tell("verify", f"{samples} samples in the functional simulator")
-            with require_verdict(label):
+            with require_verdict(model.label):
                 answer = call_for_verdict(options.verify_limit, verify_program, original, loaded, demand)
                 verification = require_comparison(answer)
         if verification.status == "failed":
             raise VerificationError(
-                f"{label}: the program differs from the original: {verification.summary}; nothing was written"
+                f"{model.label}: the program differs from the original: {verification.summary}; nothing was written"
             )
         batch = loaded.section.allocation.batch
         return f"{verification.summary} ({min(samples, batch)} of {batch} sample(s), simulated)"

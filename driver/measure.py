@@ -109,7 +109,7 @@ def measure_candidates(
     """
     assert settings.measure is not None
     model, threads = saturated.model, settings.threads or 1
-    original = model.path if model.path is not None and not options.input_shapes else model.ir
+    original = model.source
     with (
         clock.phase("measure"),
         model_file(original) as path,

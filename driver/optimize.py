@@ -224,7 +224,7 @@ def _verify(saturated: Saturated, result: Model, options: Options) -> Verificati
     from ..engine.verification import require_comparison, require_verdict, verify
 
     model = saturated.model
-    original = model.path if model.path is not None and not options.input_shapes else model.ir
+    original = model.source
     with require_verdict(model.label):
         verification = require_comparison(
             verify(

@@ -147,6 +147,7 @@ class Options(PricingOptions):
     extraction: Extraction = "exact"
     opset: PositiveInteger | None = None
     input_shapes: Shapes = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
     verify: bool = True
     inputs: tuple[Path, ...] = ()
     atol: NotNegative | None = None

@@ -203,7 +203,7 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
     from ..lowering.bundle.check import Tolerated, verify_compiled
 
     options, model = compilation.options, compilation.model
-    original = model.ir if options.input_shapes or model.path is None else model.path
+    original = model.source
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
         bold=bold, may_overflow=options.precision == "fast",

@@ -21,7 +21,7 @@ from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
-from ..engine.onnx.overrides import override_shapes, raise_opset
+from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset
 from ..errors import ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types, assume_types
@@ -125,7 +125,7 @@ def _blame_model(model: Model, options: Options) -> Iterator[None]:
         if not reason:
             from ..engine.verification import verify  # it takes imports of its own
 
-            source = model.path if model.path is not None and not options.input_shapes else model.ir
+            source = model.source
             verification = verify(source, source, seed=options.seed, precise=False, limit=options.verify_limit)
             if verification.status != "unverified":
                 raise
@@ -152,7 +152,8 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         if reads(model, output.with_name(external_name(output))):
             name = external_name(output)
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
-    return raise_opset(override_shapes(model, options.input_shapes), options.opset)
+    model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
+    return raise_opset(model, options.opset)
 
 
 def samples_of(model: Model, paths: Sequence[Path]) -> tuple[Sample, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -371,3 +372,48 @@ def test_exact_precision_is_bit_identical(tmp_path: Path) -> None:
         for p in (source, tmp_path / "out.onnx")
     )
     np.testing.assert_array_equal(first, second)
+
+
+def two_branches() -> onnx.ModelProto:
+    """y = relu(exp(x)), z = neg(w) + y; the input u is used by nobody."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Relu", ["e"], ["y"]),
+        helper.make_node("Neg", ["w"], ["n"]),
+        helper.make_node("Add", ["n", "y"], ["z"]),
+    ]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xwu"]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "yz"]
+    graph = helper.make_graph(nodes, "branches", inputs, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "nodes"),
+    [
+        (("y",), ["x", "u"], ["Exp"]),
+        (("e",), ["x", "u"], ["Exp"]),
+        (("n", "y"), ["x", "w", "u"], ["Exp", "Neg"]),
+        (("z",), ["x", "w", "u"], ["Exp", "Sub"]),
+    ],
+)
+def test_only_the_given_outputs_are_computed(
+    tmp_path: Path, outputs: tuple[str, ...], inputs: list[str], nodes: list[str]
+) -> None:
+    """An input goes with the last node that reads it; one that nobody read stays."""
+    result = eqfuse.optimize(save(two_branches(), tmp_path), tmp_path / "out.onnx", outputs=outputs)
+    written = onnx.load(tmp_path / "out.onnx")
+    assert [value.name for value in written.graph.output] == list(outputs)
+    assert [value.name for value in written.graph.input] == inputs
+    assert sorted(node.op_type for node in written.graph.node) == nodes
+    assert result.verification is not None
+    assert result.verification.status == "passed"
+    onnx.checker.check_model(written, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("yy", "did you mean y?"), ("nothing", "it has y, z"), ("x", "it has y, z")]
+)
+def test_a_wrong_output_is_refused(name: str, advice: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--outputs: branches computes no value '{name}'; {re.escape(advice)}$"):
+        eqfuse.optimize(two_branches(), outputs=name)

@@ -35,8 +35,9 @@ def list_rules(arguments: argparse.Namespace) -> int:
         rows = [(r.topic, r.name, ", ".join(r.properties), r.sound, r.formula) for r in rules]
         columns = ("topic", "rule", "property", "sound", "formula")
         render.table(render.count_text(len(rules), "rule"), columns, list(rows), left=5)
-        counts = Counter(name for rule in rules for name in rule.properties)
-        write(", ".join(f"{count} {name}" for name, count in counts.most_common()))
+        groups = {"topics": (r.topic for r in rules), "properties": (name for r in rules for name in r.properties)}
+        for title, names in groups.items():
+            write(f"{title}: {', '.join(f'{count} {name}' for name, count in Counter(names).most_common())}")
     return 0
 
 

@@ -41,11 +41,18 @@ _CONSTANT_ATTRIBUTES: Mapping[str, tuple[ir.AttributeType, type[np.generic] | No
 class Model:
     """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
 
-    `path` is the file it was read from, None for a model from memory.
+    `path` is the file it was read from, None for a model from memory; `is_changed`: the user asked for other input
+    shapes or outputs than the file has.
     """
 
     ir: onnx_ir.Model = field(repr=False)
     path: Path | None = None
+    is_changed: bool = False
+
+    @property
+    def source(self) -> Path | onnx_ir.Model:
+        """What runs as this model: its file, unless that holds another one."""
+        return self.ir if self.path is None or self.is_changed else self.path
 
     @property
     def graph(self) -> onnx_ir.Graph:
@@ -291,7 +298,7 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
     except (EncodeError, ValueError) as error:
         raise ModelError(f"{path}: cannot be written: {first_line(error)}") from error
-    return replace(model, path=path)
+    return replace(model, path=path, is_changed=False)
 
 
 def check_destination(path: Path) -> None:

@@ -1,16 +1,21 @@
-"""Changes to a model before its analysis: a newer opset for rules that need newer operators, other input shapes."""
+"""Changes to a model before its analysis: a newer opset for rules that need newer operators, other input shapes, other
+outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 import onnx_ir as ir
 from onnx import version_converter
 from onnx_ir import serde
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...errors import UsageError
+from .inference import infer
 from .model import Model, first_line
+from .typing import dtype_of
 
 
 def raise_opset(model: Model, opset: int | None) -> Model:
@@ -36,11 +41,10 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
     """
     if not shapes:
         return model
-    inputs = {i.name: i for i in model.graph.inputs}
+    inputs = {i.name or "": i for i in model.graph.inputs}
     for name, shape in shapes.items():
         if name not in inputs:
-            names = ", ".join(str(i) for i in inputs)
-            raise UsageError(f"--input-shapes: {model.label} has no input {name!r}; it has {names}")
+            raise UsageError(f"--input-shapes: {model.label} has no input {name!r}; {_advice(name, inputs)}")
         rank = inputs[name].shape
         if rank is not None and len(rank) != len(shape):
             raise UsageError(f"--input-shapes: {name} has {len(rank)} dimensions, not {len(shape)}")
@@ -54,4 +58,42 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
     for output in clone.graph.outputs:
         if output.shape is not None and not output.is_graph_input():
             output.shape = ir.Shape([None] * len(output.shape))
-    return replace(model, ir=clone)
+    return replace(model, ir=clone, is_changed=True)
+
+
+def _advice(name: str, names: Collection[str]) -> str:
+    near = get_close_matches(name, names, 1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"
+
+
+def keep_outputs(model: Model, names: Sequence[str]) -> Model:
+    """The model with these values as its outputs, in this order, and without the nodes and weights that none of them
+    needs and the inputs that only these nodes read.
+
+    Raises UsageError for a name that no operator of the main graph computes.
+    """
+    if not names:
+        return model
+    clone = model.ir.clone()
+    graph = clone.graph
+    computed = {output.name: output for node in graph for output in node.outputs if output.name}
+    for name in names:
+        if name not in computed:
+            outputs = [output.name or "" for output in graph.outputs]
+            advice = _advice(name, computed if get_close_matches(name, computed, 1) else outputs)
+            raise UsageError(f"--outputs: {model.label} computes no value {name!r}; {advice}")
+    kept = [computed[name] for name in dict.fromkeys(names)]
+    if any(value.type is None or value.shape is None for value in kept):
+        types = infer(model).types
+        for value in kept:
+            if (type_ := types.get(value.name or "")) is not None:
+                value.type = value.type or ir.TensorType(dtype_of(type_.dtype))
+                value.shape = value.shape or (None if type_.shape is None else ir.Shape(type_.shape))
+    unused = [value for value in graph.inputs if not value.uses()]
+    graph.outputs[:] = kept
+    RemoveUnusedNodesPass()(clone)
+    left = [value for value in graph.inputs if value.uses() or value in unused]
+    for value in set(graph.inputs) - set(left):
+        graph.initializers.pop(value.name or "", None)
+    graph.inputs[:] = left
+    return replace(model, ir=clone, is_changed=True)

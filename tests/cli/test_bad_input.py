@@ -164,6 +164,7 @@ def test_a_full_disk_keeps_the_earlier_output(eqfuse: CommandLine) -> None:
         (("--skip", "no-such-tag"), 2, "'no-such-tag'"),
         (("--opset", "999"), 2, "--opset: 999 is not known here; the newest is"),
         (("--input-shapes", "z:2,3"), 2, "no input 'z'; it has x"),
+        (("--outputs", "z"), 2, "computes no value 'z'; it has y"),
         (("--input-shapes", "x:2,3,4"), 2, "x has 2 dimensions, not 3"),
         (("-o", "a.onnx", "b.onnx"), 2, "two files to write: b.onnx and a.onnx"),
         (("--rules", "missing.egg"), 4, "missing.egg"),
