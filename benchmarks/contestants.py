@@ -1,4 +1,4 @@
-"""What is compared, each in a process of its own that is stopped while it is not its turn.
+"""The compared programs, each in a process of its own that is stopped while another has its turn.
 
 Thread pools spin for a while after a run (TVM's for a tenth of a second), so that in one process, or in two that are
 awake, whoever comes next would share its cores with the one before. A stopped process has no thread that runs. So each
@@ -66,7 +66,7 @@ class Session(Protocol):
         ...
 
     def results(self, returned: Any) -> list[Array]:
-        """The outputs, of what a call returned."""
+        """The outputs among the values that a call returned."""
         ...
 
 

@@ -3,7 +3,7 @@
     python benchmarks/cost_model.py                       # the user's tuning database
     python benchmarks/cost_model.py some/tuning.db --top 8
 
-Of each kernel with enough candidates all records are taken away, the trees learn from what is left, and put its
+Of each kernel with enough candidates all records are taken away, the trees learn from the others, and put its
 candidates in an order; the best of the first few, as measured, is held against the best of all. Beside it the same for
 the order of the schedule rules' own estimates, and for what a random order gives in expectation. Records of the
 device and runner with the most are used; a kernel under other versions is judged apart.

@@ -15,11 +15,11 @@ from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.running.kernel_times import Breakdown, KernelTime, kernel_times
 
 MOST = 15
-"""Rows of what does not scale."""
+"""Rows of the kernels that do not scale."""
 
 
 def print_kernels(name: str, bundles: Mapping[int, Path]) -> dict[str, Any]:
-    """Print where the time goes in each bundle, by its number of threads, and what is no faster on several."""
+    """Print where the time goes in each bundle, by its number of threads, and kernels that threads do not speed up."""
     found = {threads: _timed(bundle, threads) for threads, bundle in bundles.items()}
     for threads, breakdown in found.items():
         print_breakdown(f"{name}, {threads} thread(s)", breakdown)

@@ -155,7 +155,7 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
 
 
 def compete(record: Record, setups: Mapping[Who, Setup], options: argparse.Namespace) -> None:
-    """Load what is compiled, compare, and take turns."""
+    """Load the compiled models, compare their results, and take turns."""
     with ExitStack() as stack:
         entered: dict[Who, Contestant] = {}
         for who, setup in setups.items():
@@ -203,7 +203,7 @@ def _require_equal(record: Record, entered: dict[Who, Contestant]) -> None:
 
 
 def _difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> float:
-    """The largest, relative to the largest element; infinite for other shapes or what is not finite."""
+    """The largest, relative to the largest element; infinite where shapes differ or elements are not finite."""
     if expected.shape != found.shape or not np.isfinite(found).all():
         return float("inf")
     if not expected.size:
@@ -248,7 +248,7 @@ def mean_ratio(records: Sequence[Record], who: Who) -> float | None:
 
 
 def targets(records: Sequence[Record], threads: int) -> Iterator[tuple[str, bool | None]]:
-    """What is to be reached, with the figure, and whether it is; None where the machine was too busy to say."""
+    """A goal, the figure for it, and whether the figure reaches it; None where the machine was too busy to say."""
     is_quiet = threads == 1 or all(record.others <= QUIET for record in records)
     own, who = [record for record in records if record.name in AGO], (OURS, threads)
     mean = mean_ratio(own, who)

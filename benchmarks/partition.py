@@ -101,7 +101,7 @@ class Record:
         return self.joint.intermediate / self.intermediate
 
     def misses(self) -> Iterator[str]:
-        """What is not as good as it should be."""
+        """The results that miss their goal."""
         printed = TABLE5.get(self.name)
         if printed and self.rate <= printed.rate:
             yield f"fusion rate {self.rate:.2f}, DNNFusion's {printed.rate:.2f}"

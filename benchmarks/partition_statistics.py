@@ -14,7 +14,7 @@ TRIVIAL = 20.0
 """A sub-graph that weighs less is not worth tuning."""
 
 BINS = 10
-"""Bin i holds the weights from 2^i up to 2^(i+1); the first also what is lighter, the last also what is heavier."""
+"""Bin i holds the weights from 2^i up to 2^(i+1); the first also lighter ones, the last also heavier ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 
 Each checkout has its own `.venv` (`make setup`). Every command runs in both, in a new folder at one path, with empty
 caches; what it writes (ONNX files, `kernels.json`, manifests, libraries, C projects, programs) is compared byte by
-byte, and so is what it prints as JSON, without what is measured. The same LLVM makes one library of equal schedules.
+byte, and so is the JSON that it prints, without measured figures. The same LLVM makes one library of equal schedules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The graph that is cut into sub-graphs: operators that run, and the values between them.
 
-It knows nothing of ONNX files or e-graphs. Only operators that depend on an input of the model are in it: what is
-constant is computed before any run, and appears as a constant value.
+It knows nothing of ONNX files or e-graphs. Only operators that depend on an input of the model are in it: the others
+are computed before any run, and appear as constant values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Python API: what is wrong with a call is one line, and what comes back can be looked at."""
+"""The Python API: an error of a call is one line, and results can be looked at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eqfuse.rules.vocabulary import Precision
 
 
 def layers(count: int) -> onnx.ModelProto:
-    """So many pairs of Relu and Add."""
+    """A chain of pairs of Relu and Add."""
     tensor, nodes = helper.make_tensor_value_info, []
     for number in range(count):
         nodes.append(helper.make_node("Relu", [f"h{number}"], [f"r{number}"]))

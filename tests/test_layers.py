@@ -26,7 +26,7 @@ NOT_LAYERS = frozenset({"tests", "benchmarks", "examples", "docs", "build", "dis
 
 @dataclass(frozen=True)
 class Import:
-    """One import of the package by itself: who, on which line, and the absolute name of what it takes."""
+    """One import of the package by itself: the importer, the line, and the absolute name of the imported module."""
 
     file: Path
     line: int

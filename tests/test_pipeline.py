@@ -1,4 +1,4 @@
-"""The whole path on small models: what is kept, what is folded, what is refused."""
+"""The whole path on small models: nodes that stay, constants that are folded, models that are refused."""
 
 from __future__ import annotations
 

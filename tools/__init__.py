@@ -1,1 +1,1 @@
-"""What is off the way from a model to its result: the rule checker, rule discovery, explanations."""
+"""Tools that no model passes on its way to a result: the rule checker, rule discovery, explanations."""

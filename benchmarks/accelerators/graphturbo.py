@@ -3,9 +3,9 @@
 The text does not print the sizes of all of its models. They are read off its figures:
 
 - BERT: in Table 3 TVM makes 242 tensors of B, C and E, and 515 of D, so D has twice their layers: it is BERT-large,
-  which MLPerf runs at 384 tokens, and the others are BERT-base. Table 2 agrees: the largest activations of what TVM
-  gives a cluster (feed-forward, float16) take 3.1 MB for all four (4 x 128 x 3072, 2 x 256 x 3072, 384 x 4096 and
-  512 x 3072 numbers), and D is nine times slower than E, though its sentences are shorter.
+  which MLPerf runs at 384 tokens, and the others are BERT-base. Table 2 agrees: the largest activations of the
+  samples that TVM gives a cluster (feed-forward, float16) take 3.1 MB for all four (4 x 128 x 3072, 2 x 256 x 3072,
+  384 x 4096 and 512 x 3072 numbers), and D is nine times slower than E, though its sentences are shorter.
 - DenseNet: 247 tensors are four for each of 58 layers and fifteen more, as DenseNet-121 has them.
 - ViT: 214 tensors are 18 for each of 12 layers, near BERT-base's 20: it is ViT-Base, of which /16 at 224 is the usual.
 - Conformer: 1054 tensors are 66 for each of the 16 blocks that sizes S and M have (L: 62 for each of 17), of which ours
@@ -61,7 +61,7 @@ TABLE1 = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of Table 2. `build` gives the model for so many samples; `tvm` and `graphturbo` are samples per cluster;
+    """A row of Table 2. `build` gives the model for a batch size; `tvm` and `graphturbo` are samples per cluster;
     `throughput` is TVM's, in `unit`."""
 
     model: str

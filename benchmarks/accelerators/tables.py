@@ -36,7 +36,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Results:
-    """All runs, of one device with so many clusters."""
+    """All runs on one device with a given number of clusters."""
 
     device: str
     clusters: int
@@ -248,7 +248,7 @@ def target_lines(results: Results) -> str:
 
 
 def targets(results: Results) -> Iterator[tuple[str, bool]]:
-    """What is to be reached, with the figure, and whether it is; a label without a figure reaches nothing."""
+    """A goal, the figure for it, and whether the figure reaches it; a label without a figure does not."""
     everything = len(results.labels)
     for over, printed in PRINTED_SPEED_UPS.items():
         found = speed_ups(results, FULL, over)

@@ -114,7 +114,7 @@ def vit_base(batch: int = 1) -> onnx.ModelProto:
     patches, width = (224 // _PATCH) ** 2, sizes.width
     x = net.conv(net.input("image", (batch, 3, 224, 224)), width, _PATCH, stride=_PATCH, padding=0, gain=LINEAR)
     x = net.add("Transpose", net.add("Reshape", x, net.integers(batch, width, patches)), perm=[0, 2, 1])
-    # What is learned once is stored once for each sample, as exporters that know the batch do.
+    # A parameter is stored once for each sample, as exporters that know the batch do.
     first = net.constant(np.repeat(net.generator.standard_normal((1, 1, width)), batch, axis=0))
     places = net.constant(net.generator.standard_normal((1, patches + 1, width)))
     x = net.add("Add", net.add("Concat", first, x, axis=1), places)

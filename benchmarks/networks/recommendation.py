@@ -19,7 +19,7 @@ _CATEGORIES = (
 )  # fmt: skip
 """Rows of the tables."""
 ROWS = 40_000
-"""Where they end here. Which row is read does not change what is computed; 96 GB of tables become 226 MB."""
+"""Rows at most in a table. Which row is read does not change the work; 96 GB of tables become 226 MB."""
 
 
 def dlrm(batch: int = 1) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ is a task, the default rules for processors and the default evolutionary search 
 differs:
 
 - The rules are those for any processor that LLVM knows. For processors with VNNI TVM has others, of int8 instructions.
-- A round measures so many candidates that all tasks have a turn within half of the trials; by default it would be 64,
+- A round is small enough for all tasks to have a turn within half of the trials; by default it would be 64,
   and a model with many tasks would have most of them without a schedule. A task that had none keeps TVM's plain loops.
 - Candidates are timed as eqfuse times them: by CPU time on one thread, the median of several samples. (But weights are
   in the caches then if they fit, where eqfuse measures kernels with weights that others pushed out.)
@@ -80,7 +80,7 @@ def tune(model: Path, folder: Path, trials: int, threads: int, seed: int) -> Sea
 
 
 def at_once(trials: int, tasks: int) -> int:
-    """Candidates of a round: all tasks have one within half of the trials, if there are so many."""
+    """Candidates of a round: all tasks have one within half of the trials, if that many trials are allowed."""
     return min(MOST_AT_ONCE, max(1, trials // (2 * tasks)))
 
 
@@ -161,7 +161,7 @@ def export(made: Any) -> str:
 
 
 def begin(threads: int) -> None:
-    """Run on so many threads."""
+    """Run on a number of threads."""
     runtime(threads)
     use_threads(threads)
 

@@ -15,7 +15,7 @@ PEER, LONG_PEER, REFERENCE = "MetaSchedule", "MetaSchedule, long", "ONNX Runtime
 
 @dataclass(frozen=True)
 class Point:
-    """The best seconds of a run of the model, the sum of its kernels, after so many trials and seconds of a search."""
+    """The best seconds of a run of the model, the sum of its kernels, after some trials and seconds of a search."""
 
     trials: int
     seconds: float
@@ -24,7 +24,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Search:
-    """One search: its curve, what it measured (`failed` of the trials did not build or run), and what is to be said."""
+    """One search: its curve, what it measured (`failed` of the trials did not build or run), and a note."""
 
     curve: tuple[Point, ...]
     trials: int
@@ -45,11 +45,11 @@ class Search:
         return self.curve[next(rises, 0) :]
 
     def at_trials(self, trials: int) -> float | None:
-        """The seconds of a run after so many trials."""
+        """The seconds of a run after a number of trials."""
         return next((point.latency for point in reversed(self.measured) if point.trials <= trials), None)
 
     def at_seconds(self, seconds: float) -> float | None:
-        """The seconds of a run after the search took so many."""
+        """The seconds of a run after a number of seconds of the search."""
         return next((point.latency for point in reversed(self.measured) if point.seconds <= seconds), None)
 
 

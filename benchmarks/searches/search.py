@@ -68,7 +68,7 @@ class Job:
 
     @property
     def compiled(self) -> Path:
-        """The folder of what was compiled, as a contestant takes it."""
+        """The folder of the compiled model, as a contestant takes it."""
         return self.folder if self.tool == PEER else self.folder / BUNDLE
 
     def done(self) -> Search:

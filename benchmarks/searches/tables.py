@@ -145,7 +145,7 @@ def _middle(found: Middle | None) -> str:
 
 
 def verdicts(results: Results) -> Iterator[tuple[str, bool | None]]:
-    """What is to be reached, with the figure, and whether it is; None where the machine was too busy to say."""
+    """A goal, the figure for it, and whether the figure reaches it; None where the machine was too busy to say."""
     if results.part == ARM:
         yield from _instruction_verdicts(results)
         return

@@ -125,8 +125,8 @@ def _detections(net: Network, features: list[str], classes: int) -> tuple[str, s
 def unet() -> onnx.ModelProto:
     """256 x 256, batch normalisation kept, upsampled by transposed convolution.
 
-    What is upsampled is padded to the size of what it is joined with, by pads that are computed as the PyTorch exporter
-    writes them.
+    An upsampled map is padded to the size of the one it is concatenated with; the pads are computed as the PyTorch
+    exporter writes them.
     """
     net = Network("unet")
     x = _twice(net, net.input("image", (1, 3, 256, 256)), 64)

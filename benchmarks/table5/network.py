@@ -93,7 +93,7 @@ class Network:
     ) -> str:  # fmt: skip
         """Convolution; without `padding`, as much as keeps the size (at stride 1).
 
-        `gain` is the variance of what it makes of values of variance 1: a rectifier behind it takes half away.
+        `gain` is the variance of its result for values of variance 1: a rectifier behind it takes half away.
         """
         window = self.sides(kernel)
         pads = tuple(dilation * (side // 2) for side in window) if padding is None else self.sides(padding)

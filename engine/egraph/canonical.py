@@ -40,7 +40,7 @@ class NotEncodable(Exception):
 
 @dataclass
 class Site:
-    """One node with what is known around it; canonical forms read it and take its attributes away."""
+    """One node with the types and constants around it; canonical forms read it and take its attributes away."""
 
     node: ir.Node
     knowledge: Knowledge

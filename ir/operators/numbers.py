@@ -20,7 +20,7 @@ _ANY = _NUMBERS + "b"
 
 @cache
 def element_type(dtype: str) -> np.dtype[Any]:
-    """numpy's type of that name; bfloat16 is an extension of numpy. Raises Unsupported for what is no element type."""
+    """numpy's type of that name; bfloat16 is an extension of numpy. Raises Unsupported for any other name."""
     found: np.dtype[Any] | None = None
     if dtype == "bfloat16":
         import ml_dtypes
@@ -261,7 +261,7 @@ def _widened(x: Array) -> Array:
 
 
 def full(shape: tuple[int, ...], number: float, dtype: str) -> Array:
-    """A constant of one number. Raises Unsupported for what is no element type, or one that cannot hold it."""
+    """A constant of one number. Raises Unsupported for an unknown element type, or one that cannot hold it."""
     target = element_type(dtype)
     return np.full(shape, _scalar(number, target), target)
 

@@ -117,12 +117,12 @@ class Family:
 
 
 def per_output(count: float) -> CountFlops:
-    """So many operations for each element of the result."""
+    """`count` operations for each element of the result."""
     return lambda operation: count * operation.output.elements
 
 
 def per_input(count: float) -> CountFlops:
-    """So many operations for each element of the first operand."""
+    """`count` operations for each element of the first operand."""
     return lambda operation: count * operation.operand(0).elements
 
 

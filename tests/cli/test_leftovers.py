@@ -63,7 +63,7 @@ def test_the_temporary_folder_may_have_any_name(eqfuse: CommandLine, monkeypatch
 
 
 def compiling(eqfuse: CommandLine) -> subprocess.Popen[str]:
-    """A compilation in the midst of its kernels, which are so many that it does not end before a signal comes."""
+    """A compilation in the midst of its kernels, with enough of them that a signal comes before its end."""
     widths = [4, *range(5, 21), 4]
     names = ["x", *(f"h{i}" for i in range(2 * len(widths) - 3)), "y"]
     nodes = []

@@ -1,4 +1,4 @@
-"""Progress on standard error, and what is left of a run that is interrupted."""
+"""Progress on standard error, and the files that an interrupted run leaves."""
 
 from __future__ import annotations
 

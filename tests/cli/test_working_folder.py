@@ -49,7 +49,7 @@ def test_optimize(eqfuse: CommandLine, entry_point: Path) -> None:
 
 
 def test_rules_check(eqfuse: CommandLine, entry_point: Path) -> None:
-    """Of so many rules that processes are started for them."""
+    """It has enough rules that processes are started for them."""
     for number, operator in enumerate(("Abs", "Relu", "Floor", "Ceil")):
         left, right = f"({operator} ({operator} ({operator} a)))", f"({operator} a)"
         record = RECORD.replace("(Add a b) => (Mul a b)", f"{left} => {right}")

@@ -56,7 +56,7 @@ class Mutant:
         return Command(self.folder, arguments)
 
     def files(self) -> Mapping[str, str]:
-        """What is in the folder: a digest of each file, the kind of all else."""
+        """The contents of the folder: a digest of each file, the kind of all else."""
         return {
             str(path.relative_to(self.folder)): sha256(path.read_bytes()).hexdigest()
             if S_ISREG(path.lstat().st_mode)

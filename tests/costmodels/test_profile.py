@@ -36,7 +36,7 @@ def measured(
     tvm: str = "0.27",
     days: int = 0,
 ) -> Measurement:
-    """A measurement of sub-graph `number`, made so many days after the start."""
+    """A measurement of sub-graph `number`, made `days` days after the start."""
     moment = START + timedelta(days=days)
     return Measurement(key(number), device, latency, 1e-5, 20, {"tvm": tvm}, schedule, f"text {number}", moment)
 
@@ -56,7 +56,7 @@ def latency(database: ProfileDatabase, number: int = 1, device: str = "host") ->
     return None if found is None else found.latency
 
 
-# --- what is kept
+# --- records
 
 
 def test_what_is_added_is_there_for_others(database: ProfileDatabase, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is constant, and which constants are one number."""
+"""Which terms are constant, and which constants are one number."""
 
 from __future__ import annotations
 

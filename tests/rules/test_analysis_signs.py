@@ -1,5 +1,5 @@
-"""Derived signs hold for the numbers that ONNX's reference evaluator computes from operands of known signs, and what is
-derived to be finite is."""
+"""Derived signs hold for the numbers that ONNX's reference evaluator computes from operands of known signs, and
+results that are derived to be finite are."""
 
 from __future__ import annotations
 

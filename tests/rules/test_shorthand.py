@@ -68,7 +68,7 @@ def test_the_comment_of_a_rule_is_no_head() -> None:
         ("(rewrite (Abs x) x :when ((single v 1) (const x)))", "(= 1 (vec-length v)) (= 1 (vec-get v 0)) (const x)"),
         ("(rewrite (Abs x) x :when ((ends (f p) q)))", "(= 1 (vec-length (f p))) (= q (vec-get (f p) 0))"),
         ("(rule ((const x) (single v a)) ((const v)))", "(const x) (= 1 (vec-length v)) (= a (vec-get v 0))"),
-        ("(rewrite (Abs x) x :when ((single v)))", "(single v)"),  # lint says what is wrong with it
+        ("(rewrite (Abs x) x :when ((single v)))", "(single v)"),  # lint explains it
     ],
 )
 def test_a_condition_stands_for_its_facts(rule: str, expected: str) -> None:

@@ -9,7 +9,7 @@ How the text is read where it leaves a choice:
 - n_d counts the operators of those intermediate tensors that are split, which is what the text defines it as, though
   line 9 adds the others too. Tensors of which instances need parts that overlap, under the windows of a convolution,
   are not split: so a batch is preferred to rows of pixels. Without intermediate tensors there is a tuple all the same.
-- Where no single dimension makes instances small enough, the best one is split completely, and what is left again,
+- Where no single dimension makes instances small enough, the best one is split completely, then the next,
   "by gradually partitioning multiple loop dimensions" (section 6). What still does not fit is split for the GB.
 """
 

@@ -1,8 +1,8 @@
 """How the cores share each layer of an instance.
 
 Algorithm 4 (GraphTurbo, OSDI 2023, section 3.4) says how the cores share an instance's output. What its layers hand on
-inside is shared the same way where that costs least; where another way costs less, in cycles of computation and of what
-cores have to fetch from each other and as weights, that one is taken ("better exploit the trade-off between
+inside is shared the same way where that costs least; where another way costs less, in cycles of computation and of
+data that cores have to fetch from each other and as weights, that one is taken ("better exploit the trade-off between
 parallelism, load balance and locality", section 5.2).
 """
 

@@ -45,7 +45,7 @@ def _from_whole(site: LocalSite) -> dict[int, LocalPart]:
 
 
 def _at_box(site: LocalSite) -> LocalPart:
-    """Operators that make the box from what is needed, with their own attributes."""
+    """Operators that make the box from the operands it needs, with their own attributes."""
     return site.emit(site.rest(0), site.box)
 
 
@@ -164,7 +164,7 @@ def _matmul(site: LocalSite) -> LocalPart:
 
 
 def _reshape(site: LocalSite) -> LocalPart:
-    """What is needed as a row of elements for each group of axes, cut or filled to whole lines of the result."""
+    """The needed box as a row of elements for each group of axes, cut or filled to whole lines of the result."""
     builder, box, local = site.builder, site.needs(0), site.data()
     if size(box) == size(site.box):
         return LocalPart(builder.reshape(local, shape_of(site.box)), site.box)

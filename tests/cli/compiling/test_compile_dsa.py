@@ -1,4 +1,4 @@
-"""``eqfuse compile --target dsa-...``, and ``run`` and ``bench`` of what it writes."""
+"""``eqfuse compile --target dsa-...``, and ``run`` and ``bench`` of its result."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_other_bundles_have_no_variants(eqfuse: CommandLine) -> None:
     assert "--against tvm: is for programs of an accelerator" in outcome.error
 
 
-# --- what is refused
+# --- refusals
 
 
 def refusal(eqfuse: CommandLine, *arguments: object) -> Outcome:

@@ -1,4 +1,4 @@
-"""``eqfuse tune``, and ``compile --trials``: a search that goes on where it was stopped, and what is kept of it."""
+"""``eqfuse tune``, and ``compile --trials``: a search that goes on where it was stopped, and its records."""
 
 from __future__ import annotations
 

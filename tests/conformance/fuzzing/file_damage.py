@@ -1,4 +1,4 @@
-"""Damage to weights that lie outside a model's file: where the model says that they are, and what is there."""
+"""Damage to weights that lie outside a model's file: the place that the model names, and the bytes there."""
 
 from __future__ import annotations
 

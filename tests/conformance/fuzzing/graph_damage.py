@@ -111,7 +111,7 @@ def change_the_ends_of_a_graph(model: ModelProto, random: Random) -> None:
 
 
 def capture_a_missing_name(model: ModelProto, random: Random) -> None:
-    """Bodies refer to what is nowhere, or to what is made after them."""
+    """Bodies refer to values that nothing computes, or that are computed after them."""
     inner = [node for graph in graphs_of(model.graph) if graph is not model.graph for node in graph.node]
     node = chosen([node for node in inner if node.input], random)
     if node is None:

@@ -43,7 +43,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`compared`: whether the original runs at all; `difference` is what is wrong with the result."""
+    """`compared`: whether the original runs at all; `difference` says how the result is wrong."""
 
     compared: bool
     difference: str = ""

@@ -1,4 +1,4 @@
-"""The places in a model that damage is done to, and what is put there."""
+"""The places in a model that are damaged, and the values put there."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def fields_of(data: bytes) -> list[Field] | None:
-    """The fields of a message; None for what is none."""
+    """The fields of a message; None for bytes that are no message."""
     found, position = [], 0
     try:
         while position < len(data):

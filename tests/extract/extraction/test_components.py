@@ -1,4 +1,4 @@
-"""Components: what is independent falls apart, what can close a cycle stays together, repeats are recognised."""
+"""Components: independent classes fall apart, classes that can close a cycle stay together, repeats are recognised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Classes = tuple[tuple[Candidate, ...], ...]
 
 
 def layer(first: int, below: int) -> Classes:
-    """Four classes: a root over two that can share a third, and over what is below."""
+    """Four classes: a root over two that can share a third, which has one below it."""
     either = (Candidate(4.0, ()), Candidate(3.0, (first + 3,)))
     return (Candidate(1.0, (first + 1, first + 2, below)),), either, either, (Candidate(1.5, ()),)
 

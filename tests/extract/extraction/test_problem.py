@@ -1,4 +1,4 @@
-"""Problems refuse what is no e-graph; solutions report their gap."""
+"""Problems refuse malformed e-graphs; solutions report their gap."""
 
 from __future__ import annotations
 

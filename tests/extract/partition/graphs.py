@@ -48,7 +48,7 @@ class Builder:
         shape: Shape | None = None,
         **attributes: int | float | str | tuple[int, ...],
     ) -> int:
-        """A node with one output: of `shape`, or of what its operands broadcast to."""
+        """A node with one output: of `shape`, or of the shape that its operands broadcast to."""
         return self.node(op, inputs, [self.broadcast(inputs) if shape is None else shape], attributes)[0]
 
     def node(

@@ -51,7 +51,7 @@ def test_global(head: str, shape: tuple[int, ...]) -> None:
 
 
 def test_the_same_window_twice_gives_the_same() -> None:
-    """What is remembered of a window is not changed by its use."""
+    """The cached windows do not change when they are used."""
     x, setting = random_array((1, 1, 4)), ((3,), (1, 1), (1,), (1,), 0, 0)
     first = evaluate("AveragePool", (x, *setting))
     np.testing.assert_array_equal(first, evaluate("AveragePool", (x, *setting)))

@@ -18,7 +18,7 @@ from .opaque_numbers import OpaqueArithmetic, hidden, shown
 
 WITHOUT_SYMBOLS = {
     **dict.fromkeys(("ArgMax", "ArgMin"), "numbers decide which position it is"),
-    "Hardmax": "which element is the largest decides what is where",
+    "Hardmax": "which element is the largest decides where the one is",
     **dict.fromkeys(("BitwiseNot", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "Mod"), "integers only"),
     "Resize": "tested by itself",
 }

@@ -1,7 +1,7 @@
 """Random ONNX graphs: valid, typed, and of values that rounding leaves alone.
 
 Every node is run the moment it is added, so that its type is known, whatever the runtime refuses is left out, and
-operands can be chosen by their values: a logarithm of what is positive, a quotient by what is not small.
+operands can be chosen by their values: a logarithm of positive numbers, a quotient by numbers that are not small.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Builder:
         return names
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output; what is None among its attributes is left out."""
+        """A node of one output; attributes that are None are left out."""
         return self.node(op, inputs, **{n: v for n, v in attributes.items() if v is not None})[0]
 
     def _run(self, node: onnx.NodeProto) -> list[Array]:

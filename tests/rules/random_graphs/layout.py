@@ -158,7 +158,7 @@ def resize(b: Builder) -> str:
     )
 
 
-# --- what rules do not look into, and what is repeated
+# --- operators that rules do not look into, and repetitions
 
 
 def opaque(b: Builder) -> object:

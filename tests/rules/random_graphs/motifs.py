@@ -296,7 +296,7 @@ def cut_and_joined(b: Builder) -> None:
 
 
 def shape_arithmetic(b: Builder) -> None:
-    """A Reshape to what is computed from a Shape."""
+    """A Reshape whose target is computed from a Shape."""
     x = b.floats(least=2)
     shape = b.add("Shape", x)
     first = b.add("Gather", shape, b.weight(np.asarray(0)))

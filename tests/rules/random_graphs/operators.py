@@ -1,4 +1,4 @@
-"""One maker for every operator that computes: chooses operands among what is there, spells attributes one way or
+"""One maker for every operator that computes: chooses operands among the values, spells attributes one way or
 another, and adds the nodes."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SINCE = {"HardSwish": 14, "Mish": 18, "Gelu": 20, "LayerNormalization": 17, "Gro
 
 
 def positive(b: Builder, x: str) -> str:
-    """`x`, or what is made from it, above zero; a little as it is."""
+    """`x`, or a value made from it, above zero; sometimes `x` itself."""
     if (b.values[x].size and float(b.values[x].min()) > 0.05) or (b.wild and b.chance(0.5)):
         return x
     above = b.add(b.pick(("Abs", "Exp", "Sigmoid", "Softplus", "Relu")), x)

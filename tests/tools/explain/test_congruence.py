@@ -17,7 +17,7 @@ Equation = tuple[int, int]
 
 
 def built(nodes: Sequence[Node], equations: Sequence[tuple[int, Equation]]) -> Congruence:
-    """Leaves, then binary terms over what is there, then the numbered equations between any two."""
+    """Leaves, then binary terms over earlier ones, then the numbered equations between any two."""
     terms = Congruence()
     leaves = [terms.add(ENode("Var", (str(i),), ())) for i in range(LEAVES)]
     for left, right in nodes:

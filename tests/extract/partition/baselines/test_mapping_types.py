@@ -1,4 +1,4 @@
-"""Mapping types: against what the operators do to numbers, and at the edges of what is known."""
+"""Mapping types: against what the operators do to numbers, and where shapes are unknown."""
 
 from __future__ import annotations
 

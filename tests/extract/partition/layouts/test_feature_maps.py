@@ -1,4 +1,4 @@
-"""Layouts: what is a feature map, how it is stored, what a conversion costs."""
+"""Layouts: which values are feature maps, how they are stored, what a conversion costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is spilled, against every choice."""
+"""The spilled buffers, against every other choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a program is found, and said with instruction, level and addresses."""
+"""A wrong program is refused, and the message has instruction, level and addresses."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def least_total(jobs: OrderProblem, cap: float = math.inf) -> float:
 
 
 def steps(jobs: OrderProblem, done: int) -> list[tuple[int, int]]:
-    """The sets of jobs after one more has run, and what is kept while it runs."""
+    """The sets of jobs after one more has run, and the buffers that stay while it runs."""
     made = [c for c in jobs.claims if c.maker is None or done >> c.maker & 1]
     kept = sum(c.size for c in made if c.stays or any(not done >> reader & 1 for reader in c.readers))
     ready = [j for j in range(len(jobs)) if not done >> j & 1 and all(done >> s & 1 for s in jobs.sources[j])]

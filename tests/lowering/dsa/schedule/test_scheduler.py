@@ -1,4 +1,4 @@
-"""What holds of every schedule, and what is refused."""
+"""Properties of every schedule, and refusals."""
 
 from __future__ import annotations
 

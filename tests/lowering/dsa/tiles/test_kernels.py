@@ -39,7 +39,7 @@ def rows(sample: int, first: int, last: int) -> Box:
 @given(data=st.data())
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_tile_gets_the_kernel_of_its_own_graph(name: str, data: st.DataObject) -> None:
-    """Whatever came before: the cheap key tells apart what is not equal."""
+    """The cheap key tells unequal graphs apart, whatever was asked before."""
     network = LAYERS[name].network
     kernels = TileKernels(network, DEVICE)
     for _ in range(6):
