@@ -114,12 +114,16 @@ class Comparison:
         if name in self._structure.random:
             note = "depends on a random operator and was not compared"
             return ComparedOutput(OutputReport(name, math.nan, math.nan, False, False, note))
-        spread = self.baseline.spread(name)
+        spread, node = self.baseline.spread(name), self._structure.origin(name)
+        saturated = (
+            node is not None and node.op_type == "Sigmoid" and is_saturated(self.baseline, self._structure, name)
+        )
         total, rulings, whole = EQUAL, [], Effect()
         for index, run in enumerate(self.baseline.runs):
             near = None if run.is_bold else spread
-            difference = compare(run.outputs[name], self._results[index][name], self._tolerance, near)
-            changed = measure_effect(run.outputs[name], self._results[index][name])
+            expected, found = run.outputs[name], self._results[index][name]
+            difference = compare(expected, found, self._tolerance, near, is_saturated=saturated and not run.is_bold)
+            changed = measure_effect(expected, found)
             rulings.append(self._rule(name, index, difference, changed, near))
             is_news = not rulings[-1].passed and all(ruling.passed for ruling in rulings[:-1])
             if not run.is_bold or is_news:  # figures are of ordinary inputs, unless only bold ones show a difference

@@ -42,6 +42,14 @@ def test_special_values(expected: list[float], actual: list[float], equal: bool)
     assert compare(one, other, DEFAULT).equal is equal
 
 
+def test_ends_of_a_sigmoid_are_as_far_off_as_numbers_near_one() -> None:
+    one, other, far = (np.array([0.0, number], np.float32) for number in (0.0, 2e-7, 2e-6))
+    assert not compare(one, other, DEFAULT, 1e-8).equal
+    assert compare(one, other, DEFAULT, 1e-8, is_saturated=True).negligible
+    assert not compare(one, far, DEFAULT, 1e-8, is_saturated=True).equal
+    assert not compare(one, other, Tolerance(atol=1e-8), 1e-8, is_saturated=True).equal
+
+
 @pytest.mark.parametrize(
     ("dtype", "fine", "wrong"),
     [

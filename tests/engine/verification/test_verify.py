@@ -160,6 +160,20 @@ def test_saturated_output_proves_nothing() -> None:
     assert "saturated" in verdict.reason
 
 
+def test_the_end_of_a_sigmoid_may_differ_by_the_rounding_of_numbers_near_one() -> None:
+    """The original gives 0 or 1e-7 there, in any order of operations that lead to it."""
+
+    def pushed(*amounts: float) -> onnx.ModelProto:
+        names = ["bounded", *(f"h{n}" for n in range(len(amounts)))]
+        nodes = [helper.make_node("Tanh", ["x"], ["bounded"])]
+        nodes += [helper.make_node("Sub", [names[n], f"c{n}"], [names[n + 1]]) for n in range(len(amounts))]
+        weights = {f"c{n}": np.full(1, amount, np.float32) for n, amount in enumerate(amounts)}
+        return model([*nodes, helper.make_node("Sigmoid", [names[-1]], ["y"])], [value("x", [4, 64])], ["y"], weights)
+
+    assert verify(pushed(16.4), pushed(8.1, 8.3)).status in ("passed", "not verifiable")
+    assert verify(pushed(16.4), pushed(6.4)).status == "failed"
+
+
 def test_saturation_that_smaller_inputs_avoid_is_avoided() -> None:
     assert verify(softmax(1e3), softmax(1e3)).status == "passed"
     assert verify(softmax(1e3), softmax(1.01e3)).status == "failed"
