@@ -40,6 +40,8 @@ _CANDIDATE_SHARE = 0.1
 """Share of the budget for timing one candidate for the first time."""
 _PROFILE_SHARE = 0.03
 _FINALISTS, _ROUNDS = 3, 3
+_EXPLORING = "explore"
+"""The ruleset of the rules that a cost model decides upon; others are always for the better."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,20 @@ def choose(layers: int, candidates: Sequence[TimedCandidate]) -> TimedCandidate 
     return min(best or smaller, key=lambda c: (c.layers, ratios[c].median), default=None)
 
 
+def choose_finalists(layers: int, candidates: Sequence[TimedCandidate]) -> list[TimedCandidate]:
+    """The candidates to time again: the fastest, and those with the fewest layers that may be as fast; where none is
+    faster than the original, those with the fewest layers that may be as fast as the original."""
+    ratios = {candidate: candidate.ratio.median for candidate in candidates if candidate.ratio is not None}
+    fastest = min(ratios, key=ratios.__getitem__, default=None)
+    if fastest is None:
+        return []
+    is_faster = ratios[fastest] <= 1.0 - NOTICEABLE
+    bound = ratios[fastest] + 2 * NOTICEABLE if is_faster else 1.0 + NOTICEABLE
+    near = [c for c, ratio in ratios.items() if ratio <= bound and (is_faster or c.layers < layers)]
+    near.sort(key=lambda candidate: (not (is_faster and candidate is fastest), candidate.layers, ratios[candidate]))
+    return near[:_FINALISTS]
+
+
 def measure_candidates(
     saturated: Saturated, options: Options, settings: MeasureOptions, clock: Clock
 ) -> tuple[Chosen, Timings]:
@@ -136,12 +152,15 @@ def measure_candidates(
 
 @dataclass(eq=False)
 class _Candidate:
+    """`is_reduced`: some groups of rules are left out. `again` are the ratios that decide, `first` those before."""
+
     name: str
     saturated: Saturated
     choice: Choice
     options: Options
     path: Path
     layers: int
+    is_reduced: bool
     first: tuple[float, ...] = ()
     again: tuple[float, ...] = ()
     problem: str = ""
@@ -210,15 +229,16 @@ class _Search:
             if not left:
                 return
             best = self.best or self.candidates[0]
-            skip = (*best.options.skip, group)
-            options = replace(best.options, skip=skip, time_limit=min(left, self.options.time_limit))
-            skipped = " and ".join(skip[len(self.options.skip) :])
+            options = replace(
+                best.options, skip=(*best.options.skip, *group.rules), time_limit=min(left, self.options.time_limit)
+            )
+            name = f"{best.name}{' and ' if best.is_reduced else ', without '}{group.name}"
             try:
                 with Worker(options.selection) as worker:
                     saturated = apply_rules(self.saturated, options, worker, self.clock)
-                self.add(f"{_price_name(options)}, without {skipped}", saturated, options)
+                self.add(name, saturated, options, is_reduced=True)
             except EqfuseError as error:  # some rules do not work without others
-                self.clock.tell("measure", f"without {skipped}: {error}")
+                self.clock.tell("measure", f"{name}: {error}")
 
     @property
     def best(self) -> _Candidate | None:
@@ -229,7 +249,7 @@ class _Search:
         """The candidate of that name."""
         return next((each for each in self.candidates if timed is not None and each.name == timed.name), None)
 
-    def add(self, name: str, saturated: Saturated, options: Options) -> None:
+    def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> None:
         """Extract a candidate, and time it unless it is one that was timed already."""
         pricing = Pricing.of(cost_model_for(options, saturated))
         choice = extract_model(saturated, pricing, options, self.clock)
@@ -239,7 +259,7 @@ class _Search:
             return
         self.structures.add(structure)
         path = self.folder / f"{len(self.candidates)}.onnx"
-        candidate = _Candidate(name, saturated, choice, options, path, _count_layers(choice.model))
+        candidate = _Candidate(name, saturated, choice, options, path, _count_layers(choice.model), is_reduced)
         self.candidates.append(candidate)
         if is_new:
             write(choice.model, path)
@@ -248,11 +268,12 @@ class _Search:
             candidate.problem = "is the original"
 
     def time(self, candidate: _Candidate, seconds: float) -> tuple[float, ...]:
-        """Ratios of a candidate, timed for at most so long, and not once it is known to be slower than the best."""
-        others = [c.timed.ratio for c in self.candidates if c is not candidate]
-        limit = min((ratio.upper for ratio in others if ratio is not None), default=inf)
+        """Ratios of a candidate, timed for at most so long, and not once it is known that another is better."""
+        best = choose(self.layers, [each.timed for each in self.candidates if each is not candidate])
+        least, layers = (best.ratio.median, best.layers) if best is not None and best.ratio else (1.0, self.layers)
+        limit = least + (NOTICEABLE if candidate.layers < layers else -NOTICEABLE)
         try:
-            ratios = self.contest.time_pairs(candidate.path, seconds, min(limit, 1.0) + NOTICEABLE)
+            ratios = self.contest.time_pairs(candidate.path, seconds, limit)
         except EqfuseError as error:
             candidate.problem, candidate.first, candidate.again = str(error), (), ()
             return ()
@@ -261,12 +282,8 @@ class _Search:
 
     def conclude(self) -> _Candidate | None:
         """Time the best again, and choose by these times alone; None for the original."""
-        finalists: list[_Candidate] = []
-        while len(finalists) < _FINALISTS:
-            others = [each.timed for each in self.candidates if each not in finalists]
-            if (best := self.find(choose(self.layers, others))) is None:
-                break
-            finalists.append(best)
+        names = {finalist.name for finalist in choose_finalists(self.layers, self.timed)}
+        finalists = [candidate for candidate in self.candidates if candidate.name in names]
         end = self.started + self.budget
         for turn in range(_ROUNDS):
             for finalist in finalists:
@@ -305,12 +322,23 @@ def _structure(model: Model) -> tuple[str, ...]:
     )
 
 
-def _groups(saturated: Saturated, options: Options) -> list[str]:
-    """The topics of rules that matched and that a cost model decides upon, the most frequent first."""
-    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip).by_name
+@dataclass(frozen=True)
+class _Group:
+    """Rules that may be left out, by tags that select them."""
+
+    name: str
+    rules: tuple[str, ...]
+
+
+def _groups(saturated: Saturated, options: Options) -> list[_Group]:
+    """All rules that a cost model decides upon, then the topics of the rules that matched: those first of which it
+    decides upon most matches."""
+    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
     counts: Counter[str] = Counter()
     for statistics in saturated.egraph.saturation.matched:
-        rule = rules.get(statistics.name)
-        if rule is not None and ":ruleset explore" in rule.text:
-            counts[rule.topic] += statistics.matches
-    return [topic for topic, _ in counts.most_common()]
+        rule = rules.by_name.get(statistics.name)
+        if rule is not None:
+            counts[rule.topic] += statistics.matches if rule.ruleset == _EXPLORING else 0
+    exploring = tuple(dict.fromkeys(rule.base for rule in rules.rules if rule.ruleset == _EXPLORING))
+    topics = [_Group(topic, (topic,)) for topic, _ in counts.most_common()]
+    return [_Group("exploration", exploring), *topics] if topics else []

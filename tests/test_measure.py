@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 import eqfuse
 from eqfuse.cli.parser import MEASURE_SECONDS, build_parser
 from eqfuse.costmodels.profile import ProfileDatabase
-from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose
+from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose, choose_finalists
 from eqfuse.engine.verification.baseline import draw_typical
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile
@@ -53,6 +53,21 @@ def test_the_fastest_beyond_noise_is_chosen_else_the_smallest_that_is_not_slower
 ) -> None:
     chosen = choose(10, candidates)
     assert (chosen.name if chosen is not None else None) == name
+
+
+@pytest.mark.parametrize(
+    ("candidates", "names"),
+    [
+        ([candidate("a", 9, 0.8), candidate("b", 8, 0.81), candidate("c", 7, 0.9)], "ab"),
+        ([candidate("a", 12, 0.8), *(candidate(name, 9, 0.81) for name in "bcd")], "abc"),
+        ([candidate("a", 9, 1.0), candidate("b", 7, 1.0, width=0.1), candidate("c", 12, 0.995)], "ba"),
+        ([candidate("a", 9, 1.2)], ""),
+        ([TimedCandidate("a", 9, None)], ""),
+    ],
+    ids=["near the fastest", "the fastest first", "smaller", "slower", "not timed"],
+)
+def test_what_may_be_best_is_timed_again(candidates: Sequence[TimedCandidate], names: str) -> None:
+    assert "".join(each.name for each in choose_finalists(10, candidates)) == names
 
 
 RATIOS = st.lists(st.floats(0.5, 1.5), min_size=1, max_size=40)
@@ -122,6 +137,12 @@ def test_inputs_have_the_sizes_that_prices_assume_where_the_model_takes_them(
 
 
 # --- the search
+
+
+@pytest.fixture(autouse=True)
+def own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements of these tests are not the user's."""
+    monkeypatch.setattr("eqfuse.costmodels.profile.default_path", lambda: tmp_path / "profile.db")
 
 
 def wasteful(folder: Path) -> Path:
