@@ -190,8 +190,9 @@ def _same_pads(sizes: tuple[Any, ...], literals: Literals, lower: bool) -> tuple
     for size, kernel, stride, dilation in zip(
         sizes, literals["kernel_shape"], literals["strides"], literals["dilations"], strict=True
     ):
-        _require(isinstance(size, int), "auto_pad over a symbolic dimension")
-        total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+        _require(isinstance(size, int) or stride == 1, "auto_pad over a symbolic dimension")
+        last = 0 if stride == 1 else (-(-size // stride) - 1) * stride + 1 - size
+        total = max(last + (kernel - 1) * dilation, 0)
         begins.append(total - total // 2 if lower else total // 2)
         ends.append(total - begins[-1])
     return (*begins, *ends)
@@ -273,6 +274,10 @@ def _transpose(site: Site, literals: Literals) -> Literals:
     return literals | {"perm": perm}
 
 
+_NO_END = 2**31 - 1
+"""Exporters write this end of a slice, or that of 64 bits, where it reaches the end of an axis of unknown size."""
+
+
 def _slice(site: Site, literals: Literals) -> Literals:
     shape = site.shape()
     starts, ends = literals["starts"], literals["ends"]
@@ -283,6 +288,8 @@ def _slice(site: Site, literals: Literals) -> Literals:
     bounds = []
     for start, end, axis, step in sorted(zip(starts, ends, axes, steps, strict=True), key=lambda s: s[2]):
         size = shape[axis]
+        if start == 0 and step == 1 and end >= _NO_END:
+            continue
         if not isinstance(size, int):
             raise NotEncodable("a slice of a symbolic dimension")
         first, last, _ = slice(start, end, step).indices(size)

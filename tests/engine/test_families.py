@@ -1,0 +1,50 @@
+"""What rules leave of small models as exporters write them; each result is verified by running it."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import parser
+
+import eqfuse
+
+CASES = {
+    "a slice of every axis of unknown sizes": (
+        "(float[n, c] x) => (float[n, c] y) <int64[2] b = {0, 0}, int64[2] e = {2147483647, 9223372036854775807}>"
+        "{ s = Slice(x, b, e) y = Relu(s) }",
+        ["Relu"],
+    ),
+    "a slice of one axis beside whole ones of unknown size": (
+        "(float[n, 4] x) => (float[n, 1] y) <int64[2] b = {0, 1}, int64[2] e = {2147483647, 4},"
+        " int64[1] c = {2}, int64[1] d = {3}, int64[1] one = {1}>"
+        "{ s = Slice(x, b, e) y = Slice(s, c, d, one) }",
+        ["Slice"],
+    ),
+    "SAME padding at stride 1 of unknown sizes": (
+        "(float[n, 1, h, w] x) => (float[n, 1, h, w] y)"
+        " <float[1, 1, 3, 3] f = {1, 2, 3, 4, 5, 6, 7, 8, 9}, float[1] c = {2}>"
+        '{ a = Conv <auto_pad = "SAME_UPPER"> (x, f) y = Mul(a, c) }',
+        ["Conv"],
+    ),
+    "an axis that goes and comes back": (
+        "(float[n, 3, 1, w] x) => (float[n, 3, 1, w] y) <int64[1] two = {2}>"
+        "{ a = Squeeze(x, two) b = Relu(a) y = Unsqueeze(b, two) }",
+        ["Relu"],
+    ),
+    "views of unknown sizes in a row": (
+        "(float[n, 6] x) => (float[n, 2, 3] y) <int64[2] two = {1, 3}, int64[3] s = {0, 2, 3}>"
+        "{ a = Unsqueeze(x, two) r = Relu(a) y = Reshape(r, s) }",
+        ["Relu", "Reshape"],
+    ),
+}
+
+
+def model(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_left(case: str) -> None:
+    text, left = CASES[case]
+    result = eqfuse.optimize(model(text))
+    assert sorted(node.op_type for node in result.graph.node) == sorted(left)
