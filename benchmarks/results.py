@@ -18,7 +18,7 @@ from eqfuse.lowering.running.turns import Estimate
 
 _SESSIONS = 3
 """How often both models are loaded anew: where their memory lies makes a difference of a percent."""
-_SECONDS = 5.0
+_SECONDS = 3.0
 """Of pairs in each of these sessions at most."""
 _LARGE = 128
 """The size of a free dimension that has no other; the first of an input has 1."""
