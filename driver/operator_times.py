@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnxruntime
 
-from ..costmodels.device import load_device
+from ..costmodels.device import HOST
 from ..costmodels.measurement import Measurement
 from ..costmodels.profile import ProfileDatabase
 from ..engine.onnx.inference import Knowledge
@@ -41,16 +41,13 @@ class OperatorTimes:
         ProfileDatabase.open().add(*self.measurements(graph, times))
 
     def measurements(self, graph: OperatorGraph, times: OperatorSeconds) -> Iterator[Measurement]:
-        """Those of operators whose symbolic dimensions had the sizes that prices assume. A launch is added, as prices
-        have it."""
-        device, versions = load_device("host"), {"onnxruntime": onnxruntime.__version__}
+        """Those of operators whose symbolic dimensions had the sizes that prices assume."""
+        versions = {"onnxruntime": onnxruntime.__version__}
         for number, operator in enumerate(graph.operators):
             key = subgraph_key(graph, (number,))
             if key is not None and operator.name in times and self._has_assumed_sizes(graph, number):
-                seconds = [each + device.launch_overhead for each in times[operator.name]]
-                yield Measurement.of_times(
-                    key, device.name, seconds, versions, subgraph=subgraph_text(graph, (number,))
-                )
+                seconds, text = times[operator.name], subgraph_text(graph, (number,))
+                yield Measurement.of_times(key, HOST, seconds, versions, subgraph=text)
 
     def _has_assumed_sizes(self, graph: OperatorGraph, number: int) -> bool:
         operator = graph.operators[number]

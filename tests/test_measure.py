@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count, islice
@@ -23,7 +24,7 @@ from eqfuse.costmodels.profile import ProfileDatabase
 from eqfuse.driver.measure import NOTICEABLE, ORIGINAL, TimedCandidate, choose, choose_finalists
 from eqfuse.engine.verification.baseline import draw_typical
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile
+from eqfuse.lowering.running.onnx_runtime import are_enough, read_profile, subtract_profiling
 from eqfuse.lowering.running.turns import Estimate, take_turns
 
 
@@ -253,12 +254,20 @@ def test_an_original_that_does_not_run_is_one_line(tmp_path: Path) -> None:
         eqfuse.optimize(tmp_path / "in.onnx", measure=1, verify=False)
 
 
-def test_a_profile_is_read_without_its_first_run() -> None:
-    event = '{"cat": "Node", "name": "%s", "dur": %d}'
-    events = [event % ("a_kernel_time", 50), event % ("a_kernel_time", 3), event % ("a_fence_before", 9)]
-    times = read_profile(f"[{', '.join(events)}]")
+def test_a_profile_is_read_without_what_holds_other_kernels() -> None:
+    events = [("a_kernel_time", "Add", 50), ("a_kernel_time", "Add", 3), ("b_kernel_time", "If", 9), ("a_fence", "", 1)]
+    text = json.dumps([{"cat": "Node", "name": n, "dur": d, "args": {"op_name": op}} for n, op, d in events])
+    times = read_profile(text)
     assert list(times) == ["a"]
-    assert times["a"] == pytest.approx([3.5e-6])
+    assert times["a"] == pytest.approx([50.5e-6, 3.5e-6])
+
+
+@given(st.lists(st.floats(3e-6, 1e-3), min_size=1, max_size=9), st.floats(0, 2e-6), st.integers(2, 5))
+def test_what_profiling_adds_is_subtracted(seconds: list[float], added: float, runs: int) -> None:
+    times = {str(n): (each + added,) * runs for n, each in enumerate(seconds)}
+    corrected = subtract_profiling(times, runs, sum(seconds))
+    for n, each in enumerate(seconds):
+        assert corrected[str(n)] == pytest.approx([each] * (runs - 1))
 
 
 @pytest.mark.parametrize(
