@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 ok, 1 error, 2 usage, 3 verification failed, 4 rule file error,
     5 a budget was hit (the output is valid), 130 interrupted, 143 terminated."""
     has_output = prepare_streams()
+    # numpy's threads take longer to start than most commands calculate, and spin where they wait for each other
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = argparse.Namespace(verbose=0)
     with _Interruption() as interruption:
         try:

@@ -278,7 +278,7 @@ def _base_environment() -> dict[str, str]:
     Its temporary files go below this process's own folder, so nothing of it stays behind when it is killed.
     """
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    return {**os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch_root())}
+    return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch_root())}
 
 
 def _write(process: subprocess.Popen[bytes], content: object) -> None:

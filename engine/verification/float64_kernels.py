@@ -7,16 +7,20 @@ They replace reference implementations that loop in Python (pooling, and Resize 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
 
 Array = NDArray[Any]
+
+_CACHED_BYTES = 1 << 18
+"""Bytes of an array that stay in a processor's second-level cache beside two others."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +123,35 @@ class Conv(OpRun):
     def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:
         windows = windows_of(x.shape[2:], w.shape[2:], attributes)
         groups = int(attributes.get("group") or 1)
-        padded = np.pad(x, [(0, 0), (0, 0), *((along.before, along.behind) for along in windows)])
-        weights = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
-        weights = weights.reshape(*weights.shape[:3], -1)
-        parts = (_tap(padded, windows, offset) for offset in np.ndindex(*w.shape[2:]))
-        grouped = (part.reshape(x.shape[0], groups, w.shape[1], -1) for part in parts)
-        if w.shape[1] == 1:
-            result = sum(weights[..., tap] * part for tap, part in enumerate(grouped))
+        extent = [along.count for along in windows]
+        if any(along.before or along.behind for along in windows):
+            x = np.pad(x, [(0, 0), (0, 0), *((along.before, along.behind) for along in windows)])
+        taps = [_tap(x, windows, offset) for offset in np.ndindex(*w.shape[2:])]
+        if w.shape[1] == 1 and w.shape[0] == groups:
+            result = _sum_of_products(w.reshape(groups, -1).T.reshape(-1, groups, *(1 for _ in windows)), taps)
         else:
-            columns = np.concatenate(list(grouped), axis=2)
-            result = weights.swapaxes(2, 3).reshape(*weights.shape[:2], -1) @ columns
-        result = np.asarray(result).reshape(x.shape[0], w.shape[0], *(along.count for along in windows))
-        return (result if b is None else result + b.reshape(-1, *(1 for _ in windows)),)
+            columns = np.empty((x.shape[0], groups, len(taps), w.shape[1], *extent), x.dtype)
+            for index, tap in enumerate(taps):
+                columns[:, :, index] = tap.reshape(x.shape[0], groups, w.shape[1], *extent)
+            weights = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1).swapaxes(2, 3)
+            matrix = columns.reshape(x.shape[0], groups, len(taps) * w.shape[1], -1)
+            result = (weights.reshape(*weights.shape[:2], -1) @ matrix).reshape(x.shape[0], w.shape[0], *extent)
+        if b is not None:
+            result += b.reshape(-1, *(1 for _ in windows))
+        return (result,)
+
+
+def _sum_of_products(factors: Array, parts: Sequence[Array]) -> Array:
+    """The sum over all parts, each times its factor for every channel; a few channels at a time stay in the cache."""
+    total: Array = np.zeros(parts[0].shape, parts[0].dtype)
+    step = max(1, _CACHED_BYTES * total.shape[1] // max(1, total.nbytes))
+    for first in range(0, total.shape[1], step):
+        channels = (slice(None), slice(first, first + step))
+        block = total[channels]
+        product = np.empty_like(block)
+        for factor, part in zip(factors, parts, strict=True):
+            block += np.multiply(factor[first : first + step], part[channels], out=product)
+    return total
 
 
 def _tap(padded: Array, windows: Sequence[Windows], offset: Sequence[int]) -> Array:
@@ -153,7 +174,9 @@ class BatchNormalization(OpRun):
         epsilon = attributes.get("epsilon")
         factor = scale / np.sqrt(var + (1e-5 if epsilon is None else epsilon))
         shape = (-1, *(1 for _ in x.shape[2:]))
-        return ((x - mean.reshape(shape)) * factor.reshape(shape) + b.reshape(shape),)
+        result = (x - mean.reshape(shape)) * factor.reshape(shape)
+        result += b.reshape(shape)
+        return (result,)
 
 
 class Softmax(OpRun):
@@ -199,6 +222,49 @@ class Resize(op_resize.Resize):
         except Unsupported:
             resized: tuple[Array] = super()._run(*inputs, **attributes)
             return resized
+
+
+class Forget(OpRun):
+    """No ONNX operator: it drops values that no later node of the main graph uses."""
+
+    op_domain = "eqfuse.oracle"
+    names: list[str]
+
+    def need_context(self) -> bool:
+        """The evaluator gives it the dictionary of all values."""
+        return True
+
+    def run(self, *_: Any, context: Any = None, **__: Any) -> tuple[()]:
+        for name in self.names:
+            context.pop(name, None)
+        return ()
+
+    def _run(self, *_: Any, **__: Any) -> tuple[()]:
+        return ()
+
+
+def forget_dead_values(graph: onnx.GraphProto, kept: Iterable[str] = ()) -> None:
+    """Put a Forget behind each node after which some values, other than `kept`, are no longer used."""
+    living = {"", *kept, *(output.name for output in graph.output)}
+    nodes: list[onnx.NodeProto] = []
+    for node in reversed([node for node in graph.node if node.domain != Forget.op_domain]):
+        dead = {*_names_read(node), *node.output} - living
+        if dead:
+            nodes.append(onnx.helper.make_node("Forget", (), (), domain=Forget.op_domain, names=sorted(dead)))
+            living |= dead
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(nodes))
+
+
+def _names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node and all nodes of its bodies read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            yield from (output.name for output in body.output)
+            for inner in body.node:
+                yield from _names_read(inner)
 
 
 ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Resize, Softmax)

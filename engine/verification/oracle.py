@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from .compare import Precision, Tolerance, distances, spread_of, to_double
-from .float64_kernels import ORACLE_OPERATORS
+from .float64_kernels import ORACLE_OPERATORS, Forget, forget_dead_values
 from .run import Reference
 from .source import Source
 from .values import Feeds, RunError, Value, leaves, one_line
@@ -78,11 +78,18 @@ class Oracle:
         except Exception as error:  # missing external data, in several exception types
             raise RunError(one_line(error)) from error
         widen(model)
+        model.opset_import.append(onnx.helper.make_opsetid(Forget.op_domain, 1))
         self._model = model
+        self._reference: Reference | None = None
 
     def run(self, feeds: Feeds, extra: Sequence[str] = ()) -> dict[str, Value]:
         """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
-        reference = Reference(self._model, extra, ORACLE_OPERATORS)
+        if extra or self._reference is None:
+            forget_dead_values(self._model.graph, extra)  # all values at once may take gigabytes
+            reference = Reference(self._model, extra, (*ORACLE_OPERATORS, Forget))
+            self._reference = None if extra else reference
+        else:
+            reference = self._reference
         return reference.run({name: _widen_value(value) for name, value in feeds.items()})
 
 

@@ -13,13 +13,13 @@ import onnxruntime
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from ...support.processor import available_cores
 from .source import Source
 from .structure import fed_inputs
 from .values import Feeds, RunError, Value, one_line
 
 _FATAL_ONLY = 4
-_THREADS = min(2, available_cores())
+_THREADS = 1
+"""More threads spin while they wait for each other, which costs more than most of these runs."""
 
 
 class Backend(Protocol):

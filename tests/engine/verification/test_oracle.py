@@ -30,6 +30,8 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((5, 4, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
     ((6, 2, 3, 2), {"group": 2, "dilations": [2, 1]}),
     ((8, 1, 3, 3), {"group": 4, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ((4, 1, 3, 3), {"group": 4, "pads": [1, 0, 1, 2], "strides": [1, 2]}),
+    ((6, 4, 1, 1), {}),
 ]
 
 
@@ -131,6 +133,28 @@ def test_values_of_the_oracle_are_nearer_than_rounding(tmp_path: Path) -> None:
     with open_source(path, "original") as source:
         exact, single = Oracle(source).run(feeds)["y"], OnnxRuntime(source).run(feeds)["y"]
     assert 0 < np.abs(exact - single).max() < 1e-4
+
+
+def test_the_oracle_forgets_what_no_later_node_or_body_reads() -> None:
+    kept: dict[str, list[str]] = {}
+    body = helper.make_graph([helper.make_node("Neg", ["a"], ["n"])], "body", [], [value("n", None)])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Exp", ["a"], ["b"]),
+        helper.make_node("If", ["flag"], ["c"], then_branch=body, else_branch=body),
+        helper.make_node("Sum", ["b", "c"], ["y"]),
+    ]
+    original = model(nodes, [value("x", [2])], ["y"], {"flag": np.asarray(True)})
+    x = np.array([1, -1], np.float32)
+    with open_source(original, "original") as source:
+        oracle = Oracle(source)
+        for extra in ([], ["b"], []):
+            values = oracle.run({"x": x}, extra)
+            kept["".join(extra)] = sorted(values)
+            np.testing.assert_allclose(values["y"], [np.e - 1, 1], rtol=1e-12)
+        forgotten = [list(a.strings) for n in oracle._model.graph.node if n.op_type == "Forget" for a in n.attribute]
+    assert kept == {"": ["y"], "b": ["b", "y"]}
+    assert [sorted(map(bytes.decode, names)) for names in forgotten] == [["x"], ["a", "flag", "n"], ["b", "c"]]
 
 
 EXACT = np.linspace(-1, 1, 101)
