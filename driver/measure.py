@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import onnxruntime
 
+from ..costmodels.device import HOST
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
@@ -26,7 +28,7 @@ from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock
 from .extract import Choice, Chosen, copy_model, cost_model_for, extract_model
-from .operator_times import OperatorTimes
+from .operator_times import keep_operator_times
 from .options import CostName, MeasureOptions, Options
 from .saturate import Saturated, apply_rules
 
@@ -136,8 +138,8 @@ def measure_candidates(
             shapes = contest.input_shapes(options.verify_limit)
         except EqfuseError as error:
             raise EqfuseError(f"{model.label}: nothing was measured: {error}; --inputs gives other inputs") from None
-        times = OperatorTimes(contest, Path(folder) / "operators.onnx", model, shapes) if threads == 1 else None
-        search = _Search(saturated, options, contest, times, Path(folder), clock, settings.measure)
+        timed = replace(saturated, sizes=_sizes(model, shapes))
+        search = _Search(timed, options, contest, shapes, threads, Path(folder), clock, settings.measure)
         search.run()
         chosen = search.conclude()
         taken = time.monotonic() - search.started
@@ -182,7 +184,8 @@ class _Search:
     saturated: Saturated
     options: Options
     contest: RuntimeContest
-    operator_times: OperatorTimes | None
+    shapes: Mapping[str, tuple[int, ...]]
+    threads: int
     folder: Path
     clock: Clock
     budget: float
@@ -204,23 +207,23 @@ class _Search:
 
     def run(self) -> None:
         """Time a candidate for each cost model, then leave out groups of rules from the best one."""
-        self.add(_price_name(self.options), self.saturated, self.options)
-        self.keep_operator_times(self.saturated, self.saturated.model)
-        self.keep_operator_times(self.saturated, self.candidates[0].choice.model)
+        self.add(_price_name(self.options), replace(self.saturated, sizes={}), self.options)
+        self.keep_times(self.saturated.model)
+        self.keep_times(self.candidates[0].choice.model)
         for options in self.other_prices():
             if not seconds_left(self.deadline):
                 return
             limited = replace(options, time_limit=min(options.time_limit, seconds_left(self.deadline) or 1.0))
             again = replace(self.saturated, deadline=time.monotonic() + limited.time_limit)
-            self.add(_price_name(options), again, limited)
+            self.add(f"{_price_name(options)}{', timed sizes' if again.sizes else ''}", again, limited)
         self.leave_groups_out()
 
     def other_prices(self) -> Iterator[Options]:
-        """The options with other cost models: those without a device of their own are the same on each."""
-        others: list[tuple[CostName, str]] = [("profile", "host"), ("roofline", "host"), ("flops", self.options.device)]
-        for cost, device in others:
-            if (cost, device) != (self.options.cost, self.options.device):
-                yield replace(self.options, cost=cost, device=device)
+        """The options with other cost models, and with their own for the sizes that are timed."""
+        own = self.options.cost, self.options.device
+        others: tuple[tuple[CostName, str], ...] = ("profile", HOST), ("roofline", HOST), ("flops", self.options.device)
+        for cost, device in dict.fromkeys((own, *others)):
+            yield replace(self.options, cost=cost, device=device)
 
     def leave_groups_out(self) -> None:
         """Leave one group of rules after another out, for good where that is faster."""
@@ -236,7 +239,7 @@ class _Search:
             try:
                 with Worker(options.selection) as worker:
                     saturated = apply_rules(self.saturated, options, worker, self.clock)
-                self.add(name, saturated, options, is_reduced=True)
+                self.add(name, replace(saturated, sizes=best.saturated.sizes), options, is_reduced=True)
             except EqfuseError as error:  # some rules do not work without others
                 self.clock.tell("measure", f"{name}: {error}")
 
@@ -292,20 +295,29 @@ class _Search:
                     finalist.again += self.time(finalist, left)
         chosen = self.find(choose(self.layers, [finalist.timed for finalist in finalists]))
         if chosen is not None and chosen is not self.candidates[0]:
-            self.keep_operator_times(chosen.saturated, chosen.choice.model)
+            self.keep_times(chosen.choice.model)
         return chosen
 
-    def keep_operator_times(self, candidate: Saturated, model: Model) -> None:
+    def keep_times(self, model: Model) -> None:
         """Measure the operators of a model for `--cost profile`. A failure must not lose the result."""
-        if self.operator_times is not None:
+        if self.threads == 1:  # as prices are
             try:
-                self.operator_times.keep(model, candidate.knowledge, _PROFILE_SHARE * self.budget)
+                file, seconds = self.folder / "operators.onnx", _PROFILE_SHARE * self.budget
+                keep_operator_times(self.contest, model, file, self.shapes, seconds)
             except EqfuseError as error:
                 self.clock.tell("measure", f"times of operators are not kept: {error}")
 
 
 def _price_name(options: Options) -> str:
     return options.cost if options.cost == "flops" else f"{options.cost} of {options.device}"
+
+
+def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The size of each symbolic dimension of an input in these shapes."""
+    dimensions: list[tuple[int | ir.SymbolicDim, int]] = []
+    for value in model.graph.inputs:
+        dimensions += zip(value.shape or (), shapes.get(value.name or "", ()), strict=False)
+    return {str(d.value): size for d, size in dimensions if not isinstance(d, int) and d.value is not None}
 
 
 def _count_layers(model: Model) -> int:

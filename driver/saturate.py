@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,17 +48,19 @@ class Saturated(Encoded):
     """An encoded model, and the e-graph of the terms that the rules prove equal to it.
 
     `deadline` (time.monotonic) is where the time limit ends; `checked`: whether all constants were checked before that.
+    `sizes` are those of symbolic dimensions where they are to be others than prices assume.
     """
 
     egraph: EGraph
     origin: Origins
     deadline: float
     checked: bool
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def assumptions(self) -> Types:
         """The types of the classes at the sizes that prices assume."""
-        return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge)
+        return assume_types(self.egraph, self.encoding, self.model.opset, self.knowledge, self.sizes)
 
     def select(self, pricing: Pricing, options: Options) -> Selection:
         """The cheapest choice from the e-graph."""

@@ -7,6 +7,8 @@ as much as one over a single pixel, and the extractor would take either.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -25,19 +27,25 @@ Types = tuple[TensorType | None, ...]
 _FAILURES = (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
-def assume_types(egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge) -> Types:
-    """The type of each class, of fixed sizes wherever these follow from assumed sizes of the inputs.
+def assume_types(
+    egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge, sizes: Mapping[str, int]
+) -> Types:
+    """The type of each class, of fixed sizes wherever these follow from assumed sizes of the inputs: those in `sizes`,
+    by the name of a dimension, else those of `dimension_size`.
 
     Where nothing else is known of a value of the model, the dimensions of its type in `knowledge` count.
     """
-    return _Assumptions(egraph, encoding, opset, knowledge).run()
+    return _Assumptions(egraph, encoding, opset, knowledge, sizes).run()
 
 
 class _Assumptions:
     """A walk from the leaves to the roots; of each class the first e-node whose operands have sizes decides."""
 
-    def __init__(self, egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge) -> None:
+    def __init__(
+        self, egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge, sizes: Mapping[str, int]
+    ) -> None:
         self.egraph, self.encoding, self.opset, self.knowledge = egraph, encoding, opset, knowledge
+        self.sizes = sizes
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.types = [self._assume(class_.type) for class_ in egraph.classes]
         self.named: dict[int, TensorType] = {}
@@ -70,7 +78,10 @@ class _Assumptions:
         if type_ is None or type_.shape is None or type_.is_static:
             return type_
         declared = self.symbols.values()
-        return TensorType(type_.dtype, tuple(dimension_size(d) if d in declared else d for d in type_.shape))
+        return TensorType(type_.dtype, tuple(self._size(d) if d in declared else d for d in type_.shape))
+
+    def _size(self, dimension: Dimension) -> int:
+        return self.sizes.get(str(dimension), dimension_size(dimension))
 
     def _settle(self, owner: int, node: ENode) -> bool:
         """Give a class the sizes that an e-node has; whether those that read the class may go on."""
@@ -82,7 +93,7 @@ class _Assumptions:
             shape = self.named[owner].shape
         if shape is not None and type_ is not None:
             known = type_.shape if type_.shape is not None and len(type_.shape) == len(shape) else shape
-            sizes = tuple(k if isinstance(k, int) else dimension_size(d) for k, d in zip(known, shape, strict=True))
+            sizes = tuple(k if isinstance(k, int) else self._size(d) for k, d in zip(known, shape, strict=True))
             self.types[owner] = TensorType(type_.dtype, sizes)
             return True
         return type_ is None or node.op in ("Absent", "Op") or shape is not None

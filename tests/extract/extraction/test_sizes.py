@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 from typing import Any
 
 import onnx
@@ -64,10 +65,14 @@ def test_sizes_follow_from_those_of_the_inputs(name: str, shape: tuple[int, ...]
     encoding = encode(source, knowledge)
     with Worker(RuleSelection(only=("add-zero",))) as worker:
         egraph = saturate(encoding, worker, Budget())
-    types = assume_types(egraph, encoding, source.opset, knowledge)
+    types = assume_types(egraph, encoding, source.opset, knowledge, {})
     type_ = types[egraph.terms[encoding.values[name]]]
     assert type_ is not None
     assert type_.shape == shape
+    larger = assume_types(egraph, encoding, source.opset, knowledge, {"height": 256})
+    doubled = larger[egraph.terms[encoding.values[name]]]
+    assert doubled is not None
+    assert prod(map(int, doubled.shape or ())) == 2 * prod(shape)
 
 
 def test_a_convolution_of_a_mean_is_not_moved_to_the_whole_map() -> None:
