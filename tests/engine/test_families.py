@@ -36,6 +36,31 @@ CASES = {
         "{ a = Unsqueeze(x, two) r = Relu(a) y = Reshape(r, s) }",
         ["Relu", "Reshape"],
     ),
+    "channels last around a maximum with a row and a pad": (
+        "(float[n, 4, h, w] x) => (float[n, 5, h, w] y)"
+        " <float[4] k = {1, 2, 3, 4}, int64[8] p = {0, 0, 0, 1, 0, 0, 0, 0}>"
+        "{ s = Sigmoid(x) t = Transpose <perm = [0, 2, 3, 1]> (s) m = Max(t, k) a = Pad(m, p)"
+        " y = Transpose <perm = [0, 3, 1, 2]> (a) }",
+        ["Sigmoid", "Max", "Pad"],
+    ),
+    "channels last around a scale and the largest channel": (
+        "(float[n, 4, h, w] x) => (int64[n, 1, h, w] y) <float[4] k = {1, 2, 3, 4}>"
+        "{ t = Transpose <perm = [0, 2, 3, 1]> (x) m = Mul(t, k) r = ArgMax <axis = 3> (m)"
+        " y = Transpose <perm = [0, 3, 1, 2]> (r) }",
+        ["Mul", "ArgMax"],
+    ),
+    "transposes around an axis that is dropped": (
+        "(float[n, 4, 1, w] x) => (float[n, 4, w] y) <int64[1] one = {1}>"
+        "{ s = Sigmoid(x) t = Transpose <perm = [0, 2, 3, 1]> (s) q = Squeeze(t, one)"
+        " y = Transpose <perm = [0, 2, 1]> (q) }",
+        ["Sigmoid", "Reshape"],
+    ),
+    "transposes around an axis that is added": (
+        "(float[n, 4, w] x) => (float[n, 4, 1, w] y) <int64[1] one = {1}>"
+        "{ s = Sigmoid(x) t = Transpose <perm = [0, 2, 1]> (s) q = Unsqueeze(t, one)"
+        " y = Transpose <perm = [0, 3, 1, 2]> (q) }",
+        ["Sigmoid", "Reshape"],
+    ),
 }
 
 
