@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-Shape = Sequence[int | str]
+Shape = Sequence[int | str | None]
 Weights = Mapping[str, NDArray[Any]]
 
 

@@ -16,10 +16,10 @@ from ....errors import UsageError
 from ..structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values
 
-_SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (1, 128), (4, 4), (1, 512))
+_SIZES = ((2, 8), (1, 8), (2, 32), (1, 32), (1, 64), (1, 224), (1, 1), (2, 2), (1, 128), (4, 4), (1, 256), (1, 512))
 """Sizes tried for symbolic dimensions: (leading axis, every other axis). Leading 2 first: size 1 hides broadcasting."""
 
-_TYPICAL_SIZES = ((1, 128), (1, 224), (1, 64), (1, 32), *_SIZES)
+_TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
 """Sizes tried where the time of a run matters: the first are those that prices assume."""
 
 _INTEGER_BOUNDS = (10, 2, 1)
@@ -130,14 +130,38 @@ def plans(
         for spec in specs
     )
     ranked = any(spec.dims is None and spec.name not in shapes and spec.container != "other" for spec in specs)
+    unnamed = _with_inner_batches(specs, shapes)
     choices = itertools.product(
+        (False, True) if unnamed else (False,),
         (_TYPICAL_SIZES if typical else _SIZES) if leading else _SIZES[:1],
         _INTEGER_BOUNDS if unbounded else _INTEGER_BOUNDS[:1],
         _UNKNOWN_RANKS if ranked else _UNKNOWN_RANKS[:1],
     )
-    for (first, other), bound, rank in choices:
+    for by_order, (first, other), bound, rank in choices:
         sizes = {symbol: first if leads else other for symbol, leads in leading.items()}
-        yield Plan({**sizes, **fixed}, shapes, bound, rank)
+        own = {spec.name: _shape_by_order(spec, first, other) for spec in unnamed} if by_order else {}
+        yield Plan({**sizes, **fixed}, {**own, **shapes}, bound, rank)
+
+
+def _with_inner_batches(specs: Iterable[InputSpec], shapes: Mapping[str, tuple[int, ...]]) -> list[InputSpec]:
+    """The inputs with free dims, if no free dim has a name and some input has its first one, which may be the batch, at
+    another axis than the first, as states of recurrent layers do; else none."""
+    free = {spec: axes for spec in specs if spec.name not in shapes and (axes := _free_axes(spec))}
+    names = {str((spec.dims or ())[axis]) for spec, axes in free.items() for axis in axes}
+    is_unnamed = all(name.startswith("?") for name in names)
+    return list(free) if is_unnamed and any(axes[0] > 0 for axes in free.values()) else []
+
+
+def _free_axes(spec: InputSpec) -> list[int]:
+    return [axis for axis, dim in enumerate(spec.dims or ()) if isinstance(dim, str)]
+
+
+def _shape_by_order(spec: InputSpec, first: int, other: int) -> tuple[int, ...]:
+    """The shape with its first free dim as the batch, whatever its axis."""
+    batch = _free_axes(spec)[0]
+    return tuple(
+        dim if isinstance(dim, int) else first if axis == batch else other for axis, dim in enumerate(spec.dims or ())
+    )
 
 
 def enlarge(plan: Plan, specs: Iterable[InputSpec]) -> Plan | None:

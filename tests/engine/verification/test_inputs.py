@@ -136,3 +136,14 @@ def test_varied_values_stay_in_range() -> None:
     assert (varied["f"] >= 0.5).all()
     assert (varied["f"] <= sample["f"]).all()
     assert sorted(varied["i"]) == list(range(50))
+
+
+def test_the_first_unnamed_dimension_of_a_state_may_be_the_batch() -> None:
+    fed = [value("x", [None, None]), value("state", [2, None, 128])]
+    nodes = [helper.make_node("Identity", [each.name], [f"{each.name}_y"]) for each in fed]
+    specs = input_specs(Structure(model(nodes, fed, ["x_y", "state_y"])))
+    shapes = [{n: v.shape for n, v in generate(specs, plan, 0).items()} for plan in plans(specs, {})]
+    assert {"x": (1, 256), "state": (2, 256, 128)} in shapes
+    assert {"x": (1, 256), "state": (2, 1, 128)} in shapes
+    named = input_specs(Structure(model(nodes, [value("x", ["n", "m"]), fed[1]], ["x_y", "state_y"])))
+    assert len(list(plans(named, {}))) * 2 == len(shapes)
