@@ -33,11 +33,11 @@ Answers = Mapping[Core, Answer]
 
 _QUICK_ROUNDS = 2
 """Rounds of the first search over frontiers, which settle most components."""
-_QUICK_SHARE = 0.4
+_QUICK_SHARE = 0.1
 """The share of the time that all first searches may take together."""
 _QUICK_CORES = 4
 """A first search may take this part of the time left for first searches, or more where fewer cores are left."""
-_SHARES = (0.15, 0.55, 0.8, 1.0)
+_SHARES = (0.6, 0.75, 0.85, 1.0)
 """When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
 which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
