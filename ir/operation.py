@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from types import MappingProxyType
 
+from .sizes import parse_size
 from .types import Dimension, TensorType
 
 SYMBOL = 128
 """What an unknown dimension counts: the order of a sentence length or of a feature map's side. A dimension that
 is named as a batch counts 1: so models are deployed, and so a flattened batch x length counts the same."""
+
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 LIMIT = 2**62
 """The most elements one tensor counts, so that every price stays a finite float."""
@@ -31,11 +35,24 @@ class Extent:
 ABSENT = Extent((), 0, 0)
 
 
-def dimension_size(dimension: Dimension) -> int:
-    """The number a dimension counts: itself, 1 for a symbolic batch ("N", "batch..."), `SYMBOL` for the rest."""
+def dimension_size(dimension: Dimension, sizes: Mapping[str, int] = NO_SIZES) -> int:
+    """The number a dimension counts: itself, that of `sizes`, 1 for a symbolic batch ("N", "batch..."), else `SYMBOL`.
+
+    An expression of names counts what it is of their numbers.
+    """
     if isinstance(dimension, int):
         return dimension if dimension >= 0 else SYMBOL
-    return 1 if dimension == "N" or dimension.lower() in ("batch", "batch_size", "bs") else SYMBOL
+    size = parse_size(dimension)
+    if dimension in sizes or size is None or size.number is not None:
+        return _symbol_size(dimension, sizes)
+    try:
+        return max(1, size.value(lambda name: _symbol_size(name, sizes)))
+    except ZeroDivisionError:
+        return SYMBOL
+
+
+def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
+    return sizes.get(name, 1 if name == "N" or name.lower() in ("batch", "batch_size", "bs") else SYMBOL)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,7 +1,8 @@
 """The types of a model's values, and the small constants that shapes depend on.
 
 Shape inference and constant folding feed each other (a Reshape's target is computed from a Shape), so they
-alternate until neither adds anything. Weights take part by their types only.
+alternate until neither adds anything. Weights take part by their types only. Where sizes stay free, the symbolic
+evaluation of `engine/shapes/` takes over: what it finds to be the same for all sizes is a constant like any other.
 
 Shape inference of a whole graph stops at a Reshape whose target is computed. Therefore folding also infers the types of
 single nodes: node by node, in order, such a target is known before its Reshape comes, however many follow each other.
@@ -10,7 +11,7 @@ single nodes: node by node, in order, such a target is known before its Reshape 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,15 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...errors import ModelError
+from ...ir.sizes import symbol
 from ...ir.types import TensorType
+from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
 from .nodes import blame_node, has_body, is_foldable, is_standard
-from .typing import constant_type, dtype_of, tensor_type
+from .typing import NAMELESS, constant_type, dtype_of, tensor_type
 
 SMALL = 4096
 """Most elements of a constant that is evaluated here; larger ones stay expressions until the graph is chosen."""
@@ -40,15 +43,16 @@ _GROWING = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "P
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Types of the main graph's values, values of its small constants, and the symbols its inputs declare.
+    """Types of the main graph's values, values of its small constants, and the names of sizes that are not fixed.
 
     A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which means
-    nothing.
+    nothing. Symbols are those that inputs declare, and expressions of these; `symbolic` is what they come from.
     """
 
     types: Mapping[str, TensorType]
     constants: Arrays
     symbols: frozenset[str]
+    symbolic: SymbolicShapes = field(default_factory=SymbolicShapes, repr=False)
 
 
 def infer(model: Model) -> Knowledge:
@@ -60,11 +64,22 @@ def infer(model: Model) -> Knowledge:
     }
     skeleton = _Skeleton(model)
     skeleton.check(constants)
-    types = skeleton.infer(constants)
-    while folded := _fold(model, types, constants):
-        constants |= folded
+    declared = Declared({name: symbol(name) for name in skeleton.symbols})
+    while True:
         types = skeleton.infer(constants)
-    return Knowledge(types, constants, skeleton.symbols)
+        if folded := _fold(model, types, constants):
+            constants |= folded
+            continue
+        if all(type_.is_static for type_ in types.values()):
+            return Knowledge(types, constants, skeleton.symbols)
+        known = declared.with_windows(model.graph, types)
+        symbolic = evaluate_shapes(model.graph, types, constants, known, model.opset)
+        fixed = {name: array for name, array in symbolic.constants(types).items() if name not in constants}
+        if not fixed:
+            named = symbolic.types(types)
+            symbols = {d for type_ in named.values() for d in type_.shape or () if isinstance(d, str)} - {NAMELESS}
+            return Knowledge(types | named, constants, skeleton.symbols | symbols, symbolic)
+        constants |= fixed
 
 
 class _Skeleton:
@@ -101,7 +116,8 @@ class _Skeleton:
         for value in inputs:
             for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
                 if not dimension.HasField("dim_value"):
-                    dimension.dim_param = dimension.dim_param or f"{value.name}.{axis}"
+                    if dimension.dim_param in ("", NAMELESS):
+                        dimension.dim_param = f"{value.name}.{axis}"
                     symbols.add(dimension.dim_param)
         self.symbols = frozenset(symbols)
         return inputs
@@ -215,7 +231,7 @@ def infer_node_types(
     except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError):
         return {}  # inference of the whole graph reports the error
     outputs = {name: tensor_type(proto) for name, proto in results.items()}
-    return {name: t for name, t in outputs.items() if t is not None and t.is_static and "?" not in (t.shape or ())}
+    return {name: t for name, t in outputs.items() if t is not None and t.is_static and NAMELESS not in (t.shape or ())}
 
 
 def _is_static(types: Mapping[str, TensorType], value: ir.Value) -> bool:

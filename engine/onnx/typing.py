@@ -7,6 +7,9 @@ import onnx_ir as ir
 
 from ...ir.types import Dimension, TensorType
 
+NAMELESS = "?"
+"""The dimension of a type that nothing is known of; one is not equal to another."""
+
 
 def dtype_name(dtype: ir.DataType) -> str:
     """numpy's name of an element type: ``float32``, ``int64``, ``bool``, ``string``, ``bfloat16`` ..."""
@@ -37,7 +40,7 @@ def tensor_type(proto: onnx.TypeProto) -> TensorType | None:
 def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
     if dimension.HasField("dim_value"):
         return int(dimension.dim_value)
-    return str(dimension.dim_param) or "?"
+    return str(dimension.dim_param) or NAMELESS
 
 
 def constant_type(tensor: ir.TensorProtocol) -> TensorType:

@@ -81,7 +81,7 @@ class _Assumptions:
         return TensorType(type_.dtype, tuple(self._size(d) if d in declared else d for d in type_.shape))
 
     def _size(self, dimension: Dimension) -> int:
-        return self.sizes.get(str(dimension), dimension_size(dimension))
+        return dimension_size(dimension, self.sizes)
 
     def _settle(self, owner: int, node: ENode) -> bool:
         """Give a class the sizes that an e-node has; whether those that read the class may go on."""

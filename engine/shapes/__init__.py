@@ -1,0 +1,1 @@
+"""Sizes of values and contents of small integer tensors, as polynomials of the free dimensions of the inputs."""

@@ -1,0 +1,212 @@
+"""The sizes of every value of a graph, and the contents of its small integer tensors, for all sizes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir import serde
+
+from ...ir.sizes import Size, TooComplex, number, symbol
+from ...ir.types import Dimension, TensorType
+from ..onnx.nodes import is_standard
+from ..onnx.typing import NAMELESS, dtype_of, tensor_type
+from .bounds import Bounds
+from .contents import compute_contents
+from .dimensions import compute_shapes, has_rule
+from .site import INTEGERS, UNKNOWN, Contents, Equations, Shape, Site, Undecided, is_unknown
+
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+_FAILURES = (Undecided, TooComplex, ValueError, IndexError, TypeError, ZeroDivisionError)
+"""Nothing follows, or attributes and operands do not fit the operator, which others report."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The symbols that inputs declare, as sizes, and what is known of these."""
+
+    symbols: Mapping[str, Size] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def with_windows(self, graph: ir.Graph, types: Mapping[str, TensorType]) -> Declared:
+        """The same, and that a dimension over which a convolution slides is not empty: no runtime computes that."""
+        windowed = {
+            dimension
+            for node in graph
+            if node.op_type == "Conv" and is_standard(node) and node.inputs and node.inputs[0] is not None
+            if (type_ := types.get(node.inputs[0].name or "")) is not None and type_.shape is not None
+            for dimension in type_.shape[2:]
+            if isinstance(dimension, str)
+        }
+        symbols = [size.atom for name in windowed if (size := self.symbols.get(name)) is not None]
+        lowest = {atom.text: 1 for atom in symbols if atom is not None and atom.kind == "symbol"}
+        return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
+
+    def size_of(self, dimension: Dimension) -> Size | None:
+        """The size of a dimension; None for a name that no input declares."""
+        return number(dimension) if isinstance(dimension, int) else self.symbols.get(dimension)
+
+
+@dataclass
+class SymbolicShapes:
+    """What evaluation finds: a shape for each value of known rank, contents of small integer tensors."""
+
+    declared: Declared = field(default_factory=Declared)
+    equations: Equations = field(default_factory=Equations, repr=False)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    contents: dict[str, Contents] = field(default_factory=dict)
+    names: dict[Size, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, size in self.declared.symbols.items():
+            self.names.setdefault(size, name)
+
+    def name_of(self, size: Size) -> str:
+        """The name of a size that is no number: of equal sizes one, of different sizes different ones."""
+        if size not in self.names:
+            name = str(size)
+            while name in self.declared.symbols:
+                name = f"({name})"
+            self.names[size] = name
+        return self.names[size]
+
+    def dimension(self, size: Size | None) -> Dimension:
+        """A size as a dimension of a type: a number, its name, or `NAMELESS` where nothing is known of it."""
+        if size is None or is_unknown(size):
+            return NAMELESS
+        return self.name_of(size) if size.number is None else size.number
+
+    def types(self, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
+        """The element types of `types` with the shapes that evaluation finds."""
+        shaped = {name: type_ for name, type_ in types.items() if name in self.shapes and not type_.is_static}
+        return {
+            name: TensorType(type_.dtype, tuple(map(self.dimension, self.shapes[name])))
+            for name, type_ in shaped.items()
+        }
+
+    def constants(self, types: Mapping[str, TensorType]) -> dict[str, np.ndarray[Any, Any]]:
+        """Contents that are the same for all sizes, as arrays of their element types."""
+        constants = {}
+        for name, content in self.contents.items():
+            numbers = [e.number if isinstance(e, Size) else e for e in content.flat]
+            if None not in numbers:
+                constants[name] = np.asarray(numbers, types[name].dtype).reshape(content.shape)
+        return constants
+
+
+def evaluate_shapes(
+    graph: ir.Graph, types: Mapping[str, TensorType], constants: Arrays, declared: Declared, opset: int
+) -> SymbolicShapes:
+    """Evaluate a graph in order. `types` are those that are known already; a name in them that `declared` lacks
+    says nothing.
+
+    Operators that take equal sizes only (Concat, MatMul) tell that some are equal; then evaluation begins again.
+    """
+    equations = Equations()
+    for _ in range(_MOST_PASSES):
+        known = len(equations)
+        result = SymbolicShapes(declared, equations)
+        for name, type_ in types.items():
+            if type_.is_static:
+                result.shapes[name] = tuple(map(declared.size_of, type_.shape or ()))
+        for value in graph.inputs:
+            _complete(result, types, value, None)
+        for node in graph:
+            if not all(output.name in constants for output in node.outputs if output.name):
+                _evaluate_node(node, result, types, constants, opset)
+        if len(equations) == known:
+            break
+    return result
+
+
+_MOST_PASSES = 4
+"""Evaluations of a graph: sizes that are found to be equal in the last one only stay different, which is no error."""
+
+
+def _evaluate_node(
+    node: ir.Node, result: SymbolicShapes, types: Mapping[str, TensorType], constants: Arrays, opset: int
+) -> None:
+    site = Site(node, result.shapes, result.contents, constants, result.declared.bounds, result.equations, opset)
+    if not all(output.name in result.shapes for output in node.outputs if output.name):
+        computed = _shapes_of_outputs(site, types) if is_standard(node) else []
+        for index, output in enumerate(node.outputs):
+            _complete(result, types, output, computed[index] if index < len(computed) else None)
+    first = types.get(node.outputs[0].name or "") if node.outputs else None
+    if first is not None and first.dtype in INTEGERS and is_standard(node):
+        try:
+            contents = compute_contents(site)
+        except _FAILURES:
+            return
+        for output, content in zip(node.outputs, contents, strict=False):
+            if output.name and content is not None:
+                result.contents[output.name] = content
+                result.shapes[output.name] = tuple(map(number, content.shape))
+
+
+def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shape | None]:
+    try:
+        return list(compute_shapes(site))
+    except _FAILURES:
+        return [] if has_rule(site.node.op_type) else _shapes_by_onnx(site, types)
+
+
+def _complete(result: SymbolicShapes, types: Mapping[str, TensorType], value: ir.Value, computed: Shape | None) -> None:
+    """Join what types and evaluation say of a value's dimensions; what neither knows gets a symbol of its own."""
+    name = value.name or ""
+    type_ = types.get(name)
+    typed = None
+    if type_ is not None and type_.shape is not None:
+        typed = tuple(map(result.declared.size_of, type_.shape))
+    if not name or name in result.shapes or (typed is None and computed is None):
+        return
+    if typed is None or computed is None or len(typed) != len(computed):
+        joined = computed if typed is None else typed
+    else:
+        joined = tuple(c if t is None else t for t, c in zip(typed, computed, strict=True))
+    result.shapes[name] = tuple(
+        result.equations.plainest(symbol(f"{UNKNOWN}{name}.{axis}") if size is None else size)
+        for axis, size in enumerate(joined or ())
+    )
+
+
+def _shapes_by_onnx(site: Site, types: Mapping[str, TensorType]) -> list[Shape | None]:
+    """The shapes that ONNX infers from those of the operands, whose sizes are symbols to it."""
+    node = site.node
+    names = [value.name for value in node.inputs if value is not None and value.name]
+    if any(name not in types or name not in site.shapes for name in names):
+        return []
+    sizes: dict[str, Size] = {}
+    protos = {name: _proto(types[name], site.shapes[name], sizes) for name in names}
+    data = {name: onnx.numpy_helper.from_array(site.constants[name]) for name in names if name in site.constants}
+    try:
+        schema = onnx.defs.get_schema(node.op_type, site.opset, "")
+        imports = [onnx.helper.make_opsetid("", site.opset)]
+        results = onnx.shape_inference.infer_node_outputs(
+            schema, serde.serialize_node(node), protos, data, None, imports
+        )
+    except (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, KeyError):
+        return []
+    shapes: list[Shape | None] = []
+    for output in node.outputs:
+        proto = results.get(output.name or "")
+        type_ = None if proto is None else tensor_type(proto)
+        known = type_ is not None and type_.shape is not None
+        shapes.append(tuple(number(d) if isinstance(d, int) else sizes.get(d) for d in type_.shape) if known else None)  # type: ignore[union-attr]
+    return shapes
+
+
+def _proto(type_: TensorType, shape: Shape, sizes: dict[str, Size]) -> onnx.TypeProto:
+    dimensions: list[Dimension | None] = []
+    for size in shape:
+        if size is None or size.number is not None:
+            dimensions.append(None if size is None else size.number)
+        else:
+            dimensions.append(text := str(size))
+            sizes[text] = size
+    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), dimensions)

@@ -1,0 +1,207 @@
+"""One node with the sizes and contents of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import onnx_ir as ir
+
+from ...ir.sizes import ONE, ZERO, Size, number
+from .bounds import Bounds
+
+Shape = tuple[Size | None, ...]
+"""Dimensions; None for one that is unknown."""
+Contents = np.ndarray[Any, Any]
+"""Elements of a small tensor of integers or truth values: a Size (None: unknown), or a bool."""
+
+
+MOST = 256
+"""Most elements of a tensor that is followed; shapes and paddings have far fewer."""
+INTEGERS = frozenset({"int32", "int64", "bool"})
+"""Element types that are followed: in smaller ones sizes may wrap around."""
+
+
+class Undecided(Exception):
+    """What a node computes depends on more than is known here."""
+
+
+class Equations:
+    """Sizes that are equal in every run that ends without an error, although their forms differ.
+
+    `plainest` of each is a number where there is one, then what has a name, then the shortest.
+    """
+
+    def __init__(self) -> None:
+        self._plainer: dict[Size, Size] = {}
+
+    def __len__(self) -> int:
+        return len(self._plainer)
+
+    def plainest(self, size: Size) -> Size:
+        """What stands for a size."""
+        while size in self._plainer:
+            size = self._plainer[size]
+        return size
+
+    def equate(self, sizes: Iterable[Size | None]) -> Size | None:
+        """Note that sizes are equal. Returns what stands for them; None if all are unknown."""
+        plain = sorted({self.plainest(size) for size in sizes if size is not None}, key=_plainness)
+        numbers = [size for size in plain if size.number is not None]
+        if len(numbers) < 2:  # different numbers are an error of the model, which is found elsewhere
+            self._plainer.update((size, plain[0]) for size in plain[1:])
+        return plain[0] if plain else None
+
+
+def _plainness(size: Size) -> tuple[bool, bool, int, str]:
+    text = str(size)
+    return size.number is None, is_unknown(size), len(text), text
+
+
+UNKNOWN = "\0"
+"""How the symbol of a dimension that nothing is known of begins: only equal to itself, and without a name."""
+
+
+def is_unknown(size: Size) -> bool:
+    """Whether a size depends on a dimension that follows from no dimension of an input."""
+    return UNKNOWN in str(size)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node of the standard domain, and what is known around it."""
+
+    node: ir.Node
+    shapes: Mapping[str, Shape]
+    contents: Mapping[str, Contents]
+    constants: Mapping[str, np.ndarray[Any, Any]]
+    bounds: Bounds
+    equations: Equations
+    opset: int
+
+    def name(self, index: int) -> str:
+        """The name of an input; "" where it is absent."""
+        value = self.node.inputs[index] if index < len(self.node.inputs) else None
+        return "" if value is None else value.name or ""
+
+    def shape(self, index: int = 0) -> Shape:
+        """The shape of an input. Raises Undecided if its rank is unknown."""
+        shape = self.shapes.get(self.name(index))
+        if shape is None:
+            raise Undecided
+        return shape
+
+    def content(self, index: int) -> Contents:
+        """The elements of an input. Raises Undecided if they are unknown."""
+        name = self.name(index)
+        if (content := self.contents.get(name)) is not None:
+            return content
+        array = self.constants.get(name)
+        if array is None or array.size > MOST or array.dtype.name not in INTEGERS:
+            raise Undecided
+        return contents_of(array)
+
+    def floats(self, index: int) -> list[float]:
+        """The elements of a constant input. Raises Undecided for one that is computed."""
+        array = self.constants.get(self.name(index))
+        if array is None:
+            raise Undecided
+        return [float(element) for element in array.ravel()]
+
+    def sizes(self, index: int) -> list[Size | None]:
+        """The elements of an input of rank 0 or 1."""
+        return list(self.content(index).ravel())
+
+    def integers(self, index: int) -> list[int]:
+        """The elements of an input that are the same for all sizes. Raises Undecided where they are not."""
+        return [require_number(size) for size in self.sizes(index)]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        attribute = self.node.attributes.get(name)
+        return default if attribute is None else attribute.value
+
+    def integers_of(self, name: str, index: int, default: list[int] | None = None) -> list[int]:
+        """A list that is an attribute in old opsets and an input, at `index`, in new ones."""
+        if name in self.node.attributes:
+            return list(self.attribute(name))
+        if self.name(index):
+            return self.integers(index)
+        if default is None:
+            raise Undecided
+        return default
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """An axis counted from 0. Raises Undecided for one outside the rank."""
+        rank = len(self.shape()) if rank is None else rank
+        if not -rank <= axis < rank:
+            raise Undecided
+        return axis % rank
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """The shape to which some broadcast."""
+        rank = max(map(len, shapes))
+        padded = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
+        return tuple(self._broadcast_dimension(column) for column in zip(*padded, strict=True))
+
+    def _broadcast_dimension(self, sizes: tuple[Size | None, ...]) -> Size | None:
+        distinct = [size for size in dict.fromkeys(sizes) if size != ONE]
+        if len(distinct) <= 1:
+            return distinct[0] if distinct else ONE
+        known = [size for size in distinct if size is not None]
+        long = [size for size in known if size == ZERO or self.bounds.is_at_least(size, 2)]
+        if long:  # all of them are equal, or 1
+            return self.equations.equate(long)
+        if len(known) == len(distinct) and all(self.bounds.is_at_least(size, 1) for size in known):
+            return self.bounds.maximum(*known)  # they are equal, or one is 1
+        return None
+
+
+def require_number(size: Size | bool | None) -> int:
+    """The number that a size is. Raises Undecided for one that is none."""
+    value = size.number if isinstance(size, Size) else None
+    if value is None:
+        raise Undecided
+    return value
+
+
+def require_size(size: Size | bool | None) -> Size:
+    """The size itself. Raises Undecided for one that is unknown."""
+    if not isinstance(size, Size):
+        raise Undecided
+    return size
+
+
+def product(sizes: Shape) -> Size:
+    """The product of all dimensions. Raises Undecided if one is unknown."""
+    total = ONE
+    for size in sizes:
+        total = total * require_size(size)
+    return total
+
+
+def contents_of(array: np.ndarray[Any, Any]) -> Contents:
+    """The elements of a known tensor of integers or truth values."""
+    elements = [bool(e) if array.dtype.kind == "b" else number(int(e)) for e in array.ravel()]
+    return tensor_of(elements, array.shape)
+
+
+def tensor_of(elements: list[Any], shape: tuple[int, ...]) -> Contents:
+    """A tensor of sizes."""
+    tensor = np.empty(len(elements), object)
+    tensor[:] = elements
+    return cast(Contents, tensor.reshape(shape))
+
+
+def dimensions(function: Callable[..., Size], *columns: Iterable[object]) -> Shape:
+    """One dimension for each row of some columns, None where a size in it is unknown or undecided."""
+
+    def dimension(row: tuple[object, ...]) -> Size | None:
+        try:
+            return None if None in row else function(*row)
+        except Undecided:
+            return None
+
+    return tuple(dimension(row) for row in zip(*columns, strict=True))

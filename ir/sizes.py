@@ -1,0 +1,394 @@
+"""Sizes that depend on free dimensions, in a normal form: polynomials with integer coefficients.
+
+A polynomial is made of `Atom`s: a symbol, which stands for a size of 0 and more; a floor division that does not come
+out even for every size; the least or greatest of several polynomials. Two polynomials of one normal form are equal for
+every size of the symbols. (The reverse does not hold: `(H + 1) // 2` is `H - H // 2`, and differs in form.)
+
+The text of a polynomial is its identity, and serves as the name of a dimension: `2*H + 1`, `(H + 1)//2`, `min(2, H)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_MOST_TERMS = 64
+"""Terms of the largest polynomial; what grows larger is no shape, and counts as unknown."""
+
+
+class TooComplex(Exception):
+    """A polynomial has more terms than any size of a real model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A symbol (`kind` "symbol", no parts), a floor division (parts: numerator, divisor), a min or a max of parts."""
+
+    text: str
+    kind: str
+    parts: tuple[Size, ...] = field(compare=False, default=())
+
+
+Monomial = tuple[Atom, ...]
+"""Factors in the order of their texts, a power as often as its exponent; () for the constant term."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A polynomial: its monomials with coefficients, none of them 0, in the order of their texts, the constant last."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @property
+    def number(self) -> int | None:
+        """The value of a constant polynomial; None for others."""
+        if not self.terms:
+            return 0
+        (factors, coefficient), *rest = self.terms
+        return coefficient if not factors and not rest else None
+
+    @property
+    def constant(self) -> int:
+        """The constant term."""
+        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
+
+    @property
+    def atom(self) -> Atom | None:
+        """The atom that is the whole polynomial; None if it is more, or a number."""
+        if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
+            return self.terms[0][0][0]
+        return None
+
+    def __add__(self, other: Size) -> Size:
+        if not other.terms or not self.terms:
+            return self if not other.terms else other
+        sums = dict(self.terms)
+        for factors, coefficient in other.terms:
+            sums[factors] = sums.get(factors, 0) + coefficient
+        return _normal(sums)
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other.scale(-1)
+
+    def __mul__(self, other: Size) -> Size:
+        for one, another in ((self, other), (other, self)):
+            if one.number is not None:
+                return another.scale(one.number)
+        products: dict[Monomial, int] = {}
+        for factors, coefficient in self.terms:
+            for factors2, coefficient2 in other.terms:
+                key = tuple(sorted((*factors, *factors2), key=_text_of_atom))
+                products[key] = products.get(key, 0) + coefficient * coefficient2
+        return _normal(products)
+
+    def scale(self, factor: int) -> Size:
+        """The product with a number."""
+        return Size(tuple((f, c * factor) for f, c in self.terms)) if factor else ZERO
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def atoms(self) -> frozenset[Atom]:
+        """Every atom that occurs, those inside of atoms too."""
+        own = {atom for factors, _ in self.terms for atom in factors}
+        return frozenset(own.union(*(part.atoms() for atom in own for part in atom.parts)))
+
+    def replace(self, symbols: Mapping[str, Size]) -> Size:
+        """The polynomial with some symbols (by name) replaced."""
+        return rebuild(self, lambda name: symbols.get(name))
+
+    def value(self, size_of: Callable[[str], int]) -> int:
+        """The number it is where each symbol has the size that `size_of` gives. ZeroDivisionError is possible."""
+        total = 0
+        for factors, coefficient in self.terms:
+            for atom in factors:
+                coefficient *= _atom_value(atom, size_of)
+            total += coefficient
+        return total
+
+
+def _atom_value(atom: Atom, size_of: Callable[[str], int]) -> int:
+    if atom.kind == "symbol":
+        return size_of(atom.text)
+    numbers = [part.value(size_of) for part in atom.parts]
+    if atom.kind == "floor":
+        return numbers[0] // numbers[1]
+    return min(numbers) if atom.kind == "min" else max(numbers)
+
+
+def rebuild(size: Size, replacement: Callable[[str], Size | None]) -> Size:
+    """The polynomial with each symbol replaced, by name, unless the replacement is None; again in normal form."""
+    total = ZERO
+    for factors, coefficient in size.terms:
+        product = number(coefficient)
+        for atom in factors:
+            product = product * _rebuild_atom(atom, replacement)
+        total = total + product
+    return total
+
+
+def _rebuild_atom(atom: Atom, replacement: Callable[[str], Size | None]) -> Size:
+    if atom.kind == "symbol":
+        return replacement(atom.text) or Size((((atom,), 1),))
+    parts = [rebuild(part, replacement) for part in atom.parts]
+    return floor_divide(*parts) if atom.kind == "floor" else extremum(atom.kind, parts)
+
+
+def _text_of_atom(atom: Atom) -> str:
+    return atom.text
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[bool, tuple[str, ...]]:
+    return not term[0], tuple(atom.text for atom in term[0])
+
+
+def _normal(terms: Mapping[Monomial, int]) -> Size:
+    if len(terms) > _MOST_TERMS:
+        raise TooComplex
+    return Size(tuple(sorted(((f, c) for f, c in terms.items() if c), key=_order)))
+
+
+ZERO = Size(())
+
+
+def number(value: int) -> Size:
+    """A constant polynomial."""
+    return Size((((), int(value)),)) if value else ZERO
+
+
+ONE = number(1)
+
+
+@lru_cache(maxsize=4096)
+def symbol(name: str) -> Size:
+    """A free dimension of this name."""
+    return Size((((Atom(name, "symbol"),), 1),))
+
+
+# --- operations beside sums and products
+
+
+def floor_divide(dividend: Size, divisor: Size) -> Size:
+    """The quotient, rounded down. ZeroDivisionError for a divisor of 0.
+
+    A divisor that is not a number divides evenly, or the quotient is an atom.
+    """
+    steps = divisor.number
+    if steps is None:
+        quotient = exact_quotient(dividend, divisor)
+        return _quotient_atom(dividend, divisor) if quotient is None else quotient
+    if steps < 0:
+        dividend, steps = dividend.scale(-1), -steps
+    whole = {f: c // steps for f, c in dividend.terms}
+    rest = _normal({f: c % steps for f, c in dividend.terms})
+    return _normal(whole) + _proper_fraction(rest, steps)
+
+
+def _proper_fraction(rest: Size, steps: int) -> Size:
+    """`rest // steps` where every coefficient is from 0 to below `steps`."""
+    common = gcd(steps, *(c for f, c in rest.terms if f))
+    if common > 1:
+        rest = _normal({f: c // common for f, c in rest.terms})
+        steps //= common
+    if rest.number is not None:
+        return number(rest.number // steps)
+    if steps == 1:
+        return rest
+    inner = (rest - number(rest.constant)).atom
+    if inner is not None and inner.kind == "floor" and (divisor := inner.parts[1].number) is not None:
+        return floor_divide(inner.parts[0] + number(rest.constant * divisor), number(steps * divisor))
+    return _quotient_atom(rest, number(steps))
+
+
+def _quotient_atom(dividend: Size, divisor: Size) -> Size:
+    atom = Atom(f"{_factor(dividend)}//{_factor(divisor)}", "floor", (dividend, divisor))
+    return Size((((atom,), 1),))
+
+
+def exact_quotient(dividend: Size, divisor: Size) -> Size | None:
+    """The polynomial whose product with `divisor` is `dividend`; None if there is none, or the divisor is 0."""
+    if not divisor.terms:
+        return None
+    quotient, rest = ZERO, dividend
+    lead, share = _lead(divisor)
+    for _ in range(_MOST_TERMS):
+        if not rest.terms:
+            return quotient
+        factors, coefficient = _lead(rest)
+        remaining = _without(factors, lead)
+        if remaining is None or coefficient % share:
+            return None
+        term = Size(((remaining, coefficient // share),))
+        quotient, rest = quotient + term, rest - term * divisor
+    return None
+
+
+def _lead(size: Size) -> tuple[Monomial, int]:
+    """The leading term in a graded order, which products respect: degree first, then exponents."""
+    return max(size.terms, key=lambda term: (len(term[0]), [_Reversed(a.text) for a in term[0]]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reversed:
+    text: str
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return other.text < self.text
+
+
+def _without(factors: Monomial, taken: Monomial) -> Monomial | None:
+    rest = list(factors)
+    for atom in taken:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def extremum(kind: str, sizes: Iterable[Size]) -> Size:
+    """The least ("min") or greatest ("max") of some sizes; what all have in common stands outside."""
+    parts: dict[Size, None] = {}
+    for size in sizes:
+        constant = number(size.constant)
+        atom = (size - constant).atom
+        inner = [part + constant for part in atom.parts] if atom is not None and atom.kind == kind else [size]
+        parts.update(dict.fromkeys(inner))
+    differing = _without_dominated(kind, list(parts))
+    if len(differing) == 1:
+        return differing[0]
+    common = number(min(size.constant for size in differing))
+    rest = sorted((size - common for size in differing), key=str)
+    extreme = Atom(f"{kind}({', '.join(map(str, rest))})", kind, tuple(rest))
+    return Size((((extreme,), 1),)) + common
+
+
+def _without_dominated(kind: str, sizes: list[Size]) -> list[Size]:
+    """Sizes without those that differ by a number from another one and can be left out."""
+    best: dict[Size, int] = {}
+    for size in sizes:
+        variable = size - number(size.constant)
+        old = best.setdefault(variable, size.constant)
+        best[variable] = min(old, size.constant) if kind == "min" else max(old, size.constant)
+    return [variable + number(constant) for variable, constant in best.items()]
+
+
+# --- texts
+
+
+@lru_cache(maxsize=1 << 14)
+def _text(size: Size) -> str:
+    if not size.terms:
+        return "0"
+    text = ""
+    for factors, coefficient in size.terms:
+        amount = abs(coefficient)
+        alone = len(factors) == 1 and coefficient == 1
+        names = factors[0].text if alone and factors[0].kind == "floor" else "*".join(map(_quote, factors))
+        term = names if factors and amount == 1 else f"{amount}*{names}" if factors else str(amount)
+        sign = "-" if coefficient < 0 else "+"
+        text += f" {sign} {term}" if text else (f"-{term}" if coefficient < 0 else term)
+    return text
+
+
+def _quote(atom: Atom) -> str:
+    if atom.kind == "floor":
+        return f"({atom.text})"
+    if atom.kind != "symbol" or _PLAIN.fullmatch(atom.text):
+        return atom.text
+    return "`" + atom.text.replace("`", "``") + "`"
+
+
+def _factor(size: Size) -> str:
+    atom = size.atom
+    plain = size.number is not None or (atom is not None and atom.kind != "floor")
+    return str(size) if plain else f"({size})"
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|`((?:[^`]|``)*)`(?!`)|(//|[-+*/(),]))")
+_LONGEST_TEXT = 2000
+"""Characters of the longest text that is parsed."""
+
+
+@lru_cache(maxsize=1 << 12)
+def parse_size(text: str) -> Size | None:
+    """The polynomial of a text, such as that of another one, `32k` or `past + 1`; None for a text that is none."""
+    try:
+        return _Parser(text).parse() if len(text) <= _LONGEST_TEXT else None
+    except (ValueError, ZeroDivisionError, RecursionError, TooComplex):
+        return None
+
+
+class _Parser:
+    """Recursive descent; raises ValueError where the text does not go on as it should."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise ValueError
+            digits, name, quoted, sign = match.groups()
+            text_of_name = quoted.replace("``", "`") if quoted else name
+            self.tokens.append(digits or (f"`{text_of_name}" if text_of_name else sign))
+            position = match.end()
+        self.tokens.reverse()
+
+    def parse(self) -> Size:
+        size = self.sum()
+        if self.tokens:
+            raise ValueError
+        return size
+
+    def accept(self, *signs: str) -> str:
+        return self.tokens.pop() if self.tokens and self.tokens[-1] in signs else ""
+
+    def require(self, sign: str) -> None:
+        if not self.accept(sign):
+            raise ValueError
+
+    def sum(self) -> Size:
+        total = self.product().scale(-1) if self.accept("-") else self.product()
+        while sign := self.accept("+", "-"):
+            term = self.product()
+            total = total + term if sign == "+" else total - term
+        return total
+
+    def product(self) -> Size:
+        size = self.factor()
+        while self.tokens:
+            if self.accept("*"):
+                size = size * self.factor()
+            elif self.accept("//", "/"):
+                size = floor_divide(size, self.factor())
+            elif self.tokens[-1].startswith("`") and size.number is not None:  # 32k
+                size = size * self.factor()
+            else:
+                break
+        return size
+
+    def factor(self) -> Size:
+        token = self.tokens.pop() if self.tokens else ""
+        if token.isdigit():
+            return number(int(token))
+        if token == "(":
+            size = self.sum()
+            self.require(")")
+            return size
+        if not token.startswith("`"):
+            raise ValueError
+        if token == "`floor" and self.accept("("):  # of a quotient, which is rounded down anyway
+            size = self.sum()
+            self.require(")")
+            return size
+        if token in ("`min", "`max") and self.accept("("):
+            sizes = [self.sum()]
+            while self.accept(","):
+                sizes.append(self.sum())
+            self.require(")")
+            return extremum(token[1:], sizes)
+        return symbol(token[1:])
