@@ -94,6 +94,11 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
     add_optimization(parser)
     add_rule_trust(parser)
     add_pricing(parser)
+    parser.add_argument(
+        "--runtime", metavar="NAME|FILE.toml",
+        help="the runtime the result is for: onnxruntime, onnxruntime-1.22, none, or a file that says what it runs as "
+        "a single kernel (default onnxruntime)",
+    )  # fmt: skip
     add_time_limit(parser)
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="do not compare result and original")
     parser.add_argument(

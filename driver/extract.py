@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..costmodels.model import CostModel
 from ..engine.egraph.decode import decode
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
@@ -45,12 +44,12 @@ def copy_model(model: Model) -> Model:
     return replace(model, ir=model.ir.clone(), path=None)
 
 
-def cost_model_for(options: Options, saturated: Saturated) -> CostModel:
-    """The cost model that extraction minimises, calibrated to the model where it has measurements."""
+def pricing_for(options: Options, saturated: Saturated) -> Pricing:
+    """What extraction minimises; measurements are calibrated to the model."""
     model = options.cost_model
     if isinstance(model, ProfileCost):
-        return model.calibrate(operator_graph(saturated.model, saturated.knowledge))
-    return model
+        model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))
+    return Pricing.of(model, options.priced_runtime)
 
 
 def extract_model(saturated: Saturated, pricing: Pricing, options: Options, clock: Clock) -> Choice:
@@ -65,7 +64,9 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
         if saturated.egraph.saturation.is_void:
             return Choice(copy_model(saturated.model), selection, pricing)
         with clock.phase("decode"):
-            result = decode(saturated.model, saturated.knowledge, saturated.encoding, saturated.egraph, selection)
+            result = decode(
+                saturated.model, saturated.knowledge, saturated.encoding, saturated.egraph, selection, pricing.runtime
+            )
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         if is_over(saturated.deadline):

@@ -19,7 +19,6 @@ from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
 from ..engine.verification.source import model_file
 from ..errors import EqfuseError
-from ..extract.extraction.select import Pricing
 from ..lowering.running.onnx_runtime import RuntimeContest
 from ..lowering.running.turns import Estimate
 from ..rules.loader import load_rules
@@ -27,7 +26,7 @@ from ..support.deadlines import seconds_left
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock
-from .extract import Choice, Chosen, copy_model, cost_model_for, extract_model
+from .extract import Choice, Chosen, copy_model, extract_model, pricing_for
 from .operator_times import keep_operator_times
 from .options import CostName, MeasureOptions, Options
 from .saturate import Saturated, apply_rules
@@ -254,7 +253,7 @@ class _Search:
 
     def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> None:
         """Extract a candidate, and time it unless it is one that was timed already."""
-        pricing = Pricing.of(cost_model_for(options, saturated))
+        pricing = pricing_for(options, saturated)
         choice = extract_model(saturated, pricing, options, self.clock)
         structure = _structure(choice.model)
         is_new = structure not in self.structures

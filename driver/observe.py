@@ -28,7 +28,7 @@ from ..tools.explain.explanation import Explanation, Unexplained, explain
 from ..tools.explain.session import OutOfTime
 from ..tools.explain.why_not import Diagnosis, Result, diagnose
 from .clock import Clock, Observer
-from .extract import cost_model_for, extract_model
+from .extract import extract_model, pricing_for
 from .options import Options
 from .saturate import saturate_model
 
@@ -110,7 +110,7 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
     options = replace(options, trust_rules=True)
     with Worker(options.selection) as worker:
         saturated = saturate_model(path, None, options, worker, clock)
-    pricing = Pricing.of(cost_model_for(options, saturated))
+    pricing = pricing_for(options, saturated)
     selection = extract_model(saturated, pricing, options, clock).selection
     rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
     return Observation(saturated.model, options, rewriting, pricing, saturated.assumptions)

@@ -19,10 +19,9 @@ from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
-from ..extract.extraction.select import Pricing
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
-from .extract import Chosen, cost_model_for, extract_model
+from .extract import Chosen, extract_model, pricing_for
 from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
 
@@ -201,7 +200,7 @@ def _choose_graph(
         chosen, timings = measure_candidates(saturated, options, measure, clock)
         return chosen, None, timings
     if options.partition == "none":
-        choice = extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock)
+        choice = extract_model(saturated, pricing_for(options, saturated), options, clock)
         return Chosen(saturated, choice, options), None, None
     from .partition import partition_model  # sub-graphs take imports of their own
 

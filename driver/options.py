@@ -12,6 +12,7 @@ from onnx import defs
 from ..costmodels.device import default_device, load_device
 from ..costmodels.model import CostModel, cost_model
 from ..costmodels.profile import ProfileDatabase
+from ..costmodels.runtime import Runtime, load_runtime
 from ..engine.choices import CostName, Extraction, PartitionMethod
 from ..engine.egraph.messages import RuleSelection
 from ..engine.egraph.saturate import Budget
@@ -145,6 +146,7 @@ class Options(PricingOptions):
     node_limit: PositiveInteger = 50_000
     iterations: PositiveInteger = 200
     extraction: Extraction = "exact"
+    runtime: str = "onnxruntime"
     opset: PositiveInteger | None = None
     input_shapes: Shapes = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
@@ -162,6 +164,7 @@ class Options(PricingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        load_runtime(self.runtime)
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
@@ -169,6 +172,12 @@ class Options(PricingOptions):
             raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):
             raise OptionError("opset", f"{self.opset} is not known here; the newest is {newest}")
+
+    @property
+    def priced_runtime(self) -> Runtime:
+        """The runtime; only its forms where what is minimised is not its time: FLOPs, or the kernels of a partition."""
+        runtime = load_runtime(self.runtime)
+        return runtime if self.partition == "none" and self.cost != "flops" else runtime.forms
 
     @property
     def selection(self) -> RuleSelection:

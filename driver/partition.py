@@ -36,7 +36,7 @@ from ..extract.partition.search.methods import partition_by
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock
-from .extract import Choice, copy_model, cost_model_for, extract_model
+from .extract import Choice, copy_model, extract_model, pricing_for
 from .options import Options
 from .saturate import Saturated
 
@@ -120,7 +120,7 @@ def partition_model(
 def _extract_and_cut_in_turns(
     saturated: Saturated, before: OperatorGraph, models: _KernelPricing, options: Options, clock: Clock
 ) -> tuple[Choice, Partitioned]:
-    pricing = Pricing.of(RooflineCost(models.device))
+    pricing = Pricing.of(RooflineCost(models.device), options.priced_runtime)
     selections: list[Selection] = []
 
     def extract(model: CostModel) -> Extracted[Choice | None]:
@@ -131,7 +131,7 @@ def _extract_and_cut_in_turns(
         return Extracted(choice, _graph(choice.model, saturated))
 
     def lower_bound(model: CostModel) -> float:
-        return saturated.select(Pricing(model, 0.0), options).lower_bound
+        return saturated.select(Pricing(model, 0.0, runtime=options.priced_runtime), options).lower_bound
 
     with clock.phase("partition"):
         original: Extracted[Choice | None] = Extracted(None, before)
@@ -148,7 +148,7 @@ def _extract_then_cut(
     options: Options,
     clock: Clock,
 ) -> tuple[Choice, Partitioned]:
-    choice = extract_model(saturated, Pricing.of(cost_model_for(options, saturated)), options, clock)
+    choice = extract_model(saturated, pricing_for(options, saturated), options, clock)
     graph = _graph(choice.model, saturated)
     model = models(graph)
     with clock.phase("partition"):

@@ -50,6 +50,7 @@ def layers(count: int) -> onnx.ModelProto:
         ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be had with cost flops"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
         ({"device": "bogus"}, "device 'bogus': not found"),
+        ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, none"),
         ({"measure": 0}, "measure: 0 is not a number above 0"),
         ({"threads": 2}, "threads: is for measure, which was not asked for"),
         ({"measure": 1, "partition": "ago"}, "measure: times whole graphs, and a partition was asked for"),
@@ -138,7 +139,9 @@ OTHERS = {"optimize": {"observer"}, "compile": {"observer", "target", "threads",
 """The keywords that are no options of these classes."""
 WITHOUT_FLAG = {
     "optimize": {"observer", "intensive"},
-    "compile": {"observer", "accelerator", "tuning", "cost", "device", "as_functions", "certify", "certificate"},
+    "compile": {
+        "observer", "accelerator", "tuning", "cost", "device", "runtime", "as_functions", "certify", "certificate",
+    },
 }
 """The keywords that a command has no flag for: on the command line the device is the target, and the fields of
 `accelerator` and `tuning` are flags of their own."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...errors import EqfuseError, ModelError
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model
@@ -24,10 +25,12 @@ from .encode import OPAQUE, Encoding
 from .folding import FOLD, Array, Folder, uniform_element
 from .graph import EGraph, ENode, Selection
 from .plan import Origins, PlanStep, is_value, locate_origins, plan_steps
-from .spellings import OPERAND
+from .spellings import Earlier, Operand
 
 _FILL_FROM = 256
 """A uniform constant of at least this many bytes is written as a ConstantOfShape."""
+_AXES_AS_INPUT = 18
+"""The first opset whose ReduceMean has its axes as an input."""
 _FILL_OPSET = 9
 """The first opset that has ConstantOfShape."""
 
@@ -42,6 +45,7 @@ class _Decoder:
     encoding: Encoding
     constants: Mapping[int, Array]
     known: Mapping[str, Array]
+    runtime: Runtime
     by_name: dict[str, ir.Value] = field(default_factory=dict)
     values: dict[int, ir.Value] = field(default_factory=dict)
     outputs: dict[int, tuple[ir.Value, ...]] = field(default_factory=dict)
@@ -207,17 +211,25 @@ class _Decoder:
         """Several nodes for one e-node: adds all but the last and returns the last, which computes the value."""
         nodes: list[ir.Node] = []
 
-        def operand(source: str | int | float) -> ir.Value:
-            if source == OPERAND:
-                return self.values[step.operands[0]]
-            if isinstance(source, int):
-                return nodes[source].outputs[0]
+        def operand(source: Operand | Earlier | float) -> ir.Value:
+            if isinstance(source, Operand):
+                return self.values[step.operands[source.position]]
+            if isinstance(source, Earlier):
+                return nodes[source.line].outputs[0]
             return self.shared_constant(np.asarray(source, np.float32))
 
+        is_reducing = any(line.axes for line in spec.lines)
         for line in spec.lines:
-            nodes.append(ir.node(line.op_type, [operand(i) for i in line.inputs], name=self.fresh(line.op_type)))
+            inputs, attributes = [operand(i) for i in line.inputs], {}
+            if line.axes and self.source.opset < _AXES_AS_INPUT:
+                attributes["axes"] = line.axes
+            elif line.axes:
+                inputs.append(self.shared_constant(np.asarray(line.axes, np.int64)))
+            nodes.append(ir.node(line.op_type, inputs, attributes=attributes, name=self.fresh(line.op_type)))
             nodes[-1].outputs[0].name = self.fresh("value")
-            self._annotate(nodes[-1].outputs[0], step, 0)
+            if not is_reducing:
+                self._annotate(nodes[-1].outputs[0], step, 0)
+        self._annotate(nodes[-1].outputs[0], step, 0)
         nodes[-1].outputs[0].name = self._output_name(step, None)
         self.nodes += nodes[:-1]
         return nodes[-1]
@@ -229,7 +241,9 @@ class _Decoder:
         types = tuple(self.egraph.classes[c].type for c in step.operands)
         symbols = {number: name for name, number in self.encoding.symbols.items()}
         output = self.egraph.classes[step.owner].type
-        spec = emit_node(step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True)
+        spec = emit_node(
+            step.node, types, output, self.source.opset, symbols, self.egraph.absent, runs=True, runtime=self.runtime
+        )
         if spec is None:
             raise EqfuseError(f"internal error: {step.node.op} was chosen but cannot be written at this opset")
         return spec
@@ -315,8 +329,18 @@ def _detach(node: ir.Node) -> None:
                 inner.replace_input_with(index, None)
 
 
-def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGraph, selection: Selection) -> Model:
-    """Write the selected graph as a new model. Raises ModelError if a chosen constant cannot be evaluated."""
+def decode(
+    model: Model,
+    knowledge: Knowledge,
+    encoding: Encoding,
+    egraph: EGraph,
+    selection: Selection,
+    runtime: Runtime = NO_RUNTIME,
+) -> Model:
+    """Write the selected graph as a new model, in the forms of `runtime`, for which it was selected.
+
+    Raises ModelError if a chosen constant cannot be evaluated.
+    """
     origin = locate_origins(model.graph, encoding, egraph)
     plan = plan_steps(egraph, selection, origin)
     folded = [s.owner for s in plan if s.node == FOLD]
@@ -333,6 +357,7 @@ def decode(model: Model, knowledge: Knowledge, encoding: Encoding, egraph: EGrap
         encoding,
         constants,
         knowledge.constants,
+        runtime,
         names=origin.names,
         choice=selection.choice,
     )

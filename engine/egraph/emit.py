@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...ir.operators import CONVOLUTIONS, OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.typing import dtype_of
@@ -51,10 +52,12 @@ def emit_node(
     absent: int = -1,
     *,
     runs: bool = False,
+    runtime: Runtime = NO_RUNTIME,
 ) -> Emission | None:
     """How to write `node` in ONNX; None if this opset cannot, or if `runs` is set and ONNX Runtime cannot run it.
 
-    `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions.
+    `absent` is the class of ``(Absent)``; `symbols` names the symbolic dimensions; `runtime` says which nodes
+    stand for operators that the opset lacks.
     """
     if node.op == "Op":
         return _emit_named(node, absent)
@@ -62,9 +65,11 @@ def emit_node(
     if operator is None:
         return None
     literals = dict(zip((a.name for a in operator.attributes), node.attributes, strict=True))
-    if lines := spell_out(node.op, literals, opset):
-        single = operands[0] is not None and operands[0].dtype == "float32"
-        return Emission(node.op, (0,), {}, lines=lines) if single else None
+    lines = spell_out(runtime, node.op, literals, operands, opset)
+    if lines is None:
+        return None
+    if lines:
+        return Emission(node.op, tuple(range(len(node.children))), {}, lines=lines)
     if _schema(node.op, opset) is None:
         return None
     try:

@@ -1,50 +1,93 @@
-"""Spellings of operators that an opset lacks, in forms that runtimes fuse into one kernel.
-
-ONNX has Gelu from opset 20. ONNX Runtime fuses the two forms below, which the exporters of PyTorch write, at any opset;
-it does not recognise a form that saves a node by putting the factor 1/2 into the next weights, and runs four kernels.
-"""
+"""Operators that the opset lacks, as the nodes that a runtime runs as one kernel (`costmodels/runtimes/`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-OPERAND = "x"
+from ...costmodels.runtime import Runtime
+from ...ir.operators import OPERATORS
+from ...ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The operand at a position of the operator that is spelled."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The result of an earlier line."""
+
+    line: int
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A number that an attribute of the operator holds."""
+
+    name: str
+
+
+Source = Operand | Earlier | Attribute | float
 
 
 @dataclass(frozen=True)
 class Line:
-    """One node: its inputs are the operand, earlier lines by number, or constants of one element."""
+    """One node: what it reads, constants of one element among it, and the axes that it reduces, () for none."""
 
     op_type: str
-    inputs: tuple[str | int | float, ...]
+    inputs: tuple[Operand | Earlier | float, ...]
+    axes: tuple[int, ...] = ()
 
 
-_ERF = (
-    Line("Div", (OPERAND, 1.4142135623730951)),
-    Line("Erf", (0,)),
-    Line("Add", (1, 1.0)),
-    Line("Mul", (OPERAND, 2)),
-    Line("Mul", (3, 0.5)),
-)
-_TANH = (
-    Line("Mul", (OPERAND, 0.5)),
-    Line("Pow", (OPERAND, 3.0)),
-    Line("Mul", (1, 0.044715)),
-    Line("Add", (OPERAND, 2)),
-    Line("Mul", (3, 0.7978845608028654)),
-    Line("Tanh", (4,)),
-    Line("Add", (5, 1.0)),
-    Line("Mul", (0, 6)),
-)
-_SPELLINGS: Mapping[tuple[str, object], tuple[Line, ...]] = {("Gelu", "none"): _ERF, ("Gelu", "tanh"): _TANH}
-_SINCE = {"Gelu": 20}
-_LEAST = 9
-"""The first opset with all operators of the forms."""
-
-
-def spell_out(op: str, literals: Mapping[str, object], opset: int) -> tuple[Line, ...]:
-    """The nodes for an operator that `opset` lacks; none if it has the operator, or if there is no such form."""
-    if op not in _SINCE or not _LEAST <= opset < _SINCE[op]:
+def spell_out(
+    runtime: Runtime,
+    op: str,
+    literals: Mapping[str, object],
+    operands: Sequence[TensorType | None],
+    opset: int,
+) -> tuple[Line, ...] | None:
+    """The lines of an operator; () where the opset has it as a node, None where it can only be spelled, but not for
+    these operands: a form is of float32, and reduces the last axis."""
+    lines = runtime.spell(op, literals, opset)
+    if not lines:
         return ()
-    return _SPELLINGS.get((op, literals["approximate"]), ())
+    first = operands[0]
+    if any(type_ is None or type_.dtype != "float32" for type_ in operands) or first is None:
+        return None
+    parsed = [_parse(line, op) for line in lines]
+    axes: tuple[int, ...] = ()
+    if any(axis for _, _, axis in parsed):
+        if first.shape is None or literals["axis"] != len(first.shape) - 1:
+            return None
+        axes = (len(first.shape) - 1,)
+    return tuple(
+        Line(op_type, tuple(_number(source, literals) for source in inputs), axes if axis else ())
+        for op_type, inputs, axis in parsed
+    )
+
+
+def _number(source: Source, literals: Mapping[str, object]) -> Operand | Earlier | float:
+    return float(literals[source.name]) if isinstance(source, Attribute) else source  # type: ignore[arg-type]
+
+
+@cache
+def _parse(line: str, op: str) -> tuple[str, tuple[Source, ...], bool]:
+    """The operator of a line, what it reads, and whether it reduces over the axis of the operator that is spelled."""
+    op_type, *words = line.split()
+    names = [operand.name for operand in OPERATORS[op].operands]
+    sources: list[Source] = []
+    for word in words:
+        if word.startswith("#"):
+            sources.append(Earlier(int(word[1:])))
+        elif word.startswith("{"):
+            sources.append(Attribute(word.strip("{}")))
+        elif word in names:
+            sources.append(Operand(names.index(word)))
+        elif word != "axes={axis}":
+            sources.append(float(word))
+    return op_type, tuple(sources), "axes={axis}" in words

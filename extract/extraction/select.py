@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...costmodels.model import CostModel
+from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...engine.choices import Extraction
 from ...engine.egraph.collector import pause_collection
-from ...engine.egraph.emit import emit_node
+from ...engine.egraph.emit import Emission, emit_node
 from ...engine.egraph.encode import Encoding, opaque_type
 from ...engine.egraph.folding import FOLD, is_foldable_class
 from ...engine.egraph.graph import EClass, EGraph, ENode, Selection
@@ -38,6 +39,7 @@ class Pricing:
     model: CostModel
     per_byte: float
     free_below: int = 4096
+    runtime: Runtime = NO_RUNTIME
 
     def storage(self, class_: EClass) -> float:
         """The price of storing a constant."""
@@ -47,15 +49,15 @@ class Pricing:
         return 0.0 if size < self.free_below else size * self.per_byte
 
     @staticmethod
-    def of(model: CostModel) -> Pricing:
+    def of(model: CostModel, runtime: Runtime = NO_RUNTIME) -> Pricing:
         """The least price per byte: a mebibyte costs as much as launching one tiny kernel."""
         scalar = TensorType("float32", ())
         launch = model.price(Operation.of("Relu", {}, (scalar,), scalar, (False,)))
-        return Pricing(model, launch / 2**20)
+        return Pricing(model, launch / 2**20, runtime=runtime)
 
     def stricter(self) -> Pricing:
         """A hundred times the price per byte, and for every one."""
-        return Pricing(self.model, 100 * self.per_byte, free_below=0)
+        return replace(self, per_byte=100 * self.per_byte, free_below=0)
 
 
 class _Pricer:
@@ -108,14 +110,16 @@ class _Pricer:
         size = self.assumptions[owner]
         key = (node.op, node.attributes, operands, sizes, constant, output, size, is_original, continued, absences)
         if key not in self.prices:
-            is_writable = is_original or (
-                emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True) is not None
-            )
+            is_writable = is_original or self._emit(node, operands, output) is not None
             self.prices[key] = None
             if is_writable:
                 operation = _operation(node, sizes, size, constant, continued)
                 self.prices[key] = self.pricing.model.price(operation)
         return self.prices[key]
+
+    def _emit(self, node: ENode, operands: Types, output: TensorType | None) -> Emission | None:
+        runtime, absent = self.pricing.runtime, self.egraph.absent
+        return emit_node(node, operands, output, self.opset, self.symbols, absent, runs=True, runtime=runtime)
 
 
 def _operation(

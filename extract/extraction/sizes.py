@@ -111,7 +111,7 @@ class _Assumptions:
         absent = self.egraph.absent
         if operator is None or any(self.types[c] is None and c != absent for c in node.children):
             return None
-        if operator.category in ("elementwise.unary", "elementwise.binary", "elementwise.ternary"):
+        if operator.category in ("elementwise.unary", "elementwise.binary", "elementwise.ternary", "normalization"):
             return _broadcast(operands)
         emission = emit_node(node, operands, self.types[owner], self.opset, self.symbols, absent)
         if emission is None or emission.lines:

@@ -1,4 +1,4 @@
-"""Gelu below opset 20, in forms that ONNX Runtime runs as one kernel."""
+"""Operators that an opset lacks, in forms that ONNX Runtime runs as one kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from onnx import helper
 
 import eqfuse
-from eqfuse.engine.egraph.spellings import OPERAND, spell_out
+from eqfuse.costmodels.runtime import load_runtime
+from eqfuse.engine.egraph.spellings import Earlier, Operand, spell_out
+from eqfuse.ir.types import TensorType
 
 from ..models import model, normal, value
 
@@ -55,12 +57,39 @@ def test_onnx_runtime_still_runs_one_kernel(
     assert kernel in kernels(tmp_path / "out.onnx", tmp_path)
 
 
-def test_an_opset_that_has_the_operator_needs_no_spelling() -> None:
-    assert spell_out("Gelu", {"approximate": "none"}, 20) == ()
-    assert spell_out("Relu", {}, 17) == ()
+X = TensorType("float32", (2, 3, 8))
+RUNTIME = load_runtime("onnxruntime")
+CASES = [
+    ("Gelu", {"approximate": "none"}, (X,), 11),
+    ("Gelu", {"approximate": "tanh"}, (X,), 19),
+    ("LayerNormalization", {"axis": 2, "epsilon": 1e-5, "stash_type": 1}, (X, X, X), 13),
+    ("RMSNormalization", {"axis": 2, "epsilon": 1e-6, "stash_type": 1}, (X, X), 18),
+]
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_lines_read_only_what_is_there(approximate: str) -> None:
-    for number, line in enumerate(spell_out("Gelu", {"approximate": approximate}, 17)):
-        assert all(i == OPERAND or isinstance(i, float) or int(i) < number for i in line.inputs)
+@pytest.mark.parametrize(("op", "literals", "opset"), [("Gelu", {"approximate": "none"}, 20), ("Relu", {}, 17)])
+def test_an_operator_that_the_opset_has_needs_no_spelling(op: str, literals: dict[str, object], opset: int) -> None:
+    assert spell_out(RUNTIME, op, literals, (X,), opset) == ()
+
+
+@pytest.mark.parametrize(("op", "literals", "operands", "opset"), CASES)
+def test_lines_read_only_what_is_there(
+    op: str, literals: dict[str, object], operands: tuple[TensorType, ...], opset: int
+) -> None:
+    lines = spell_out(RUNTIME, op, literals, operands, opset)
+    assert lines
+    for number, line in enumerate(lines):
+        assert all(source.line < number for source in line.inputs if isinstance(source, Earlier))
+        assert all(source.position < len(operands) for source in line.inputs if isinstance(source, Operand))
+
+
+@pytest.mark.parametrize(
+    ("axis", "type_"), [(1, X), (2, TensorType("float16", (2, 3, 8))), (2, TensorType("float32", None)), (2, None)]
+)
+def test_what_the_form_is_not_for_cannot_be_written(axis: int, type_: TensorType | None) -> None:
+    literals = {"axis": axis, "epsilon": 1e-5, "stash_type": 1}
+    assert spell_out(RUNTIME, "LayerNormalization", literals, (type_, X, X), 13) is None
+
+
+def test_a_runtime_that_fuses_nothing_has_no_forms() -> None:
+    assert spell_out(load_runtime("none"), "Gelu", {"approximate": "none"}, (X,), 11) == ()

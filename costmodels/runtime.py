@@ -1,0 +1,108 @@
+"""What a runtime makes of a graph, as data: which operators it runs as one kernel, and in which form it must find them.
+
+A file of `runtimes/` describes one version of a runtime; docs/runtimes.md has the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from ..support.options import OptionError
+
+DIRECTORY = Path(__file__).parent / "runtimes"
+NONE = "none"
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Factor = Annotated[float, msgspec.Meta(ge=0, le=1000)]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a runtime's file."""
+
+
+class Fused(_Table, frozen=True):
+    """Operators that run in the kernel of the operator of `into` before them, for `share` of their own price."""
+
+    into: tuple[str, ...]
+    operators: tuple[str, ...]
+    share: Share
+
+
+class Spelling(_Table, frozen=True):
+    """The nodes for an operator whose attributes are those of `when`, from opset `since` on and below `before`."""
+
+    operator: str
+    since: int
+    before: int
+    lines: tuple[str, ...]
+    when: Mapping[str, str | float] = {}
+
+
+class Blocked(_Table, frozen=True):
+    """The layout in blocks of channels that convolutions run in, on processors of `family`.
+
+    `elementwise` operators keep it. `reorder` is the price of a change of layout, relative to that of a copy; `sum` the
+    share that remains of the price of an Add whose operand is a convolution.
+    """
+
+    family: str
+    elementwise: frozenset[str]
+    reorder: Factor
+    sum: Share
+
+
+class Runtime(_Table, frozen=True):
+    """A runtime. One that fuses nothing has no tables."""
+
+    description: str = ""
+    fused: tuple[Fused, ...] = ()
+    spelling: tuple[Spelling, ...] = ()
+    blocked: Blocked | None = None
+
+    @property
+    def forms(self) -> Runtime:
+        """The runtime with its spellings alone."""
+        return Runtime(spelling=self.spelling)
+
+    def spell(self, operator: str, literals: Mapping[str, object], opset: int) -> tuple[str, ...]:
+        """The lines in which an operator has to be written at an opset, () where it is a node as any other."""
+        for spelling in self.spelling:
+            is_meant = spelling.operator == operator and spelling.since <= opset < spelling.before
+            if is_meant and all(literals.get(name) == value for name, value in spelling.when.items()):
+                return spelling.lines
+        return ()
+
+    def shares(self) -> Mapping[str, tuple[tuple[frozenset[str], float], ...]]:
+        """For each fused operator, the operators that it is fused into, and the share of its price that remains."""
+        table: dict[str, tuple[tuple[frozenset[str], float], ...]] = {}
+        for fused in self.fused:
+            for operator in fused.operators:
+                table[operator] = (*table.get(operator, ()), (frozenset(fused.into), fused.share))
+        return table
+
+
+NO_RUNTIME = Runtime()
+
+
+def runtime_names() -> list[str]:
+    """The runtimes that come with the project, sorted, and `NONE`."""
+    return [*sorted(path.stem for path in DIRECTORY.glob("*.toml")), NONE]
+
+
+@cache
+def load_runtime(name: str) -> Runtime:
+    """The runtime of that name, or of that file where the text ends in ``.toml``. Raises OptionError."""
+    if name == NONE:
+        return NO_RUNTIME
+    path = Path(name) if name.endswith(".toml") else DIRECTORY / f"{name}.toml"
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Runtime)
+    except OSError:
+        names = ", ".join(runtime_names())
+        raise OptionError("runtime", f"{name!r} is not one of {names}, nor the path of a .toml file") from None
+    except msgspec.DecodeError as error:
+        raise OptionError("runtime", f"{path}: {error}") from None
