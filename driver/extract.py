@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..engine.bodies.nest import nest
 from ..engine.egraph.decode import decode
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
@@ -44,6 +45,11 @@ def copy_model(model: Model) -> Model:
     return replace(model, ir=model.ir.clone(), path=None)
 
 
+def _nested(model: Model, saturated: Saturated) -> Model:
+    """A result with the bodies that its original has."""
+    return replace(model if saturated.flat is None else nest(model, saturated.flat), path=None)
+
+
 def pricing_for(options: Options, saturated: Saturated) -> Pricing:
     """What extraction minimises; measurements are calibrated to the model."""
     model = options.cost_model
@@ -62,7 +68,7 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
         with clock.phase("extract"):
             selection = saturated.select(pricing, options)
         if saturated.egraph.saturation.is_void:
-            return Choice(copy_model(saturated.model), selection, pricing)
+            return Choice(copy_model(saturated.original), selection, pricing)
         with clock.phase("decode"):
             result = decode(
                 saturated.model, saturated.knowledge, saturated.encoding, saturated.egraph, selection, pricing.runtime
@@ -70,6 +76,6 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break
         if is_over(saturated.deadline):
-            return Choice(copy_model(saturated.model), selection, pricing)
+            return Choice(copy_model(saturated.original), selection, pricing)
         pricing = pricing.stricter()
-    return Choice(replace(result, path=None), selection, pricing)
+    return Choice(_nested(result, saturated), selection, pricing)

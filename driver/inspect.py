@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
-from ..engine.onnx.inference import Knowledge, infer
+from ..engine.bodies.inference import infer_form
+from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, read
 from ..engine.onnx.overrides import override_shapes
 from ..engine.onnx.provenance import METHOD_KEY
@@ -96,7 +97,6 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
     certified and there is none, PartitionError where one is wrong.
     """
     model = override_shapes(inline_functions(read(source)), options.input_shapes)
-    knowledge = infer(model)
     constant = frozenset(model.graph.initializers) - model.overridable_initializers
     return Inspection(
         opsets=dict(model.ir.opset_imports),
@@ -104,8 +104,8 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
         producer=model.ir.producer_name or "",
         inputs={i.name or "": _type_text(i) for i in model.graph.inputs if i.name not in constant},
         outputs={o.name or "": _type_text(o) for o in model.graph.outputs},
-        summary=summarize(model, knowledge, options.cost_model),
-        partition=_report_partition(model, knowledge, options),
+        summary=summarize(*infer_form(model), options.cost_model),
+        partition=_report_partition(model, options),
     )
 
 
@@ -114,12 +114,12 @@ def _type_text(value: ir.Value) -> str:
     return f"{dtype}{'?' if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]}"
 
 
-def _report_partition(model: Model, knowledge: Knowledge, options: InspectOptions) -> PartitionReport | None:
+def _report_partition(model: Model, options: InspectOptions) -> PartitionReport | None:
     if options.partition is None and options.certificate is None and METHOD_KEY not in model.ir.metadata_props:
         if options.certify:
             raise UsageError(f"--certify: {model.label} records no partition; --partition METHOD makes one")
         return None
-    graph = operator_graph(model, knowledge)
+    graph = operator_graph(model, infer(model))
     prices = KernelModel(graph, load_device(options.device))
     partition = _find_partition(model, graph, prices, options)
     checked_by = "its order" if options.certificate is not None else None
@@ -189,8 +189,8 @@ class Difference:
 
 def diff_models(before: Any, after: Any, options: PricingOptions) -> Difference:
     """Summarize two models by one cost model."""
-    models = [read(source) for source in (before, after)]
-    return Difference(*(summarize(model, infer(model), options.cost_model) for model in models))
+    models = [inline_functions(read(source)) for source in (before, after)]
+    return Difference(*(summarize(*infer_form(model), options.cost_model) for model in models))
 
 
 def verify_models(original: Any, candidate: Any, options: VerifyOptions) -> Verification:

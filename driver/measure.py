@@ -14,6 +14,7 @@ import onnx_ir as ir
 import onnxruntime
 
 from ..costmodels.device import HOST
+from ..engine.bodies.flatten import flat_form
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
@@ -125,7 +126,7 @@ def measure_candidates(
     Raises EqfuseError where the original does not run in ONNX Runtime.
     """
     assert settings.measure is not None
-    model, threads = saturated.model, settings.threads or 1
+    model, threads = saturated.original, settings.threads or 1
     original = model.source
     with (
         clock.phase("measure"),
@@ -192,8 +193,8 @@ class _Search:
     candidates: list[_Candidate] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.layers = _count_layers(self.saturated.model)
-        self.structures = {_structure(self.saturated.model)}
+        self.layers = _count_layers(self.saturated.original)
+        self.structures = {_structure(self.saturated.original)}
 
     @property
     def timed(self) -> tuple[TimedCandidate, ...]:
@@ -207,7 +208,7 @@ class _Search:
     def run(self) -> None:
         """Time a candidate for each cost model, then leave out groups of rules from the best one."""
         self.add(_price_name(self.options), replace(self.saturated, sizes={}), self.options)
-        self.keep_times(self.saturated.model)
+        self.keep_times(self.saturated.original)
         self.keep_times(self.candidates[0].choice.model)
         for options in self.other_prices():
             if not seconds_left(self.deadline):
@@ -320,7 +321,7 @@ def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int
 
 
 def _count_layers(model: Model) -> int:
-    return sum(1 for _ in layer_nodes(model))
+    return sum(1 for _ in layer_nodes(flat_form(model)))
 
 
 def _structure(model: Model) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
+from ..engine.bodies.flatten import flat_form
 from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.decode import drop_annotations
 from ..engine.egraph.graph import Saturation, Selection
@@ -145,17 +146,19 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
 
 
 def _write_result(
-    original: Saturated, output: Path | None, options: Options, measure: MeasureOptions | None, clock: Clock
+    started: Saturated, output: Path | None, options: Options, measure: MeasureOptions | None, clock: Clock
 ) -> Result:
     price = options.cost_model
-    chosen, partition, timings = _choose_graph(original, options, measure, clock)
+    chosen, partition, timings = _choose_graph(started, options, measure, clock)
     saturated, choice = chosen.saturated, chosen.choice
-    model, egraph = saturated.model, saturated.egraph
+    model, egraph = saturated.original, saturated.egraph
     with clock.phase("summarize"):
-        before = summarize(model, saturated.knowledge, price)
+        original = Typed(flat_form(model), saturated.knowledge)
+        before = summarize(original.model, saturated.knowledge, price)
         result = choice.model
-        rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
-        after = summarize(result, rewritten.knowledge, price)
+        flat = flat_form(result)
+        rewritten = Typed(flat, knowledge_of_result(flat, saturated.knowledge))
+        after = summarize(flat, rewritten.knowledge, price)
         drop_annotations(result, model)
         result = _record_partition(result, partition, options)
         matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
@@ -182,7 +185,7 @@ def _write_result(
         enodes=egraph.enodes,
         verification=verification,
         phases=clock.phases,
-        original=Typed(model, saturated.knowledge),
+        original=original,
         rewritten=rewritten,
         partition=partition,
         checked=saturated.checked,
@@ -222,7 +225,7 @@ def _record_partition(model: Model, partition: Partitioned | None, options: Opti
 def _verify(saturated: Saturated, result: Model, options: Options) -> Verification:
     from ..engine.verification import require_comparison, require_verdict, verify
 
-    model = saturated.model
+    model = saturated.original
     original = model.source
     with require_verdict(model.label):
         verification = require_comparison(

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from ..engine.bodies.captivity import without_captive_nodes
+from ..engine.bodies.flatten import FlatModel, flatten
+from ..engine.bodies.inference import infer_flat
 from ..engine.constant_conflicts import check_constants, name_culprits
 from ..engine.egraph.encode import Encoding, encode
 from ..engine.egraph.graph import EGraph, Selection
@@ -35,12 +38,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A model, the types and constants of its values, and its terms. `samples` are the inputs that the user gives."""
+    """A model, the types and constants of its values, and its terms. `samples` are the inputs that the user gives.
+
+    Of a model with bodies `model` and what follows are of `flat`, which has none.
+    """
 
     model: Model
     knowledge: Knowledge
     encoding: Encoding
     samples: tuple[Sample, ...]
+    flat: FlatModel | None
+
+    @property
+    def original(self) -> Model:
+        """The model as it was read, with its bodies."""
+        return self.model if self.flat is None else self.flat.source
 
 
 @dataclass(frozen=True)
@@ -82,20 +94,21 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
         model = _read(source, output, options)
         samples = samples_of(model, options.inputs)
     with clock.phase("infer"):
-        knowledge = infer(model)
+        flat, knowledge = _infer(model, options)
+    model = model if flat is None else flat.model
     with clock.phase("encode"):
         encoding = encode(model, knowledge, named_operators(options.selection.paths))
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
-    return apply_rules(Encoded(model, knowledge, encoding, samples), options, worker, clock)
+    return apply_rules(Encoded(model, knowledge, encoding, samples, flat), options, worker, clock)
 
 
 def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
     model, knowledge, encoding = encoded.model, encoded.knowledge, encoded.encoding
     blamed = name_culprits(encoding, options.selection, options.budget)
-    with clock.phase("saturate"), _blame_model(model, options), blamed:
+    with clock.phase("saturate"), _blame_model(encoded.original, options), blamed:
         egraph = saturate(
             encoding,
             worker,
@@ -103,11 +116,19 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
             progress=lambda p: clock.tell("saturate", f"iteration {p.iterations}: {p.growth[-1]} e-nodes"),
         )
     deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
-    with clock.phase("check"), _blame_model(model, options):
+    if encoded.flat is not None:
+        egraph = without_captive_nodes(egraph, encoding, encoded.flat)
+    with clock.phase("check"), _blame_model(encoded.original, options):
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
         checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = locate_origins(model.graph, encoding, egraph)
-    return Saturated(model, knowledge, encoding, encoded.samples, egraph, origin, deadline, checked)
+    return Saturated(model, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked)
+
+
+def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
+    """Infer types and constants, of a model with bodies those of the flat one; sub-graphs take bodies as they are."""
+    flat = flatten(model) if options.partition == "none" else None
+    return flat, infer(model) if flat is None else infer_flat(flat)
 
 
 def _check_rules(options: Options, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements
-from .onnx.nodes import blame_node, has_body, outer_values
+from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, blame_node, has_body, outer_values
 from .onnx.typing import constant_type, dtype_name
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
@@ -30,7 +30,8 @@ class GraphSummary:
     `layers` counts the nodes that depend on an input of the graph; `operators` counts those by type;
     `intermediate_bytes` adds up their outputs, views apart; `weight_bytes` are those of initializers and of Constant
     nodes. `predicted` is in `unit`, of the cost model. `assumed_sizes` are the sizes that symbolic dimensions of inputs
-    count in all of these figures, `uncounted_bodies` the operators (If, Loop, Scan) whose bodies no figure counts.
+    count in all of these figures. They count each node in the bodies of `counted_bodies` (If, Loop, Scan) once, and
+    none in those of `uncounted_bodies`.
     """
 
     nodes: int
@@ -42,6 +43,7 @@ class GraphSummary:
     predicted: float
     unit: str
     assumed_sizes: Mapping[str, int] = field(default_factory=dict)
+    counted_bodies: Mapping[str, int] = field(default_factory=dict)
     uncounted_bodies: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -51,23 +53,27 @@ class GraphSummary:
         for name, size in self.assumed_sizes.items():
             names.setdefault(size, []).append(name)
         sizes = "; ".join(f"{', '.join(each)} = {size}" for size, each in names.items())
-        bodies = ", ".join(f"{count} {op}" for op, count in self.uncounted_bodies.items())
+        counted, uncounted = (
+            ", ".join(f"{count} {op}" for op, count in bodies.items())
+            for bodies in (self.counted_bodies, self.uncounted_bodies)
+        )
         return [
             *([f"assumed sizes: {sizes} (--input-shapes fixes them)"] if sizes else []),
-            *([f"not counted: the bodies of {bodies}"] if bodies else []),
+            *([f"counted as run once each: the bodies of {counted}"] if counted else []),
+            *([f"not counted: the bodies of {uncounted}"] if uncounted else []),
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `assumed_sizes` and `uncounted_bodies` only where there are any."""
+        """Plain data for JSON; `assumed_sizes` and the counts of bodies only where there are any."""
         content = asdict(self)
-        for name in ("assumed_sizes", "uncounted_bodies"):
+        for name in ("assumed_sizes", "counted_bodies", "uncounted_bodies"):
             if not content[name]:
                 del content[name]
         return content
 
 
 def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
-    """Measure the main graph; shapes come from `knowledge`."""
+    """Measure the main graph, which holds the nodes of bodies if the model is flat; shapes come from `knowledge`."""
     layers = list(layer_nodes(model))
     operations = [_operation(n, model, knowledge) for n in layers]
     initializers = model.graph.initializers  # `stored` has Constant nodes, too
@@ -82,13 +88,15 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         predicted=sum(price.price(o) for o in operations),
         unit=price.unit,
         assumed_sizes=_assumed_sizes(model),
+        counted_bodies=dict(Counter(n.op_type for n in layers if n.domain == BODY_DOMAIN)),
         uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
     )
 
 
 def _assumed_sizes(model: Model) -> dict[str, int]:
     """The size that each symbolic dimension of an input counts, by its name."""
-    shapes = (value.shape for value in model.graph.inputs if value.shape is not None)
+    inputs = [value for value in model.graph.inputs if FORMAL_KEY not in value.metadata_props]
+    shapes = (value.shape for value in inputs if value.shape is not None)
     symbols = (d.value for shape in shapes for d in shape if not isinstance(d, int))
     return {name or "unnamed dimensions": dimension_size(name or "") for name in symbols}
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from ...costmodels.runtime import NO_RUNTIME, Runtime
 from ...ir.operators import CONVOLUTIONS, OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
+from ..onnx.nodes import BODY_DOMAIN
 from ..onnx.typing import dtype_of
 from .graph import ENode
 from .other_domains import parse_operator_key
@@ -61,6 +62,8 @@ def emit_node(
     """
     if node.op == "Op":
         return _emit_named(node, absent)
+    if node.op == "If":
+        return Emission("If", (0, 1, 2), {}, domain=BODY_DOMAIN)
     operator = OPERATORS.get(node.op)
     if operator is None:
         return None

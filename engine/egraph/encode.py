@@ -17,7 +17,17 @@ from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
-from ..onnx.nodes import blame_node, fingerprint, has_body, is_foldable, is_pure, is_standard, outer_values
+from ..onnx.nodes import (
+    BODY_DOMAIN,
+    FORMAL_KEY,
+    blame_node,
+    fingerprint,
+    has_body,
+    is_foldable,
+    is_pure,
+    is_standard,
+    outer_values,
+)
 from ..onnx.typing import constant_type
 from . import other_domains
 from .canonical import Call, canonical
@@ -86,7 +96,8 @@ class _Encoder:
         for value in self.model.graph.inputs:
             term = self.term("Var", (value.name or "",))
             self.bind(value.name, term)
-            self.finite.add(term)
+            if FORMAL_KEY not in value.metadata_props:
+                self.finite.add(term)
         for name in self.model.overridable_initializers:
             self.bind(name, self.term("Var", (name,)))
 
@@ -133,6 +144,9 @@ class _Encoder:
 
     def node(self, node: ir.Node) -> None:
         if all(o.name in self.values for o in node.outputs if o.name):
+            return
+        if node.domain == BODY_DOMAIN and node.op_type == "If":
+            self._encode_if(node)
             return
         alias = self._alias(node)
         if alias is not None:
@@ -204,6 +218,13 @@ class _Encoder:
     def uniform_of(self, value: ir.Value) -> float | None:
         array = self.knowledge.constants.get(value.name or "")
         return None if array is None else uniform_value(array)
+
+    def _encode_if(self, node: ir.Node) -> None:
+        """A term for each output, so that each is chosen by itself."""
+        condition, *results = (self.operand(i.name if i else None) for i in node.inputs)
+        half = len(results) // 2
+        for output, then, otherwise in zip(node.outputs, results[:half], results[half:], strict=True):
+            self.bind(output.name, self.term("If", (), (condition, then, otherwise)))
 
     def _encode_sum(self, node: ir.Node) -> int | None:
         """A Sum of two is an Add."""

@@ -134,7 +134,8 @@ class Folder:
             return True
         if node.op in ("Var", "Absent"):
             return False
-        return self.origin.find(owner, node, node.children) is not None or self._emission(owner, node) is not None
+        emission = self._emission(owner, node)
+        return self.origin.find(owner, node, node.children) is not None or bool(emission and not emission.domain)
 
     def _weight(self, position: NodePosition) -> int:
         node = self.egraph.classes[position.owner].nodes[position.place]

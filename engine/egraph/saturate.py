@@ -219,7 +219,7 @@ def _constant_classes(classes: list[list[ENode]]) -> set[int]:
         owner
         for owner, nodes in enumerate(classes)
         for index, node in enumerate(nodes)
-        if node.op != "Var" and waiting.add(NodePosition(owner, index), node.children)
+        if node.op not in ("Var", "If") and waiting.add(NodePosition(owner, index), node.children)
     ]
     constant: set[int] = set()
     while ready:

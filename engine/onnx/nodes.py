@@ -15,6 +15,10 @@ from .wellformed import node_title
 RANDOM_OPERATORS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+BODY_DOMAIN = "eqfuse.body"
+"""The domain of If, Loop and Scan without bodies, which no model has but a flat one (engine/bodies)."""
+FORMAL_KEY = "eqfuse.formal"
+"""On inputs of a flat graph that a Loop or Scan gives to its body: in the metadata."""
 _QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import elementwise, layout, linear, normalization, pooling, reduction
+from . import control, elementwise, layout, linear, normalization, pooling, reduction
 from .arithmetic import Arithmetic, Array, Unsupported
 from .numbers import NUMBERS, full
 from .schema import Attribute, Operand, OperatorSchema
@@ -33,7 +33,7 @@ __all__ = [
 Value = int | float | str | tuple[int, ...]
 """What an attribute may be."""
 
-_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout)
+_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, control)
 
 SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
 """Every operator of which something is known, by name."""

@@ -93,12 +93,12 @@ def test_figures_name_their_assumptions(eqfuse: CommandLine, command: str) -> No
     with_assumptions(eqfuse.folder / "in.onnx")
     printed = eqfuse.run(command, "in.onnx").out
     assert "assumed sizes: batch = 1; length = 128 (--input-shapes fixes them)\n" in printed
-    assert "not counted: the bodies of 1 If\n" in printed
+    assert "counted as run once each: the bodies of 1 If\n" in printed
     fixed = eqfuse.run(command, "in.onnx", "--input-shapes", "x:1,4,8").out
     assert "assumed sizes" not in fixed
     content = json.loads(eqfuse.run(command, "in.onnx", "--json").out)
     summary = content if command == "inspect" else content["before"]
-    assert (summary["weight_bytes"], summary["uncounted_bodies"]) == (256, {"If": 1})
+    assert (summary["weight_bytes"], summary["counted_bodies"]) == (256, {"If": 1})
 
 
 def test_values_near_zero_do_not_count_in_units(eqfuse: CommandLine) -> None:

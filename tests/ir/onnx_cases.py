@@ -57,6 +57,7 @@ def binary(op: str, literals: dict[str, Literal], dtype: str) -> st.SearchStrate
 
 
 where = broadcast_shapes(3).map(lambda s: Case("Where", s, {}, ("bool", "float16")))
+if_ = shapes(low=0).map(lambda s: Case("If", ((), s, s), {}, ("bool", "float16")))
 clip = st.tuples(shapes(), st.booleans(), st.booleans()).map(
     lambda t: Case("Clip", (t[0], () if t[1] else None, () if t[2] else None))
 )
@@ -259,7 +260,8 @@ def split(draw: Draw) -> Case:
 
 
 SPECIAL: dict[str, st.SearchStrategy[Case]] = {
-    "Where": where, "Clip": clip, "PRelu": prelu(), "MatMul": matmul(), "Gemm": gemm(), "Conv": convolution(),
+    "Where": where, "If": if_, "Clip": clip,
+    "PRelu": prelu(), "MatMul": matmul(), "Gemm": gemm(), "Conv": convolution(),
     "ConvTranspose": transposed_convolution(), "CumSum": cumulative(), "Reshape": reshape(), "Flatten": flatten(),
     "Squeeze": squeeze(), "Unsqueeze": unsqueeze(), "Transpose": transpose(), "Expand": expand(), "Tile": tile(),
     "Slice": slicing(), "Gather": gather(), "Pad": padding(), "Concat": concat(), "Split": split(),

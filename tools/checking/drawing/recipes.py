@@ -107,6 +107,10 @@ def _where(draft: OperatorDraft, name: str) -> Choice:
     return Type(base if draft.chance(0.5) else _broadcast_shape(base, draft.random), dtype)
 
 
+def _if(draft: OperatorDraft, name: str) -> Choice:
+    return Type((), "bool") if name == "cond" else draft.wish
+
+
 def _clip(draft: OperatorDraft, name: str) -> Choice:
     if name == "input":
         return Type(draft.wish.shape, draft.wish.dtype)
@@ -330,6 +334,7 @@ def _full(draft: OperatorDraft, name: str) -> Choice:
 
 _BY_OPERATOR: dict[str, Recipe] = {
     "Where": _where,
+    "If": _if,
     "Clip": _clip,
     "MatMul": _matmul,
     "Gemm": _gemm,

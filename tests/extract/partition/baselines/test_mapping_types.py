@@ -54,6 +54,7 @@ def _elementwise() -> list[Call]:
 _OTHERS = [
     Call("Where", ((2, 3), (2, 3), (2, 3)), dtypes=("bool",)),
     Call("Where", ((2, 1), (2, 3), (1,)), dtypes=("bool",)),
+    Call("If", ((), (2, 3), (2, 3)), dtypes=("bool",)),
     Call("Clip", ((2, 3), (), ())),
     Call("MatMul", ((2, 3), (3, 2))),
     Call("MatMul", ((2, 2, 3), (3, 2))),

@@ -1,0 +1,150 @@
+"""Types of a flat model's values: what branches and iterations agree on.
+
+An output of an If has the type that both branches return. What a Loop hands from one iteration to the next is taken to
+keep the shape it begins with, until its body returns another one: then the sizes that differ are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from ...ir.types import TensorType
+from ..onnx.inference import Knowledge, infer
+from ..onnx.model import Model
+from ..onnx.typing import dtype_of
+from .constant_control import resolve_constants
+from .flatten import FlatModel, Region, branches, flat_form, flatten, is_flat_if, region_of
+from .loops import simplify_loops
+
+Sizes = tuple[int | str | None, ...] | None
+"""A shape with None for unknown sizes; None for an unknown rank."""
+
+
+def infer_flat(flat: FlatModel) -> Knowledge:
+    """Infer types and constants, and take out what they decide: Ifs of a constant condition, and Loops that run at most
+    once. The flat model is still under construction, and changed in place.
+
+    Raises ModelError if the ONNX checker refuses the model.
+    """
+    simplify_loops(flat)
+    while True:
+        knowledge = _Types(flat).infer()
+        if not resolve_constants(flat, knowledge):
+            return knowledge
+        simplify_loops(flat)
+
+
+def infer_form(model: Model) -> tuple[Model, Knowledge]:
+    """The model itself, or the flat form of one with bodies, with the types of its values."""
+    flat = flatten(model)
+    return (model, infer(model)) if flat is None else (flat_form(model), infer_flat(flat))
+
+
+@dataclass
+class _Types:
+    flat: FlatModel
+    states: dict[str, Sizes] = field(default_factory=dict)
+
+    def infer(self) -> Knowledge:
+        """Repeat the inference until what it says of bodies agrees with what it took for granted."""
+        for value in self.flat.graph.inputs:
+            if value.name in self.flat.states:
+                value.shape = None
+        while True:
+            knowledge = infer(self.flat.model)
+            self.knowledge = knowledge
+            if not self.update():
+                return knowledge
+
+    def update(self) -> bool:
+        """Declare the types of what leaves and enters bodies. Returns whether any was not declared before."""
+        changes = False
+        for node in self.flat.graph:
+            region = region_of(node, self.flat.regions)
+            if is_flat_if(node):
+                for output, *values in zip(node.outputs, *branches(node), strict=True):
+                    changes |= self.declare(output, self.dtype(values), _merge([self.sizes(v) for v in values]))
+            elif region is not None:
+                changes |= self.update_region(node, region)
+        return changes
+
+    def update_region(self, node: ir.Node, region: Region) -> bool:
+        first, count = region.first_state, region.states
+        initial = node.inputs[first : first + count]
+        results = node.inputs[region.inputs :]
+        returned = results[region.first_result : region.first_result + count]
+        formals = [self.flat.inputs[name] for name in region.formals]
+        changes = False
+        for begin, end, formal, output in zip(
+            initial, returned, formals[first:], node.outputs[:count], strict=False
+        ):
+            if begin is None or self.dtype([begin]) is None:
+                continue
+            name = formal.name or ""
+            known = [self.sizes(begin)]
+            known += [self.states[name], self.sizes(end, without=region)] if name in self.states else []
+            self.states[name] = _merge(known)
+            changes |= self.declare(formal, self.dtype([begin]), self.states[name])
+            changes |= self.declare(output, self.dtype([begin]), self.states[name])
+        axes = _axes(region, "scan_input_axes", region.scan_inputs)
+        length: int | str | None = None
+        for value, formal, axis in zip(node.inputs[count : region.inputs], formals[count:], axes, strict=False):
+            sizes = self.sizes(value) if region.scan_inputs else None
+            if sizes is not None:
+                length = sizes[axis]
+                sizes = tuple(s for place, s in enumerate(sizes) if place != axis % len(sizes))
+                changes |= self.declare(formal, self.dtype([value]), sizes)
+        scanned = results[region.first_result + count :]
+        axes = _axes(region, "scan_output_axes", len(scanned))
+        for output, value, axis in zip(node.outputs[count:], scanned, axes, strict=True):
+            sizes = self.sizes(value, without=region)
+            if sizes is not None:
+                place = axis % (len(sizes) + 1)
+                sizes = (*sizes[:place], length, *sizes[place:])
+            changes |= self.declare(output, self.dtype([value]), sizes)
+        return changes
+
+    def type_of(self, value: ir.Value | None) -> TensorType | None:
+        return None if value is None else self.knowledge.types.get(value.name or "")
+
+    def dtype(self, values: Iterable[ir.Value | None]) -> str | None:
+        """The element type of values; None if it is unknown or they differ."""
+        dtypes = {None if type_ is None else type_.dtype for type_ in map(self.type_of, values)}
+        return dtypes.pop() if len(dtypes) == 1 else None
+
+    def sizes(self, value: ir.Value | None, without: Region | None = None) -> Sizes:
+        """The shape of a value; the sizes of what an iteration is called with mean nothing outside its region."""
+        type_ = self.type_of(value)
+        if type_ is None or type_.shape is None:
+            return None
+        inner = without.formals if without is not None else ()
+        return tuple(
+            d if isinstance(d, int) or (d in self.knowledge.symbols and d.rpartition(".")[0] not in inner) else None
+            for d in type_.shape
+        )
+
+    def declare(self, value: ir.Value, dtype: str | None, sizes: Sizes) -> bool:
+        """Give a value a type. Returns whether it had another one."""
+        if dtype is None:
+            return False
+        shape = None if sizes is None else ir.Shape(sizes)
+        if value.dtype == dtype_of(dtype) and value.shape == shape:
+            return False
+        value.type, value.shape = ir.TensorType(dtype_of(dtype)), shape
+        return True
+
+
+def _axes(region: Region, name: str, count: int) -> Sequence[int]:
+    given = next((a.as_ints() for a in region.attributes if a.name == name), ())
+    return given or (0,) * count
+
+
+def _merge(shapes: Sequence[Sizes]) -> Sizes:
+    """What shapes have in common."""
+    ranked = [shape for shape in shapes if shape is not None]
+    if len(ranked) < len(shapes) or len({len(shape) for shape in ranked}) != 1:
+        return None
+    return tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*ranked, strict=True))

@@ -1,0 +1,16 @@
+"""Operators that choose what is computed at all."""
+
+from __future__ import annotations
+
+from ..index_maps import broadcast_maps
+from .arithmetic import Arithmetic, Array, Unsupported
+from .schema import Family, no_flops
+
+
+def _if(arithmetic: Arithmetic, condition: Array, then: Array, otherwise: Array) -> Array:
+    if condition.shape != () or then.shape != otherwise.shape:
+        raise Unsupported("branches of several shapes")
+    return arithmetic.apply("where", condition, then, otherwise)
+
+
+OPERATORS = (Family("control", broadcast_maps, no_flops)("If", "cond then_branch else_branch", _if),)
