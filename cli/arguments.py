@@ -58,6 +58,10 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
         help="do without these rules; `eqfuse rules list` shows the rules of each group",
     )  # fmt: skip
     parser.add_argument(
+        "--domain", "--domains", dest="domains", action="extend", default=[], type=names, metavar="DOMAIN,...",
+        help="make operators of a runtime's own domain, too: com.microsoft is ONNX Runtime's",
+    )  # fmt: skip
+    parser.add_argument(
         "--precision", choices=get_args(Precision), default="real",
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
     )  # fmt: skip

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..engine.egraph.messages import RuleSelection
 from ..engine.egraph.worker import Worker
 from ..errors import BUDGET_HIT, UsageError
+from ..rules.vocabulary import RuleSelection
 from ..support.files import check_destination
 from . import render
 from .progress import Progress
@@ -32,7 +32,8 @@ def optimize(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output or arguments.out
     if arguments.report is not None:
         _check_report(arguments.report, arguments.model, output)
-    rules = RuleSelection(tuple(arguments.rules), arguments.precision, tuple(arguments.only), tuple(arguments.skip))
+    only, skip, domains = map(tuple, (arguments.only, arguments.skip, arguments.domains))
+    rules = RuleSelection(tuple(arguments.rules), arguments.precision, only, skip, domains)
     with Worker(rules) as worker, Progress(arguments) as progress:  # it loads the rules during the imports below
         from ..driver.optimize import optimize_model
         from ..driver.options import MeasureOptions, Options

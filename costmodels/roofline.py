@@ -171,6 +171,7 @@ _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,
     "Pow": _pow_variant,
+    "MultiHeadAttention": lambda operation: "masked" if operation.operand(5).elements else "",
     "Resize": lambda operation: str(operation.attributes.get("mode", "nearest")),
     **dict.fromkeys(REDUCTIONS, _reduce_variant),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import EqfuseError, VerificationError
-from ..rules.loader import load_rules
+from ..rules.loader import load_selection
 from ..rules.places import shipped_files
 from ..support.minimal_failure import minimal_failure
 from .optimize import optimize_model
@@ -48,7 +48,7 @@ def guilty_rules(model: Path, options: Options, observer: Callable[[str], None] 
 
 def _names(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The rules of the run, without those that only derive facts: the shipped ones, and those of the user's files."""
-    chosen = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+    chosen = load_selection(options.selection)
     shipped = {file.path for file in shipped_files()}
     rules = [rule for rule in chosen.rules if not rule.derives]
     return (

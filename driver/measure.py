@@ -22,7 +22,7 @@ from ..engine.verification.source import model_file
 from ..errors import EqfuseError
 from ..lowering.running.onnx_runtime import RuntimeContest
 from ..lowering.running.turns import Estimate
-from ..rules.loader import load_rules
+from ..rules.loader import load_selection
 from ..support.deadlines import seconds_left
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
@@ -345,7 +345,7 @@ class _Group:
 def _groups(saturated: Saturated, options: Options) -> list[_Group]:
     """All rules that a cost model decides upon, then the topics of the rules that matched: those first of which it
     decides upon most matches."""
-    rules = load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+    rules = load_selection(options.selection)
     counts: Counter[str] = Counter()
     for statistics in saturated.egraph.saturation.matched:
         rule = rules.by_name.get(statistics.name)

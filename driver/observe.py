@@ -22,7 +22,7 @@ from ..errors import UsageError
 from ..extract.extraction.problem import ExtractionError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types
-from ..rules.loader import Rule, RuleSet, load_rules
+from ..rules.loader import Rule, RuleSet, load_rules, load_selection
 from ..tools.explain.cone import Rewriting
 from ..tools.explain.explanation import Explanation, Unexplained, explain
 from ..tools.explain.session import OutOfTime
@@ -117,7 +117,7 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
 
 
 def _load_rules(options: Options) -> RuleSet:
-    return load_rules(options.rules, precision=options.precision, only=options.only, skip=options.skip)
+    return load_selection(options.selection)
 
 
 # --- explain

@@ -14,11 +14,10 @@ from ..costmodels.model import CostModel, cost_model
 from ..costmodels.profile import ProfileDatabase
 from ..costmodels.runtime import Runtime, load_runtime
 from ..engine.choices import CostName, Extraction, PartitionMethod
-from ..engine.egraph.messages import RuleSelection
 from ..engine.egraph.saturate import Budget
 from ..extract.partition.profile_cost import ProfileCost
 from ..rules.places import rule_paths
-from ..rules.vocabulary import Precision
+from ..rules.vocabulary import Precision, RuleSelection
 from ..support.options import (
     NotNegative,
     NotNegativeInteger,
@@ -141,6 +140,7 @@ class Options(PricingOptions):
     rules: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
     trust_rules: bool = False
     time_limit: Positive = 30.0
     node_limit: PositiveInteger = 50_000
@@ -168,6 +168,8 @@ class Options(PricingOptions):
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
+        if self.domains and self.partition != "none":
+            raise OptionError("domains", "is for whole graphs in ONNX Runtime, and a partition was asked for")
         if self.partition == "joint" and self.cost == "flops":
             raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):
@@ -182,7 +184,7 @@ class Options(PricingOptions):
     @property
     def selection(self) -> RuleSelection:
         """Which rules to use."""
-        return RuleSelection(self.rules, self.precision, self.only, self.skip)
+        return RuleSelection(self.rules, self.precision, self.only, self.skip, self.domains)
 
     @property
     def trusted(self) -> tuple[str, ...]:

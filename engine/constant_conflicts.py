@@ -19,14 +19,14 @@ import numpy as np
 
 from ..errors import EqfuseError, RuleError
 from ..ir.operators import OPERATORS, Operand
-from ..rules.loader import Rule, load_rules
+from ..rules.loader import Rule, load_selection
 from ..rules.places import shipped_files
+from ..rules.vocabulary import RuleSelection
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
 from .egraph.encode import Encoding
 from .egraph.folding import Array
 from .egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
-from .egraph.messages import RuleSelection
 from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
 from .onnx.inference import Knowledge
@@ -317,7 +317,7 @@ def blame_user_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]
 
 def _matched_user_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
     """The rules of users' files that matched."""
-    chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
+    chosen = load_selection(selection)
     shipped = {file.path for file in shipped_files()}
     matched = (chosen.by_name.get(r.name) for r in egraph.saturation.matched)
     return [rule for rule in matched if rule is not None and rule.path not in shipped]
@@ -334,7 +334,7 @@ def _find_culprits(
 
     Their files instead at the deadline (time.monotonic), and the shipped rules if it fails without users' rules.
     """
-    chosen = load_rules(selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip)
+    chosen = load_selection(selection)
     shipped = {file.path for file in shipped_files()}
     own = {r.base: r for r in chosen.rules if r.path not in shipped and not r.derives and suspicious(r)}
 
@@ -342,7 +342,7 @@ def _find_culprits(
         require_time(deadline)
         skip = (*selection.skip, *(name for name in own if name not in names))
         limited = replace(budget, seconds=min(budget.seconds, seconds_left(deadline)))
-        with Worker(RuleSelection(selection.paths, selection.precision, selection.only, skip)) as worker:
+        with Worker(replace(selection, skip=skip)) as worker:
             return fails(worker, limited)
 
     try:

@@ -124,7 +124,8 @@ def _operation(node: ir.Node, model: Model, knowledge: Knowledge) -> Operation:
                 names = list(call.operands)
         operands = tuple(knowledge.types.get(n) if n else None for n in names)
         output = knowledge.types.get(node.outputs[0].name or "")
-        return Operation.of(node.op_type, attributes, operands, output, (False,) * len(operands))
+        op = node.op_type if call is None else call.operator.like
+        return Operation.of(op, attributes, operands, output, (False,) * len(operands))
 
 
 def knowledge_of_result(result: Model, knowledge: Knowledge) -> Knowledge:

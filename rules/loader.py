@@ -13,9 +13,9 @@ from .constructors import settling, sorts
 from .lint import require_clean
 from .places import analysis_files, rule_paths, shipped_files
 from .records import PROPERTIES, Rule, RuleFile, read_file
-from .vocabulary import Precision
+from .vocabulary import Precision, RuleSelection
 
-__all__ = ["Rule", "RuleFile", "RuleSet", "load_rules", "prelude"]
+__all__ = ["Rule", "RuleFile", "RuleSet", "load_rules", "load_selection", "prelude"]
 
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "exact": ("exact",),
@@ -57,13 +57,15 @@ def load_rules(
     precision: Precision = "real",
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
+    domains: Sequence[str] = (),
 ) -> RuleSet:
     """The shipped catalogue and the user's files or folders.
 
     `precision` admits rules by soundness: ``exact`` the exact ones, ``real`` also those that hold over the reals,
     ``fast`` all. `only` keeps and `skip` drops rules by tag: a property, a topic (the name of the file) or a rule.
-    Rules that only derive facts stay in any case.
-    Raises RuleError for a file with problems, UsageError for a tag that does not exist.
+    Rules that only derive facts stay in any case, and those that make operators of a runtime's own domain are left out
+    unless it is one of `domains`.
+    Raises RuleError for a file with problems, UsageError for a tag or a domain that does not exist.
     """
     own = rule_paths(paths)
     require_clean(own)
@@ -75,10 +77,27 @@ def load_rules(
             near = get_close_matches(tag, sorted(tags), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UsageError(f"no rule, topic or property is called {tag!r}{hint}")
-    return RuleSet(files, tuple(r for r in rules if r.derives or is_chosen(r, precision, only, skip)))
+    offered = {rule.domain for rule in rules if rule.domain}
+    for domain in domains:
+        if domain not in offered:
+            raise UsageError(f"no rules are for the domain {domain!r}; there are some for {', '.join(sorted(offered))}")
+    selection = RuleSelection(tuple(paths), precision, tuple(only), tuple(skip), tuple(domains))
+    return RuleSet(files, tuple(r for r in rules if is_chosen(r, selection)))
 
 
-def is_chosen(rule: Rule, precision: Precision, only: Sequence[str], skip: Sequence[str]) -> bool:
-    """Whether a rule that has a record is one of those that `load_rules` chooses."""
-    wanted = not only or not set(only).isdisjoint(rule.tags)
-    return rule.sound in ADMITTED[precision] and wanted and set(skip).isdisjoint(rule.tags)
+def load_selection(selection: RuleSelection) -> RuleSet:
+    """The rules of a selection; see `load_rules`."""
+    return load_rules(
+        selection.paths, precision=selection.precision, only=selection.only, skip=selection.skip,
+        domains=selection.domains,
+    )  # fmt: skip
+
+
+def is_chosen(rule: Rule, selection: RuleSelection) -> bool:
+    """Whether a rule is one of those that `load_rules` chooses."""
+    if rule.domain and rule.domain not in selection.domains:
+        return False
+    wanted = not selection.only or not set(selection.only).isdisjoint(rule.tags)
+    return rule.derives or (
+        rule.sound in ADMITTED[selection.precision] and wanted and set(selection.skip).isdisjoint(rule.tags)
+    )

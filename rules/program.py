@@ -5,42 +5,40 @@ It is light to import. Only where a program is not kept yet are rule files read,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
 
 from ..support.store import Store, source_digest
-from .vocabulary import Precision
+from .vocabulary import RuleSelection
 
 _KEPT = 32
 """Programs of about 400 kB each: those of a few precisions and of a user's files at work."""
 
 
-def rule_program(paths: Sequence[Path], precision: Precision, only: Sequence[str], skip: Sequence[str]) -> str:
-    """All that egglog reads before the facts of a model, for the arguments of `load_rules`.
+def rule_program(selection: RuleSelection) -> str:
+    """All that egglog reads before the facts of a model.
 
-    Raises RuleError for a file with problems, UsageError for a tag that does not exist.
+    Raises RuleError for a file with problems, UsageError for a tag or a domain that does not exist.
     """
     store = Store.in_cache("programs", _KEPT)
-    key = _key(paths, precision, only, skip)
+    key = _key(selection)
     try:
         program = store.path(key).read_text(encoding="utf-8")
         store.use(key)
         return program
     except (OSError, UnicodeDecodeError):
         pass
-    from .loader import load_rules, prelude  # with the linter and the table of operators, which take a while
+    from .loader import load_selection, prelude  # with the linter and the table of operators, which take a while
 
-    rules = load_rules(paths, precision=precision, only=only, skip=skip)
-    program = f"{prelude()}\n{rules.program}"
+    program = f"{prelude()}\n{load_selection(selection).program}"
     store.keep(key, lambda path: path.write_text(program, encoding="utf-8"))
     return program
 
 
-def _key(paths: Sequence[Path], precision: str, only: Sequence[str], skip: Sequence[str]) -> str:
+def _key(selection: RuleSelection) -> str:
     """The sources that make programs, the names and contents of the user's files, and the selection."""
-    parts = [source_digest("rules", "ir"), precision, *only, "-", *skip]
-    for path in paths:
+    parts = [source_digest("rules", "ir"), selection.precision]
+    parts += [*selection.only, "-", *selection.skip, "-", *selection.domains]
+    for path in selection.paths:
         for file in sorted(path.rglob("*.egg")) if path.is_dir() else [path]:
             content = sha256(file.read_bytes()).hexdigest() if file.is_file() else "no file"
             parts.append(f"{file.resolve()} {content}")

@@ -33,8 +33,8 @@ __all__ = [
     "record_lines",
 ]
 
-FIELDS = ("property", "sound", "requires", "source", "example", "commutes")  # `@each` is gone by then
-SHARED_FIELDS = ("@property", "@sound")
+FIELDS = ("property", "sound", "requires", "source", "example", "commutes", "domain")  # `@each` is gone by then
+SHARED_FIELDS = ("@property", "@sound", "@domain")
 """What the head of a file says for all of its rules that do not say otherwise."""
 DERIVING = "analysis"
 RULE_COMMANDS = ("rewrite", "birewrite", "rule")
@@ -55,7 +55,8 @@ class Rule:
 
     `text` is the egglog command, `formula` the first line of its comment: one line of maths. `sound` is ``exact``
     (bit-identical results), ``real`` (equal over the real numbers) or ``approx`` (may change overflow, NaN or
-    infinity behaviour). Where the record does not say, nothing is required, the rule is derived, and its example is the
+    infinity behaviour). A rule with a `domain`, which makes operators of a runtime's own, is used only where that is
+    asked for. Where the record does not say, nothing is required, the rule is derived, and its example is the
     rewrite itself; other fields are then empty. `line` and `column` are those of the command.
     """
 
@@ -70,6 +71,7 @@ class Rule:
     source: str
     example: str
     commutes: tuple[str, ...]
+    domain: str
     path: Path
     line: int
     column: int
@@ -124,10 +126,9 @@ def _option(form: Form, key: str) -> Node | None:
 def record_lines(document: Document, form: Form) -> list[Atom]:
     """The comment above a rule, with those of the `SHARED_FIELDS` that only the head of the file gives."""
     comment = document.comment_block(form)
-    if option(form, ":ruleset") == DERIVING:
-        return comment
     given = {line.text.partition(" ")[0] for line in comment}
-    shared = (line for line in document.head if line.text.startswith(SHARED_FIELDS))
+    fields = SHARED_FIELDS[-1:] if option(form, ":ruleset") == DERIVING else SHARED_FIELDS
+    shared = (line for line in document.head if line.text.startswith(fields))
     return [*comment, *(line for line in shared if line.text.partition(" ")[0] not in given)]
 
 
@@ -206,6 +207,7 @@ def _rule(path: Path, document: Document, written: Form, form: Form, comment: Se
         source=given["source"] or "derived",
         example=given["example"] or own_example(form),
         commutes=_words(given["commutes"]),
+        domain=given["domain"],
         path=path,
         line=line,
         column=column,

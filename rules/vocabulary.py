@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Literal
 
 from .sexpr import Atom, Form, Node
@@ -49,6 +50,17 @@ OWN_DECLARATIONS = frozenset({"sort", "function", "relation"})
 """What a file beside the shipped ones may declare."""
 ACTIONS = frozenset({"let", "set", "union", "delete", "subsume", "panic"})
 TOP_LEVEL = DECLARATIONS | RULES | {"set", "condition"}
+
+
+@dataclass(frozen=True)
+class RuleSelection:
+    """The selection of rules: the arguments of `rules.loader.load_rules`."""
+
+    paths: tuple[Path, ...] = ()
+    precision: Precision = "real"
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -48,6 +48,7 @@ def layers(count: int) -> onnx.ModelProto:
         ({"time_limit": 0}, "time_limit: 0 is not a number above 0"),
         ({"certify": True}, "certify: is about sub-graphs, and partition is none"),
         ({"partition": "joint", "cost": "flops"}, "partition: joint minimises time; it cannot be had with cost flops"),
+        ({"domains": "com.microsoft", "partition": "ago"}, "domains: is for whole graphs in ONNX Runtime, and a part"),
         ({"opset": 999}, "opset: 999 is not known here; the newest is"),
         ({"device": "bogus"}, "device 'bogus': not found"),
         ({"runtime": "bogus"}, "runtime: 'bogus' is not one of onnxruntime, onnxruntime-1.22, none"),

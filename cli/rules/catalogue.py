@@ -9,6 +9,7 @@ from textwrap import indent
 from typing import Any
 
 from ...errors import UsageError
+from ...ir.operators import DOMAINS
 from ...rules.loader import Rule, load_rules
 from .. import render
 from ..options import check_rule_folders
@@ -19,7 +20,7 @@ def list_rules(arguments: argparse.Namespace) -> int:
     """All rules, or those that every filter lets through."""
     check_rule_folders(arguments.rules)
     only = (arguments.tag,) if arguments.tag else ()
-    loaded = load_rules(arguments.rules, precision="fast", only=only).rules
+    loaded = load_rules(arguments.rules, precision="fast", only=only, domains=DOMAINS).rules
     rules = [
         rule
         for rule in loaded
@@ -51,7 +52,7 @@ def _record(rule: Rule) -> dict[str, Any]:
 def show_rule(arguments: argparse.Namespace) -> int:
     """One rule with its record."""
     check_rule_folders(arguments.rules)
-    rules = load_rules(arguments.rules, precision="fast").by_name
+    rules = load_rules(arguments.rules, precision="fast", domains=DOMAINS).by_name
     if arguments.name not in rules:
         near = get_close_matches(arguments.name, list(rules), 1)
         hint = f"; did you mean {near[0]}?" if near else "; `eqfuse rules list` names them all"
@@ -77,7 +78,7 @@ def _example_as_onnx(arguments: argparse.Namespace, rule: Rule) -> tuple[str, st
     from ...tools.checking.drawing.hits import example_hits
     from ...tools.checking.rule_example import before_and_after  # the list needs no checker
 
-    files = load_rules(arguments.rules, precision="fast").files
+    files = load_rules(arguments.rules, precision="fast", domains=DOMAINS).files
     for file, candidate in rules_as_written(files):
         if candidate.base == rule.base:
             hits = sorted(example_hits(candidate, scratch_for(file)), key=lambda hit: hit.sample.is_empty)

@@ -90,10 +90,13 @@ class Site:
         return axis % rank if rank else 0
 
 
+_ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS.values()}
+
+
 def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
     """The node as a call, or None where it is opaque."""
-    operator = OPERATORS.get(node.op_type)
-    if operator is None or not is_standard(node) or not _fits(node, operator):
+    operator = _ROWS.get(("" if is_standard(node) else node.domain, node.op_type))
+    if operator is None or not _fits(node, operator):
         return None
     site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()})
     try:

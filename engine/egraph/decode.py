@@ -203,6 +203,9 @@ class _Decoder:
         if spec.domain:
             self.target.opset_imports.setdefault(spec.domain, 1)
         for index, output in enumerate(node.outputs):
+            if spec.domain and spec.outputs > 1 and not self._projections(step.owner, index):
+                output.name = ""  # its outputs are optional
+                continue
             output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
             self._annotate(output, step, index)
         return node

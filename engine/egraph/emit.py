@@ -73,6 +73,8 @@ def emit_node(
         return None
     if lines:
         return Emission(node.op, tuple(range(len(node.children))), {}, lines=lines)
+    if operator.domain:
+        return _emit_contributed(operator, node, literals, operands, absent)
     if _schema(node.op, opset) is None:
         return None
     try:
@@ -90,6 +92,19 @@ def emit_node(
     if runs and _lacks_kernel(result, operands, opset):
         return None
     return result if _is_allowed(result, operands, opset) and _is_exact(operator, literals, operands) else None
+
+
+def _emit_contributed(
+    operator: OperatorSchema, node: ENode, literals: Mapping[str, Any], operands: Types, absent: int
+) -> Emission | None:
+    """An operator of a runtime's own domain; None where its kernels do not take the elements."""
+    if any(type_ is not None and type_.dtype != "float32" for type_ in operands):
+        return None
+    inputs = _inputs(operator, node, literals, 0, absent)
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    attributes = _attributes(operator, literals, 0)
+    return Emission(operator.op_type, tuple(inputs), attributes, operator.outputs, operator.domain)
 
 
 def _emit_named(node: ENode, absent: int) -> Emission | None:

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from ...rules.vocabulary import Precision
 
 Message = tuple[str, Any]
 """The kind of a message ("stage", "progress", "snapshot", "done" or "error"), and its content."""
-
-
-@dataclass(frozen=True)
-class RuleSelection:
-    """The selection of rules: the arguments of `rules.loader.load_rules`."""
-
-    paths: tuple[Path, ...] = ()
-    precision: Precision = "real"
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

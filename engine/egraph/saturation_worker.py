@@ -14,7 +14,8 @@ from typing import Any
 
 from ...rules.egglog_bindings import execute, load
 from ...rules.program import rule_program
-from .messages import Job, Message, Progress, RuleSelection, Snapshot
+from ...rules.vocabulary import RuleSelection
+from .messages import Job, Message, Progress, Snapshot
 from .rule_times import rule_seconds
 
 _ANALYSES = ("shape", "dtype", "value")
@@ -43,7 +44,7 @@ class SaturationRun:
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
         yield "stage", "rules"
-        execute(self.egraph, rule_program(selection.paths, selection.precision, selection.only, selection.skip))
+        execute(self.egraph, rule_program(selection))
 
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))

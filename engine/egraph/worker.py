@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EqfuseError
+from ...rules.vocabulary import RuleSelection
 from ...support.scratch import scratch_folder
 from ...support.worker_process import WorkerDiedError, WorkerProcess
-from .messages import Job, RuleSelection
+from .messages import Job
 
 _ALLOCATION = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535")
 """glibc keeps the small objects that egglog frees at hand: a sixth less time to load rules. Others ignore it."""

@@ -132,11 +132,12 @@ def _operation(
     """What a cost model prices: the operator, its attributes by name, and its operands."""
     if node.op == "Op":
         return Operation.of(opaque_type(node), {}, operands, output, constant)
-    names = (attribute.name for attribute in OPERATORS[node.op].attributes)
+    operator = OPERATORS[node.op]
+    names = (attribute.name for attribute in operator.attributes)
     attributes: dict[str, int | float | str | tuple[int, ...]] = dict(zip(names, node.attributes, strict=True))
     if continued:
         attributes["continued"] = continued
-    return Operation.of(node.op, attributes, operands, output, constant)
+    return Operation.of(operator.like, attributes, operands, output, constant)
 
 
 @pause_collection()

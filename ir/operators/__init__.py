@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import control, elementwise, layout, linear, normalization, pooling, reduction
+from . import contributed, control, elementwise, layout, linear, normalization, pooling, reduction
 from .arithmetic import Arithmetic, Array, Unsupported
 from .numbers import NUMBERS, full
 from .schema import Attribute, Operand, OperatorSchema
 
 __all__ = [
     "CONVOLUTIONS",
+    "DOMAINS",
     "ELEMENTWISE",
     "GLOBAL_POOLS",
     "NUMBERS",
@@ -19,6 +20,7 @@ __all__ = [
     "PRODUCTS",
     "REDUCTIONS",
     "SCHEMAS",
+    "STANDARD",
     "Arithmetic",
     "Array",
     "Attribute",
@@ -33,13 +35,19 @@ __all__ = [
 Value = int | float | str | tuple[int, ...]
 """What an attribute may be."""
 
-_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, control)
+_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, control, contributed)
 
 SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
 """Every operator of which something is known, by name."""
 
 OPERATORS: Mapping[str, OperatorSchema] = {name: row for name, row in SCHEMAS.items() if row.evaluate is not None}
 """The operators that rules can look into: each has a constructor in the e-graph."""
+
+STANDARD: Mapping[str, OperatorSchema] = {name: row for name, row in OPERATORS.items() if not row.domain}
+"""Those of ONNX's own domain."""
+
+DOMAINS = tuple(dict.fromkeys(row.domain for row in OPERATORS.values() if row.domain))
+"""The other domains."""
 
 
 def _named(category: str, attribute: str = "") -> frozenset[str]:

@@ -106,11 +106,11 @@ def _hard_swish(x: Expression) -> Expression:
     return x * _hard_sigmoid(x, 1 / 6, 0.5)
 
 
-def _swish(x: Expression, alpha: float) -> Expression:
+def swish(x: Expression, alpha: float) -> Expression:
     return x * (x * alpha)("sigmoid")
 
 
-def _gelu(x: Expression, approximate: str) -> Expression:
+def gelu(x: Expression, approximate: str) -> Expression:
     if approximate == "tanh":
         inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
         return x * 0.5 * (inner("tanh") + 1.0)
@@ -244,8 +244,8 @@ OPERATORS = (
     _unary("LeakyRelu", "X | alpha:f64=0.01", _formula(_scaled_below)),
     _unary("ThresholdedRelu", "X | alpha:f64=1.0", _formula(_thresholded)),
     _unary("HardSigmoid", "X | alpha:f64=0.2 beta:f64=0.5", _formula(_hard_sigmoid)),
-    _unary("Swish", "X | alpha:f64=1.0", _formula(_swish), flops=per_output(2)),
-    _unary("Gelu", "X | approximate:String=none", _formula(_gelu), flops=_gelu_flops),
+    _unary("Swish", "X | alpha:f64=1.0", _formula(swish), flops=per_output(2)),
+    _unary("Gelu", "X | approximate:String=none", _formula(gelu), flops=_gelu_flops),
     _unary("Cast", "X | to:String", _cast, flops=no_flops),
     _binary("Add", "A B", _named("add")),
     _binary("Sub", "A B", _named("subtract")),

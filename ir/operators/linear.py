@@ -27,28 +27,28 @@ from .windows import padded, windows
 Ints = tuple[int, ...]
 
 
-def _matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+def matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
     if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise Unsupported("the matrices do not fit")
     return arithmetic.matmul(a, b)
 
 
-def _gemm(
+def gemm(
     arithmetic: Arithmetic, a: Array, b: Array, c: Array | None, alpha: float, beta: float, ta: int, tb: int
 ) -> Array:
     if a.ndim != 2 or b.ndim != 2:
         raise Unsupported("Gemm takes matrices")
-    product = _matmul(arithmetic, a.T if ta else a, b.T if tb else b)
-    result = _scaled(arithmetic, product, alpha)
+    product = matmul(arithmetic, a.T if ta else a, b.T if tb else b)
+    result = scaled(arithmetic, product, alpha)
     if c is None:
         return result
-    total = arithmetic.apply("add", result, _scaled(arithmetic, c, beta))
+    total = arithmetic.apply("add", result, scaled(arithmetic, c, beta))
     if total.shape != result.shape:
         raise Unsupported("the third operand of Gemm widens the product")
     return total
 
 
-def _scaled(arithmetic: Arithmetic, x: Array, factor: float) -> Array:
+def scaled(arithmetic: Arithmetic, x: Array, factor: float) -> Array:
     return x if factor == 1.0 else arithmetic.apply("multiply", x, arithmetic.constant(factor, x))
 
 
@@ -60,7 +60,7 @@ def _biased(arithmetic: Arithmetic, x: Array, bias: Array | None) -> Array:
     return arithmetic.apply("add", x, bias.reshape((-1, *(1,) * (x.ndim - 2))))
 
 
-def _conv(
+def conv(
     arithmetic: Arithmetic,
     x: Array,
     w: Array,
@@ -238,18 +238,18 @@ def _transposed_convolution_maps(call: OperatorCall) -> IndexMaps:
 _linear = Family("linear", mixing_maps)
 
 OPERATORS = (
-    _linear("MatMul", "A B", _matmul, index_maps=_matmul_maps, flops=_product_flops),
+    _linear("MatMul", "A B", matmul, index_maps=_matmul_maps, flops=_product_flops),
     _linear(
         "Gemm",
         "A B C? | alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
-        _gemm,
+        gemm,
         index_maps=_gemm_maps,
         flops=_product_flops,
     ),
     _linear(
         "Conv",
         "X W B? | kernel_shape:Ints pads:Ints strides:Ints dilations:Ints group:i64=1",
-        _conv,
+        conv,
         index_maps=_convolution_maps,
         flops=_product_flops,
     ),

@@ -78,7 +78,7 @@ def _group(
     return _affine(arithmetic, _narrow(arithmetic, value, x), _along_channels(x, scale), _along_channels(x, shift))
 
 
-def _layer(
+def layer(
     arithmetic: Arithmetic, x: Array, scale: Array, shift: Array | None, axis: int, epsilon: float, stash: int
 ) -> Array:
     if not 0 <= axis < x.ndim:
@@ -87,7 +87,7 @@ def _layer(
     return _affine(arithmetic, _narrow(arithmetic, value, x), scale, shift)
 
 
-def _root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int, epsilon: float, stash: int) -> Array:
+def root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int, epsilon: float, stash: int) -> Array:
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")
     value = Expression(arithmetic, _wide(arithmetic, x, stash))
@@ -96,7 +96,7 @@ def _root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int,
     return _affine(arithmetic, _narrow(arithmetic, normalized, x), scale, None)
 
 
-def _softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
+def softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
     powers = arithmetic.apply("exp", _lowered(arithmetic, x, axis))
     return arithmetic.apply("divide", powers, arithmetic.reduce("add", powers, (axis,), True))
 
@@ -161,13 +161,13 @@ OPERATORS = (
     _normalization(
         "LayerNormalization",
         "X Scale B? | axis:i64=-1 epsilon:f64=1e-05 stash_type:i64=1",
-        _layer,
+        layer,
         index_maps=_from_axis_maps,
     ),
     _normalization(
         "RMSNormalization",
         "X scale | axis:i64=-1 epsilon:f64=1e-05 stash_type:i64=1",
-        _root_mean_square,
+        root_mean_square,
         index_maps=_from_axis_maps,
         flops=per_input(4),
     ),
@@ -177,7 +177,7 @@ OPERATORS = (
         _group,
         index_maps=_group_maps,
     ),
-    _normalization("Softmax", "input | axis:i64=-1", _softmax, index_maps=along_axis_maps, flops=per_input(5)),
+    _normalization("Softmax", "input | axis:i64=-1", softmax, index_maps=along_axis_maps, flops=per_input(5)),
     _normalization("LogSoftmax", "input | axis:i64=-1", _log_softmax, index_maps=along_axis_maps, flops=per_input(5)),
     _normalization("Hardmax", "input | axis:i64=-1", _hardmax, index_maps=along_axis_maps, flops=per_input(1)),
     *Family("normalization", _group_maps).hidden("LRN"),

@@ -46,11 +46,14 @@ class Attribute:
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """One operator of ONNX, from which every layer derives what it has to know of it.
+    """One operator, from which every layer derives what it has to know of it.
 
     `evaluate` computes the results from an arithmetic (arithmetic.py) and the arguments; None where rules cannot look
     into the operator, which then has no arguments either. `index_maps` is None where nothing is known of the elements
     that it reads. `flops` counts the floating-point operations of one call; None: one for each element read or made.
+
+    An operator of another domain than ONNX's has its `domain`, may be called `op_type` there, and is priced as the
+    operator that it is `like`.
     """
 
     name: str
@@ -59,6 +62,10 @@ class OperatorSchema:
     evaluate: Callable[..., Any] | None
     index_maps: MakeIndexMaps | None
     flops: CountFlops | None
+    domain: str = ""
+    op_type: str = ""
+    like: str = ""
+    outputs: int = 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -78,7 +85,7 @@ class OperatorSchema:
     @property
     def sort(self) -> str:
         """``N`` where the operator has several outputs, ``T`` elsewhere."""
-        return "N" if self.category == "multiple-output" else "T"
+        return "N" if self.category == "multiple-output" or self.outputs > 1 else "T"
 
     @property
     def declaration(self) -> str:
@@ -94,6 +101,7 @@ class Family:
     category: str
     index_maps: MakeIndexMaps | None = None
     flops: CountFlops | None = None
+    domain: str = ""
 
     def __call__(
         self,
@@ -103,12 +111,16 @@ class Family:
         *,
         index_maps: MakeIndexMaps | None = None,
         flops: CountFlops | None = None,
+        op_type: str = "",
+        like: str = "",
+        outputs: int = 1,
     ) -> OperatorSchema:
         """An operator that rules can look into. Raises ValueError on a kind of attribute that does not exist."""
         arguments = parse_signature(signature)
         return OperatorSchema(
-            name, self.category, arguments, evaluate, index_maps or self.index_maps, flops or self.flops
-        )
+            name, self.category, arguments, evaluate, index_maps or self.index_maps, flops or self.flops,
+            self.domain, op_type or name, like or name, outputs,
+        )  # fmt: skip
 
     def hidden(self, names: str, *, index_maps: MakeIndexMaps | None = None) -> tuple[OperatorSchema, ...]:
         """Operators that rules cannot look into; their names stand between spaces."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from eqfuse.ir.operators import OPERATORS
+from eqfuse.ir.operators import STANDARD
 
 from ..ir.onnx_cases import Case, cases, egglog_term, onnx_types
 
@@ -17,7 +17,7 @@ NOT_INFERRED = {"Resize", "GroupNormalization"}
 
 
 @pytest.mark.representatives(26)
-@pytest.mark.parametrize("op", [op for op in OPERATORS if op not in NOT_INFERRED])
+@pytest.mark.parametrize("op", [op for op in STANDARD if op not in NOT_INFERRED])
 def test_derives_what_onnx_infers(op: str, analyses: Any) -> None:
     numbers = count()
 
@@ -30,7 +30,7 @@ def test_derives_what_onnx_infers(op: str, analyses: Any) -> None:
                 analyses.variable(f"{prefix}{i}", shape, case.dtype(i))
         term = egglog_term(case, prefix)
         for i, expected in enumerate(onnx_types(case)):
-            output = f"(Out {term} {i})" if OPERATORS[op].sort == "N" else term
+            output = f"(Out {term} {i})" if STANDARD[op].sort == "N" else term
             assert analyses.type_of(output) == expected, output
 
     check()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from eqfuse.ir.operators import OPERATORS
+from eqfuse.ir.operators import STANDARD
 
 from ..ir.onnx_cases import Case, cases, egglog_term, onnx_model
 
@@ -63,7 +63,7 @@ def evaluate(case: Case, signs: tuple[str, ...], seed: int) -> Array:
 
 
 @pytest.mark.representatives(25)
-@pytest.mark.parametrize("op", [op for op in OPERATORS if op not in NOT_EVALUATED])
+@pytest.mark.parametrize("op", [op for op in STANDARD if op not in NOT_EVALUATED])
 def test_derived_signs_hold(op: str, analyses: Any) -> None:
     serial = count()
 
@@ -76,7 +76,7 @@ def test_derived_signs_hold(op: str, analyses: Any) -> None:
                 variable = analyses.variable(f"{prefix}{i}", shape, case.dtype(i))
                 analyses.run(" ".join(f"({fact} {variable})" for fact in (*SIGNS[signs[i]], "finite")))
         term = egglog_term(case, prefix)
-        output = f"(Out {term} 0)" if OPERATORS[op].sort == "N" else term
+        output = f"(Out {term} 0)" if STANDARD[op].sort == "N" else term
         analyses.run(output)
         facts = ("nonneg", "nonzero") if op in OVERFLOWS else ("nonneg", "nonzero", "finite")
         derived = [fact for fact in facts if analyses.holds(f"({fact} {output})")]

@@ -10,6 +10,7 @@ from eqfuse.errors import RuleError
 from eqfuse.rules import loader
 from eqfuse.rules.loader import load_rules, prelude
 from eqfuse.rules.program import rule_program
+from eqfuse.rules.vocabulary import RuleSelection
 
 RULE = """; x + 0 = x
 ; @property identity
@@ -26,22 +27,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_kept_program_is_that_of_the_loader(cache: Path) -> None:
     expected = f"{prelude()}\n{load_rules(precision='exact', skip=['pad']).program}"
-    assert [rule_program((), "exact", (), ("pad",)) for _ in range(2)] == [expected] * 2
+    assert [rule_program(RuleSelection(precision="exact", skip=("pad",))) for _ in range(2)] == [expected] * 2
     assert len(list((cache / "eqfuse/programs").iterdir())) == 1
 
 
 def test_a_kept_program_needs_no_rule_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = rule_program((), "real", (), ())
+    kept = rule_program(RuleSelection())
     monkeypatch.setattr(loader, "load_rules", None)
-    assert rule_program((), "real", (), ()) == kept
+    assert rule_program(RuleSelection()) == kept
 
 
 def test_a_file_that_changes_makes_another_program(tmp_path: Path) -> None:
     path = tmp_path / "own.egg"
     path.write_text(RULE, encoding="utf-8")
-    assert '"own"' in rule_program((path,), "real", (), ())
+    assert '"own"' in rule_program(RuleSelection((path,)))
     path.write_text(RULE.replace("own", "another"), encoding="utf-8")
-    assert '"another"' in rule_program((tmp_path,), "real", (), ())
+    assert '"another"' in rule_program(RuleSelection((tmp_path,)))
 
 
 def test_a_file_with_problems_keeps_none(tmp_path: Path, cache: Path) -> None:
@@ -49,5 +50,5 @@ def test_a_file_with_problems_keeps_none(tmp_path: Path, cache: Path) -> None:
     path.write_text("(rewrite", encoding="utf-8")
     for _ in range(2):
         with pytest.raises(RuleError):
-            rule_program((path,), "real", (), ())
+            rule_program(RuleSelection((path,)))
     assert not list(cache.rglob("programs/*"))

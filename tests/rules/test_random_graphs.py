@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from eqfuse.engine.constant_conflicts import find_conflict
-from eqfuse.engine.egraph.messages import RuleSelection
+from eqfuse.rules.vocabulary import RuleSelection
 
 from .random_graphs.builder import Graph
 from .random_graphs.class_values import Evaluation, saturate_graph

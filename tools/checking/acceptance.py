@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...engine.egraph.messages import RuleSelection
 from ...errors import RuleError
 from ...rules.loader import is_chosen
 from ...rules.places import rule_paths
 from ...rules.records import Rule, RuleFile, read_file
 from ...rules.sexpr import SexprError
+from ...rules.vocabulary import RuleSelection
 from ...support.countdown import Countdown
 from .cache import CacheKeys, load
 from .oracles.numeric import Counterexample
@@ -29,7 +29,7 @@ _SHOWN = 60
 def _rules_of(files: Sequence[RuleFile], selection: RuleSelection) -> dict[str, Rule]:
     """By name the rules of some files that a run uses, as their authors wrote them."""
     rules = (rule for file in files for rule in file.rules if rule.name == rule.base and not rule.derives)
-    return {r.name: r for r in rules if is_chosen(r, selection.precision, selection.only, selection.skip)}
+    return {r.name: r for r in rules if is_chosen(r, selection)}
 
 
 def require_accepted(selection: RuleSelection, *, judge: Judge, report: Callable[[str], None]) -> None:

@@ -12,13 +12,13 @@ from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.egraph.decode import decode
 from eqfuse.engine.egraph.encode import encode
-from eqfuse.engine.egraph.messages import RuleSelection
 from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.select import Pricing, select
+from eqfuse.rules.vocabulary import RuleSelection
 
 from ..models import model, value
 

@@ -12,12 +12,12 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.engine.egraph.encode import encode
-from eqfuse.engine.egraph.messages import RuleSelection
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.sizes import assume_types
+from eqfuse.rules.vocabulary import RuleSelection
 
 from ...engine.models import model, normal, value
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from eqfuse.ir.operators import NUMBERS, OPERATORS, Arithmetic, Array, Operand, Unsupported, evaluate, full
+from eqfuse.ir.operators import NUMBERS, STANDARD, Arithmetic, Array, Operand, Unsupported, evaluate, full
 
 from ..onnx_cases import Case, cases
 from .onnx_answers import random_array
@@ -24,17 +24,17 @@ WITHOUT_SYMBOLS = {
 }
 
 
-@pytest.mark.parametrize("head", OPERATORS)
+@pytest.mark.parametrize("head", STANDARD)
 def test_a_meaning_takes_the_arguments_of_its_constructor(head: str) -> None:
-    parameters = inspect.signature(OPERATORS[head].evaluate or evaluate).parameters.values()
+    parameters = inspect.signature(STANDARD[head].evaluate or evaluate).parameters.values()
     assert parameters
     if all(p.kind != p.VAR_POSITIONAL for p in parameters):
-        assert len(parameters) == 1 + len(OPERATORS[head].arguments)
+        assert len(parameters) == 1 + len(STANDARD[head].arguments)
 
 
 def arguments(case: Case) -> list[Any]:
     operands = iter(_operand(case, i) for i in range(len(case.shapes)))
-    signature = OPERATORS[case.op].arguments
+    signature = STANDARD[case.op].arguments
     return [next(operands) if isinstance(a, Operand) else case.literals[a.name] for a in signature]
 
 
@@ -49,7 +49,7 @@ def _operand(case: Case, position: int) -> Array | None:
 
 
 @pytest.mark.representatives(31)
-@pytest.mark.parametrize("head", sorted(OPERATORS.keys() - WITHOUT_SYMBOLS.keys()))
+@pytest.mark.parametrize("head", sorted(STANDARD.keys() - WITHOUT_SYMBOLS.keys()))
 def test_computes_by_its_arithmetic_alone(head: str) -> None:
     @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     @given(cases(head))
@@ -84,7 +84,7 @@ def test_resize_computes_by_its_arithmetic_alone() -> None:
         compare(outcome("Resize", [x, *given], NUMBERS), outcome("Resize", [hidden(x), *given], OpaqueArithmetic()))
 
 
-@pytest.mark.parametrize("head", sorted(OPERATORS))
+@pytest.mark.parametrize("head", sorted(STANDARD))
 def test_the_operands_are_not_changed(head: str) -> None:
     @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     @given(cases(head))

@@ -20,7 +20,6 @@ from eqfuse.costmodels.model import cost_model
 from eqfuse.engine.egraph.decode import decode
 from eqfuse.engine.egraph.encode import Encoding, encode
 from eqfuse.engine.egraph.graph import EGraph, ENode
-from eqfuse.engine.egraph.messages import RuleSelection
 from eqfuse.engine.egraph.plan import locate_origins
 from eqfuse.engine.egraph.saturate import Budget, saturate
 from eqfuse.engine.egraph.worker import Worker
@@ -28,6 +27,7 @@ from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.extract.extraction.select import Pricing, select
 from eqfuse.ir.operators import OPERATORS, Operand, Unsupported, evaluate, full
+from eqfuse.rules.vocabulary import RuleSelection
 
 from .builder import Array, Graph
 from .builder import evaluate as run

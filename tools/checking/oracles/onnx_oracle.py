@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from ....ir.operators import OPERATORS, Array, Attribute, full
+from ....ir.operators import DOMAINS, OPERATORS, Array, Attribute, OperatorSchema, full
 from ....ir.operators.numbers import element_type
 from ..drawing.evaluation import Comparison, Evaluation, is_float
 from ..drawing.left_side import Value
@@ -131,7 +131,8 @@ def _compute(term: Term | Leaf, evaluation: Evaluation) -> Array | None:
 def _valid_model(terms: Sequence[Term | Leaf], evaluation: Evaluation) -> onnx.ModelProto:
     """The terms as a model whose types ONNX can infer. Raises _Inexpressible and Refused."""
     model = term_model([t for t in terms if t != Leaf("Absent")], evaluation.dtypes)
-    infer_types(model)
+    if not any(node.domain for node in model.graph.node):  # ONNX knows no types of the others; ONNX Runtime will look
+        infer_types(model)
     return model
 
 
@@ -186,7 +187,8 @@ def term_model(terms: Sequence[Term | Leaf], dtypes: Mapping[str, str]) -> onnx.
     nodes = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(names)]
     outputs = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(names))]
     graph = helper.make_graph([*writer.nodes, *nodes], "term", list(writer.inputs.values()), outputs, writer.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
+    imports = [helper.make_opsetid("", _OPSET), *(helper.make_opsetid(domain, 1) for domain in DOMAINS)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=_IR_VERSION)
 
 
 @dataclass
@@ -243,9 +245,10 @@ class _TermWriter:
                 inputs.append(self._write_constant(array))
             else:
                 attributes[argument.name] = value
-        return self._write_node(term.head, inputs, attributes)  # type: ignore[arg-type]
+        return self._write_node(operator, inputs, attributes)  # type: ignore[arg-type]
 
-    def _write_node(self, head: str, inputs: list[str], attributes: dict[str, Value]) -> str:
+    def _write_node(self, operator: OperatorSchema, inputs: list[str], attributes: dict[str, Value]) -> str:
+        head = operator.name
         onnx_attributes: dict[str, Any] = dict(attributes)
         if head == "Cast":
             onnx_attributes["to"] = self._type(str(attributes["to"]))
@@ -263,7 +266,9 @@ class _TermWriter:
         if head == "Split":
             count = len(numpy_helper.to_array(next(c for c in self.constants if c.name == inputs[1])))
             outputs += [f"{name}.{i}" for i in range(1, count)]
-        self.nodes.append(helper.make_node(head, inputs, outputs, **onnx_attributes))
+        outputs += [f"{name}.{i}" for i in range(1, operator.outputs)]
+        domain = operator.domain or None
+        self.nodes.append(helper.make_node(operator.op_type, inputs, outputs, domain=domain, **onnx_attributes))
         return name
 
 

@@ -13,7 +13,7 @@ from eqfuse.extract.partition.baselines.mapping_types import (
     mapping_types,
 )
 from eqfuse.ir.graph import OperatorGraph
-from eqfuse.ir.operators import OPERATORS
+from eqfuse.ir.operators import STANDARD
 
 from ..graphs import Builder, operator_graphs
 from ..perturbation import Call, observed
@@ -38,7 +38,7 @@ def _dtype(op: str) -> str:
 def _elementwise() -> list[Call]:
     """Unary operators, and binary ones on equal shapes and with a broadcast on either side."""
     calls = []
-    for operator in OPERATORS.values():
+    for operator in STANDARD.values():
         if operator.category == "elementwise.unary":
             attributes = {"to": "float64"} if operator.name == "Cast" else {}
             calls.append(Call(operator.name, ((2, 3),), attributes, (_dtype(operator.name),)))
@@ -118,7 +118,7 @@ _OTHERS = [
 ]
 _REDUCTIONS = [
     Call(operator.name, ((2, 3),), {"axes": (1,)})
-    for operator in OPERATORS.values()
+    for operator in STANDARD.values()
     if operator.name.startswith("Reduce")
 ]
 CALLS = [*_elementwise(), *_OTHERS, *_REDUCTIONS]
@@ -140,7 +140,7 @@ def test_each_pair_has_the_type_that_the_numbers_show(call: Call) -> None:
 
 
 def test_every_operator_of_the_rules_is_called_above() -> None:
-    assert OPERATORS.keys() - {call.op for call in CALLS} == set()
+    assert STANDARD.keys() - {call.op for call in CALLS} == set()
 
 
 _SIDES = st.integers(1, 3)
