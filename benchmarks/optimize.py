@@ -193,7 +193,7 @@ def compare(source: Path, options: argparse.Namespace) -> ModelRecord:
             result = Path(folder) / f"{tool}.onnx"
             if not each.error:
                 each.verdict = judge_result(source, result, sample)
-            if each.verdict is not None and each.verdict.is_right and options.latency:
+            if each.verdict is not None and not each.verdict.is_wrong and options.latency:
                 each.latency = time_result(source, result, sample, options.latency_threads)
     return record
 
@@ -207,7 +207,7 @@ def layers_text(tool: ToolRecord) -> str:
     """The layers of a result; of a wrong one that it is wrong."""
     if tool.size is None or tool.error:
         return "failed"
-    return f"{tool.size.layers}{'' if tool.verdict is None or tool.verdict.is_right else ' ' + tool.verdict.status}"
+    return f"{tool.size.layers}{'' if tool.verdict is None or tool.verdict.status == 'right' else ' ' + tool.verdict.status}"
 
 
 def result_row(record: ModelRecord) -> list[str]:
@@ -297,7 +297,7 @@ def print_tables(records: Sequence[ModelRecord]) -> None:
         for tool, found in record.tools.items():
             if found.error:
                 console.print(f"{record.name}: {tool} failed: {found.error}", style="red", markup=False)
-            elif found.verdict is not None and not found.verdict.is_right:
+            elif found.verdict is not None and found.verdict.status != "right":
                 verdict = found.verdict
                 console.print(f"{record.name}: {tool} {verdict.status}: {verdict.reason}", style="red", markup=False)
 

@@ -28,16 +28,16 @@ _LARGE = 128
 class Verdict:
     """Whether a result is right: "right", "wrong", or "invalid" where ONNX Runtime does not run it; with the reason.
 
-    "unknown" is a result whose original does not run.
+    "unknown" is a result whose original does not run, or gives nothing that depends on its inputs.
     """
 
     status: str
     reason: str = ""
 
     @property
-    def is_right(self) -> bool:
-        """Whether it computes what the original does."""
-        return self.status == "right"
+    def is_wrong(self) -> bool:
+        """Whether it does not compute what the original does."""
+        return self.status in ("wrong", "invalid")
 
 
 def sample_of(source: Path, sizes: Mapping[str, int]) -> Sample | None:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import onnx_ir as ir
 import onnxruntime
 
 from ..costmodels.device import HOST
+from ..costmodels.runtime import NONE as NO_FUSION
 from ..engine.bodies.flatten import flat_form
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
@@ -27,7 +29,7 @@ from ..support.deadlines import seconds_left
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock
-from .extract import Choice, Chosen, copy_model, extract_model, pricing_for
+from .extract import Chosen, copy_model, extract_model, pricing_for
 from .operator_times import keep_operator_times
 from .options import CostName, MeasureOptions, Options
 from .saturate import Saturated, apply_rules
@@ -147,25 +149,40 @@ def measure_candidates(
     timings = Timings(
         name, search.layers, search.timed, shapes, threads, processor_name(), onnxruntime.__version__, taken
     )
-    if chosen is not None:
-        return Chosen(chosen.saturated, chosen.choice, chosen.options), timings
-    return Chosen(saturated, replace(search.candidates[0].choice, model=copy_model(model)), options), timings
+    result = search.candidates[0].chosen if chosen is None else chosen.chosen
+    assert result is not None
+    if chosen is None:
+        result = replace(result, choice=replace(result.choice, model=copy_model(model)))
+    return result, timings
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """`is_reduced`: some groups of rules are left out. `again` are the ratios that decide, `first` those before."""
+    """A candidate in a `folder` of its own, priced at other `sizes` than usual if it has any.
+
+    `is_reduced`: some groups of rules are left out. `again` are the ratios that decide, `first` those before. `chosen`
+    is None once it is out of the question: e-graphs are large.
+    """
 
     name: str
-    saturated: Saturated
-    choice: Choice
-    options: Options
-    path: Path
     layers: int
+    options: Options
+    sizes: Mapping[str, int]
     is_reduced: bool
+    folder: Path
+    chosen: Chosen | None
     first: tuple[float, ...] = ()
     again: tuple[float, ...] = ()
     problem: str = ""
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "model.onnx"
+
+    def drop(self) -> None:
+        """Free its memory and its files."""
+        self.chosen = None
+        rmtree(self.folder, ignore_errors=True)
 
     @property
     def timed(self) -> TimedCandidate:
@@ -207,9 +224,10 @@ class _Search:
 
     def run(self) -> None:
         """Time a candidate for each cost model, then leave out groups of rules from the best one."""
-        self.add(_price_name(self.options), replace(self.saturated, sizes={}), self.options)
+        first = self.add(_price_name(self.options), replace(self.saturated, sizes={}), self.options)
         self.keep_times(self.saturated.original)
-        self.keep_times(self.candidates[0].choice.model)
+        if first is not None:
+            self.keep_times(first)
         for options in self.other_prices():
             if not seconds_left(self.deadline):
                 return
@@ -220,10 +238,15 @@ class _Search:
 
     def other_prices(self) -> Iterator[Options]:
         """The options with other cost models, and with their own for the sizes that are timed."""
-        own = self.options.cost, self.options.device
-        others: tuple[tuple[CostName, str], ...] = ("profile", HOST), ("roofline", HOST), ("flops", self.options.device)
-        for cost, device in dict.fromkeys((own, *others)):
-            yield replace(self.options, cost=cost, device=device)
+        own = self.options
+        if self.saturated.sizes:
+            yield own
+        if own.runtime != NO_FUSION:
+            yield replace(own, runtime=NO_FUSION)
+        others: tuple[tuple[CostName, str], ...] = ("profile", HOST), ("roofline", HOST), ("flops", own.device)
+        for cost, device in others:
+            if (cost, device) != (own.cost, own.device):
+                yield replace(own, cost=cost, device=device)
 
     def leave_groups_out(self) -> None:
         """Leave one group of rules after another out, for good where that is faster."""
@@ -239,7 +262,7 @@ class _Search:
             try:
                 with Worker(options.selection) as worker:
                     saturated = apply_rules(self.saturated, options, worker, self.clock)
-                self.add(name, replace(saturated, sizes=best.saturated.sizes), options, is_reduced=True)
+                self.add(name, replace(saturated, sizes=best.sizes), options, is_reduced=True)
             except EqfuseError as error:  # some rules do not work without others
                 self.clock.tell("measure", f"{name}: {error}")
 
@@ -252,29 +275,36 @@ class _Search:
         """The candidate of that name."""
         return next((each for each in self.candidates if timed is not None and each.name == timed.name), None)
 
-    def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> None:
-        """Extract a candidate, and time it unless it is one that was timed already."""
+    def add(self, name: str, saturated: Saturated, options: Options, *, is_reduced: bool = False) -> Model | None:
+        """Extract a candidate and time it; its model. None where it is the original, or was timed already."""
         pricing = pricing_for(options, saturated)
         choice = extract_model(saturated, pricing, options, self.clock)
         structure = _structure(choice.model)
         is_new = structure not in self.structures
         if self.candidates and not is_new:
-            return
+            return None
         self.structures.add(structure)
-        path = self.folder / f"{len(self.candidates)}.onnx"
-        candidate = _Candidate(name, saturated, choice, options, path, _count_layers(choice.model), is_reduced)
+        folder = self.folder / str(len(self.candidates))
+        candidate = _Candidate(
+            name, _count_layers(choice.model), options, saturated.sizes, is_reduced, folder,
+            Chosen(saturated, choice, options), problem="" if is_new else "is the original",
+        )  # fmt: skip
         self.candidates.append(candidate)
-        if is_new:
-            write(choice.model, path)
-            candidate.first = self.time(candidate, _CANDIDATE_SHARE * self.budget)
-        else:
-            candidate.problem = "is the original"
-
-    def time(self, candidate: _Candidate, seconds: float) -> tuple[float, ...]:
-        """Ratios of a candidate, timed for at most so long, and not once it is known that another is better."""
-        best = choose(self.layers, [each.timed for each in self.candidates if each is not candidate])
+        if not is_new:
+            return None
+        folder.mkdir()
+        write(choice.model, candidate.path)
+        best = choose(self.layers, [each.timed for each in self.candidates])
         least, layers = (best.ratio.median, best.layers) if best is not None and best.ratio else (1.0, self.layers)
         limit = least + (NOTICEABLE if candidate.layers < layers else -NOTICEABLE)
+        candidate.first = self.time(candidate, _CANDIDATE_SHARE * self.budget, limit)
+        for each in self.candidates[1:]:
+            if each not in self.finalists:
+                each.drop()
+        return choice.model
+
+    def time(self, candidate: _Candidate, seconds: float, limit: float) -> tuple[float, ...]:
+        """Ratios of a candidate, timed for at most so long, and not once they are known to be above the limit."""
         try:
             ratios = self.contest.time_pairs(candidate.path, seconds, limit)
         except EqfuseError as error:
@@ -283,19 +313,24 @@ class _Search:
         self.clock.tell("measure", f"{candidate.name}: {Estimate.of(ratios).median:.3f} of the original's time")
         return ratios
 
+    @property
+    def finalists(self) -> list[_Candidate]:
+        """The candidates that may be the best."""
+        names = {each.name for each in choose_finalists(self.layers, [c.timed for c in self.candidates if c.chosen])}
+        return [candidate for candidate in self.candidates if candidate.name in names]
+
     def conclude(self) -> _Candidate | None:
         """Time the best again, and choose by these times alone; None for the original."""
-        names = {finalist.name for finalist in choose_finalists(self.layers, self.timed)}
-        finalists = [candidate for candidate in self.candidates if candidate.name in names]
+        finalists = self.finalists
         end = self.started + self.budget
         for turn in range(_ROUNDS):
             for finalist in finalists:
                 left = seconds_left(end) / (len(finalists) * (_ROUNDS - turn))
                 if left and not finalist.problem:
-                    finalist.again += self.time(finalist, left)
+                    finalist.again += self.time(finalist, left, 1.0 + NOTICEABLE)
         chosen = self.find(choose(self.layers, [finalist.timed for finalist in finalists]))
-        if chosen is not None and chosen is not self.candidates[0]:
-            self.keep_times(chosen.choice.model)
+        if chosen is not None and chosen is not self.candidates[0] and chosen.chosen is not None:
+            self.keep_times(chosen.chosen.choice.model)
         return chosen
 
     def keep_times(self, model: Model) -> None:
@@ -309,7 +344,9 @@ class _Search:
 
 
 def _price_name(options: Options) -> str:
-    return options.cost if options.cost == "flops" else f"{options.cost} of {options.device}"
+    if options.cost == "flops":
+        return options.cost
+    return f"{options.cost} of {options.device}{', no fusion' if options.runtime == NO_FUSION else ''}"
 
 
 def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
