@@ -207,7 +207,8 @@ def layers_text(tool: ToolRecord) -> str:
     """The layers of a result; of a wrong one that it is wrong."""
     if tool.size is None or tool.error:
         return "failed"
-    return f"{tool.size.layers}{'' if tool.verdict is None or tool.verdict.status == 'right' else ' ' + tool.verdict.status}"
+    status = tool.verdict.status if tool.verdict is not None else "right"
+    return f"{tool.size.layers}{'' if status == 'right' else f' {status}'}"
 
 
 def result_row(record: ModelRecord) -> list[str]:
