@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...rules.egglog_bindings import execute, load
-from ...rules.program import rule_program
+from ...rules.program import Program, rule_program
 from ...rules.vocabulary import RuleSelection
 from .messages import Job, Message, Progress, Snapshot
 from .rule_times import rule_seconds
@@ -33,6 +33,7 @@ class SaturationRun:
         gc.disable()  # each collection would walk over all that was built so far
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
+        self.program = Program(())
         self.progress = Progress()
         self.next_snapshot = 0.0
 
@@ -44,7 +45,7 @@ class SaturationRun:
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
         yield "stage", "rules"
-        execute(self.egraph, rule_program(selection))
+        self.program = rule_program(selection)
 
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))
@@ -52,6 +53,7 @@ class SaturationRun:
     def saturate(self, job: Job) -> Iterator[Message]:
         """Load one job and run it to its end."""
         self.job = job
+        execute(self.egraph, self.program.text_for(job.facts))
         self.started = time.monotonic()
         yield "stage", "facts"
         execute(self.egraph, job.facts)
