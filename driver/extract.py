@@ -71,7 +71,7 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
             return Choice(copy_model(saturated.original), selection, pricing)
         with clock.phase("decode"):
             result = decode(
-                saturated.model, saturated.knowledge, saturated.encoding, saturated.egraph, selection, pricing.runtime
+                saturated.settled, saturated.knowledge, saturated.encoding, saturated.egraph, selection, pricing.runtime
             )
         if attempt == _ATTEMPTS - 1 or result.file_bytes <= allowed:
             break

@@ -113,7 +113,7 @@ def observe_model(path: Path, options: Options, observer: Observer | None = None
     pricing = pricing_for(options, saturated)
     selection = extract_model(saturated, pricing, options, clock).selection
     rewriting = Rewriting(saturated.encoding, saturated.egraph, selection, _load_rules(options))
-    return Observation(saturated.model, options, rewriting, pricing, saturated.assumptions)
+    return Observation(saturated.settled, options, rewriting, pricing, saturated.assumptions)
 
 
 def _load_rules(options: Options) -> RuleSet:

@@ -25,6 +25,7 @@ from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
 from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset
+from ..engine.shapes.arguments import settle_arguments
 from ..errors import ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
 from ..extract.extraction.sizes import Types, assume_types
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
 class Encoded:
     """A model, the types and constants of its values, and its terms. `samples` are the inputs that the user gives.
 
-    Of a model with bodies `model` and what follows are of `flat`, which has none.
+    Of a model with bodies `model` and what follows are of `flat`, which has none. `settled` is what the terms are of:
+    the model, with constants for arguments that are the same for all sizes.
     """
 
     model: Model
+    settled: Model
     knowledge: Knowledge
     encoding: Encoding
     samples: tuple[Sample, ...]
@@ -95,18 +98,19 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
         samples = samples_of(model, options.inputs)
     with clock.phase("infer"):
         flat, knowledge = _infer(model, options)
-    model = model if flat is None else flat.model
+        model = model if flat is None else flat.model
+        settled, knowledge = settle_arguments(model, knowledge)
     with clock.phase("encode"):
-        encoding = encode(model, knowledge, named_operators(options.selection.paths))
+        encoding = encode(settled, knowledge, named_operators(options.selection.paths))
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
-    return apply_rules(Encoded(model, knowledge, encoding, samples, flat), options, worker, clock)
+    return apply_rules(Encoded(model, settled, knowledge, encoding, samples, flat), options, worker, clock)
 
 
 def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:
     """Apply the worker's rules, which are those of the options, until nothing changes, or a budget is hit."""
-    model, knowledge, encoding = encoded.model, encoded.knowledge, encoded.encoding
+    model, settled, knowledge, encoding = encoded.model, encoded.settled, encoded.knowledge, encoded.encoding
     blamed = name_culprits(encoding, options.selection, options.budget)
     with clock.phase("saturate"), _blame_model(encoded.original, options), blamed:
         egraph = saturate(
@@ -120,9 +124,11 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
         egraph = without_captive_nodes(egraph, encoding, encoded.flat)
     with clock.phase("check"), _blame_model(encoded.original, options):
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
-        checked = check_constants(model, knowledge, encoding, egraph, options.selection, options.budget, limit)
-    origin = locate_origins(model.graph, encoding, egraph)
-    return Saturated(model, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked)
+        checked = check_constants(settled, knowledge, encoding, egraph, options.selection, options.budget, limit)
+    origin = locate_origins(settled.graph, encoding, egraph)
+    return Saturated(
+        model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked
+    )
 
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:

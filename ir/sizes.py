@@ -97,6 +97,10 @@ class Size:
         own = {atom for factors, _ in self.terms for atom in factors}
         return frozenset(own.union(*(part.atoms() for atom in own for part in atom.parts)))
 
+    def names(self) -> frozenset[str]:
+        """The names of the symbols that occur."""
+        return frozenset(atom.text for atom in self.atoms() if atom.kind == "symbol")
+
     def replace(self, symbols: Mapping[str, Size]) -> Size:
         """The polynomial with some symbols (by name) replaced."""
         return rebuild(self, lambda name: symbols.get(name))
@@ -392,3 +396,21 @@ class _Parser:
             self.require(")")
             return extremum(token[1:], sizes)
         return symbol(token[1:])
+
+
+def declared_sizes(names: Iterable[str]) -> dict[str, Size]:
+    """What the names of dimensions stand for: expressions of other ones of them, or of one more as in `32*k + 16`, are
+    such; every other name is a symbol."""
+    declared = frozenset(names)
+    return {name: _declared_size(name, declared) for name in sorted(declared)}
+
+
+def _declared_size(name: str, declared: frozenset[str]) -> Size:
+    size = parse_size(name)
+    if size is None or size.number is not None or size.names() == {name} or size == symbol(name.strip("`")):
+        return symbol(name)
+    if size.names() <= declared - {name}:
+        return size
+    *variable, rest = size.terms if size.constant else (*size.terms, ((), 0))
+    is_line = len(variable) == 1 and len(variable[0][0]) == 1 and variable[0][0][0].kind == "symbol"
+    return size if is_line and variable[0][1] > 0 and rest[1] >= 0 and variable[0][1] + rest[1] > 1 else symbol(name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from ...ir.sizes import parse_size
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
@@ -122,7 +123,7 @@ class _Types:
             return None
         inner = without.formals if without is not None else ()
         return tuple(
-            d if isinstance(d, int) or (d in self.knowledge.symbols and d.rpartition(".")[0] not in inner) else None
+            d if isinstance(d, int) or (d in self.knowledge.symbols and not _depends_on(d, inner)) else None
             for d in type_.shape
         )
 
@@ -135,6 +136,13 @@ class _Types:
             return False
         value.type, value.shape = ir.TensorType(dtype_of(dtype)), shape
         return True
+
+
+def _depends_on(dimension: str, formals: Sequence[str]) -> bool:
+    """Whether a size follows from one of what an iteration is called with: these are called FORMAL.AXIS."""
+    size = parse_size(dimension)
+    names = {dimension} if size is None else {dimension, *size.names()}
+    return any(name.rpartition(".")[0] in formals for name in names)
 
 
 def _axes(region: Region, name: str, count: int) -> Sequence[int]:

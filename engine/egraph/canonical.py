@@ -251,6 +251,8 @@ def _cumulative(site: Site, literals: Literals) -> Literals:
 
 
 def _target_shape(site: Site, literals: Literals) -> Literals:
+    """The whole result. A target that is computed is one that no constant can replace (engine/shapes/arguments.py)."""
+    site.constant(1)
     site.raw.pop("allowzero", None)
     return literals | {"shape": site.output_shape()}
 
@@ -317,6 +319,7 @@ def _pad(site: Site, literals: Literals) -> Literals:
 def _split(site: Site, literals: Literals) -> Literals:
     axis = site.axis(literals["axis"])
     site.raw.pop("num_outputs", None)
+    _require(isinstance(site.shape()[axis], int), "a split of an axis of unknown size")
     sizes = []
     for output in site.node.outputs:
         shape = site.type_of(output).shape

@@ -21,7 +21,7 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...errors import ModelError
-from ...ir.sizes import symbol
+from ...ir.sizes import declared_sizes
 from ...ir.types import TensorType
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .ceil_pools import correct_ceil_pool
@@ -64,7 +64,7 @@ def infer(model: Model) -> Knowledge:
     }
     skeleton = _Skeleton(model)
     skeleton.check(constants)
-    declared = Declared({name: symbol(name) for name in skeleton.symbols})
+    declared = Declared(declared_sizes(skeleton.symbols))
     while True:
         types = skeleton.infer(constants)
         if folded := _fold(model, types, constants):
@@ -72,8 +72,7 @@ def infer(model: Model) -> Knowledge:
             continue
         if all(type_.is_static for type_ in types.values()):
             return Knowledge(types, constants, skeleton.symbols)
-        known = declared.with_windows(model.graph, types)
-        symbolic = evaluate_shapes(model.graph, types, constants, known, model.opset)
+        symbolic = evaluate_shapes(model.graph, types, constants, declared, model.opset)
         fixed = {name: array for name, array in symbolic.constants(types).items() if name not in constants}
         if not fixed:
             named = symbolic.types(types)

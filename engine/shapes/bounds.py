@@ -28,6 +28,11 @@ class Bounds:
         least = self.least(size)
         return least is not None and least >= bound
 
+    def may_be_empty(self, size: Size) -> bool:
+        """Whether a size may be 0 with every symbol at least 1 of which the user does not say that it may be 0."""
+        assumed = {a.text: 1 for a in size.atoms() if a.kind == "symbol"}
+        return not Bounds({**assumed, **self.lowest}).is_at_least(size, 1)
+
     def is_ordered(self, smaller: Size, larger: Size) -> bool:
         """Whether `smaller` is known to be at most `larger`."""
         return self.is_at_least(larger - smaller, 0)

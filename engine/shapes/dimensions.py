@@ -171,6 +171,8 @@ def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
             raise Undecided
         return size
     first, last = place(site, size, start), place(site, size, end)
+    if not first.terms and last == size:
+        return size
     return floor_divide(site.bounds.maximum(last - first, ZERO) + number(step - 1), number(step))
 
 
@@ -179,6 +181,8 @@ def place(site: Site, size: Size, bound: Size) -> Size:
     value = bound.number
     if value is not None and abs(value) >= _INFINITE:
         return size if value > 0 else ZERO
+    if not bound.terms:
+        return ZERO
     if site.bounds.is_at_least(bound, 0):
         return site.bounds.minimum(bound, size)
     if not site.bounds.is_at_least(bound.scale(-1), 1):

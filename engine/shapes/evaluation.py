@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,9 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...ir.sizes import Size, TooComplex, number, symbol
+from ...ir.sizes import Size, TooComplex, number, parse_size, symbol
 from ...ir.types import Dimension, TensorType
-from ..onnx.nodes import is_standard
+from ..onnx.nodes import BODY_DOMAIN, is_standard
 from ..onnx.typing import NAMELESS, dtype_of, tensor_type
 from .bounds import Bounds
 from .contents import compute_contents
@@ -34,11 +34,11 @@ class Declared:
     symbols: Mapping[str, Size] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
 
-    def with_windows(self, graph: ir.Graph, types: Mapping[str, TensorType]) -> Declared:
+    def with_windows(self, nodes: Iterable[ir.Node], types: Mapping[str, TensorType]) -> Declared:
         """The same, and that a dimension over which a convolution slides is not empty: no runtime computes that."""
         windowed = {
             dimension
-            for node in graph
+            for node in nodes
             if node.op_type == "Conv" and is_standard(node) and node.inputs and node.inputs[0] is not None
             if (type_ := types.get(node.inputs[0].name or "")) is not None and type_.shape is not None
             for dimension in type_.shape[2:]
@@ -49,8 +49,14 @@ class Declared:
         return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
 
     def size_of(self, dimension: Dimension) -> Size | None:
-        """The size of a dimension; None for a name that no input declares."""
-        return number(dimension) if isinstance(dimension, int) else self.symbols.get(dimension)
+        """The size of a dimension; None for a name that no input declares, and is no expression of such names."""
+        if isinstance(dimension, int):
+            return number(dimension)
+        if dimension in self.symbols or dimension == NAMELESS:
+            return self.symbols.get(dimension)
+        size = parse_size(dimension)
+        names = set() if size is None else size.names()
+        return size.replace(self.symbols) if size is not None and names and names <= self.symbols.keys() else None
 
 
 @dataclass
@@ -100,6 +106,20 @@ class SymbolicShapes:
         return constants
 
 
+def always_computed(graph: ir.Graph) -> frozenset[ir.Node]:
+    """The nodes that every run of a graph computes: not those that only a branch or an iteration may need."""
+    nodes: set[ir.Node] = set()
+    waiting = [output.producer() for output in graph.outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in nodes:
+            continue
+        nodes.add(node)
+        inputs = node.inputs if node.domain != BODY_DOMAIN else node.inputs[:1] if node.op_type == "If" else ()
+        waiting += [value.producer() for value in inputs if value is not None]
+    return frozenset(nodes)
+
+
 def evaluate_shapes(
     graph: ir.Graph, types: Mapping[str, TensorType], constants: Arrays, declared: Declared, opset: int
 ) -> SymbolicShapes:
@@ -108,7 +128,8 @@ def evaluate_shapes(
 
     Operators that take equal sizes only (Concat, MatMul) tell that some are equal; then evaluation begins again.
     """
-    equations = Equations()
+    equations, certain = Equations(), always_computed(graph)
+    declared = declared.with_windows(certain, types)
     for _ in range(_MOST_PASSES):
         known = len(equations)
         result = SymbolicShapes(declared, equations)
@@ -119,7 +140,9 @@ def evaluate_shapes(
             _complete(result, types, value, None)
         for node in graph:
             if not all(output.name in constants for output in node.outputs if output.name):
-                _evaluate_node(node, result, types, constants, opset)
+                known_here = equations if node in certain else equations.kept_out()
+                site = Site(node, result.shapes, result.contents, constants, declared.bounds, known_here, opset)
+                _evaluate_node(site, result, types)
         if len(equations) == known:
             break
     return result
@@ -129,10 +152,8 @@ _MOST_PASSES = 4
 """Evaluations of a graph: sizes that are found to be equal in the last one only stay different, which is no error."""
 
 
-def _evaluate_node(
-    node: ir.Node, result: SymbolicShapes, types: Mapping[str, TensorType], constants: Arrays, opset: int
-) -> None:
-    site = Site(node, result.shapes, result.contents, constants, result.declared.bounds, result.equations, opset)
+def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, TensorType]) -> None:
+    node = site.node
     if not all(output.name in result.shapes for output in node.outputs if output.name):
         computed = _shapes_of_outputs(site, types) if is_standard(node) else []
         for index, output in enumerate(node.outputs):

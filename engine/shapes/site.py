@@ -46,6 +46,12 @@ class Equations:
             size = self._plainer[size]
         return size
 
+    def kept_out(self) -> Equations:
+        """The same equations, to which others can be added without a change of these."""
+        copy = Equations()
+        copy._plainer = dict(self._plainer)
+        return copy
+
     def equate(self, sizes: Iterable[Size | None]) -> Size | None:
         """Note that sizes are equal. Returns what stands for them; None if all are unknown."""
         plain = sorted({self.plainest(size) for size in sizes if size is not None}, key=_plainness)

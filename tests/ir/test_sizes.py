@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.ir.operation import dimension_size
-from eqfuse.ir.sizes import ONE, ZERO, Size, exact_quotient, extremum, floor_divide, number, parse_size, symbol
+from eqfuse.ir.sizes import (
+    ONE,
+    ZERO,
+    Size,
+    declared_sizes,
+    exact_quotient,
+    extremum,
+    floor_divide,
+    number,
+    parse_size,
+    symbol,
+)
 
 NAMES = ("H", "W", "x.0", "a`b")
 Sizes = st.fixed_dictionaries({name: st.integers(0, 40) for name in NAMES})
@@ -119,6 +130,21 @@ def test_what_is_no_size_is_not_parsed(text: str) -> None:
 )
 def test_prices_count_expressions_at_the_sizes_of_their_names(dimension: int | str, size: int) -> None:
     assert dimension_size(dimension) == size
+
+
+@pytest.mark.parametrize(
+    ("names", "expression"),
+    [
+        (["past", "past + 1"], "past + 1"),
+        (["32*k"], "32*k"),
+        (["k", "32k + 16"], "32*k + 16"),
+        (["batch-size"], "`batch-size`"),
+        (["a*b"], "`a*b`"),
+        (["1"], "`1`"),
+    ],
+)
+def test_expressions_among_declared_names(names: list[str], expression: str) -> None:
+    assert str(parse_size(str(declared_sizes(names)[names[-1]]))) == expression
 
 
 def test_zero_is_the_empty_polynomial() -> None:

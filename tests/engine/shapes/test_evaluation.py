@@ -252,14 +252,18 @@ def test_a_strided_network_has_the_shapes_of_its_windows() -> None:
     assert knowledge.types["y"].shape == ("N", 16, "(H + 1)//2", "(W + 1)//2")
 
 
-@pytest.mark.parametrize("declared", ["(H + 1)//2", "`H`"])
-def test_a_declared_name_is_not_an_expression(declared: str) -> None:
-    """An input may call a dimension what a computed size would be called."""
+@pytest.mark.parametrize(
+    ("declared", "is_same"), [("(H + 1)//2", True), ("H/2", False), ("`H`", False), ("H-A", False)]
+)
+def test_declared_expressions_of_declared_names(declared: str, is_same: bool) -> None:
+    """An input may have a dimension that follows from others; what only looks like that is a name."""
     pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1], strides=[2])
+    join = helper.make_node("Add", ["y", "z"], ["s"])
     inputs = [value("x", [1, 1, "H"]), value("z", [declared])]
-    knowledge = infer(read(model([pool], inputs, ["y"])))
-    assert knowledge.types["y"].shape is not None
-    assert knowledge.types["y"].shape[2] not in (declared, "H")
+    knowledge = infer(read(model([pool, join], inputs, ["s"])))
+    (_, _, halved), (size,) = knowledge.symbolic.shapes["y"], knowledge.symbolic.shapes["z"]
+    assert str(halved) == "(H + 1)//2"
+    assert (halved == size) == is_same
 
 
 def test_unknown_dimensions_are_equal_to_nothing() -> None:
