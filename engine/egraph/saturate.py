@@ -92,8 +92,12 @@ class _Conversation:
         self.worker.begin(self.job)
         is_done = False
         while not is_done:
+            left = seconds_left(self.deadline)
+            if left <= 0:  # messages that are there already come too late
+                self.progress.stop_reason = "time limit"
+                return
             try:
-                message = self.worker.receive(seconds_left(self.deadline))
+                message = self.worker.receive(left)
                 is_done = self._handle(*message)
             except (WorkerDiedError, WorkerFailedError) as error:
                 if isinstance(error, WorkerDiedError) and error.timed_out:
