@@ -165,6 +165,10 @@ def _transpose_variant(operation: Operation) -> str:
     return "single" if single and length == 1 else ""
 
 
+def _slice_variant(operation: Operation) -> str:
+    return "strided" if any(step != 1 for step in operation.integers("steps")) else ""
+
+
 _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Conv": _conv_variant,
     "Transpose": _transpose_variant,
@@ -173,6 +177,7 @@ _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Pow": _pow_variant,
     "MultiHeadAttention": lambda operation: "masked" if operation.operand(5).elements else "",
     "Resize": lambda operation: str(operation.attributes.get("mode", "nearest")),
+    "Slice": _slice_variant,
     **dict.fromkeys(REDUCTIONS, _reduce_variant),
 }
 

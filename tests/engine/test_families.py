@@ -61,6 +61,35 @@ CASES = {
         " y = Transpose <perm = [0, 3, 1, 2]> (q) }",
         ["Sigmoid", "Reshape"],
     ),
+    "parts that make up an axis": (
+        "(float[n, 6, w] x) => (float[n, 2, w] y) <int64[1] z = {0}, int64[1] one = {1}, int64[1] two = {2},"
+        " int64[1] four = {4}, int64[1] six = {6}>"
+        "{ a = Slice(x, z, two, one) b = Slice(x, two, four, one) c = Slice(x, four, six, one)"
+        " s = Sigmoid(b) q = Mul(a, s) y = Sub(q, c) }",
+        ["Split", "Sigmoid", "Mul", "Sub"],
+    ),
+    "one position of an axis": (
+        "(float[n, 6, w] x) => (float[n, w] y) <int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}>"
+        "{ a = Slice(x, two, three, one) b = Squeeze(a, one) y = Sigmoid(b) }",
+        ["Gather", "Sigmoid"],
+    ),
+    "blocks of channels become positions": (
+        "(float[n, 8, 3, 4] x) => (float[n, 2, 6, 8] y)"
+        " <int64[6] s = {0, 2, 2, 2, 3, 4}, int64[4] t = {0, 2, 6, 8}>"
+        "{ a = Reshape(x, s) b = Transpose <perm = [0, 1, 4, 2, 5, 3]> (a) y = Reshape(b, t) }",
+        ["DepthToSpace"],
+    ),
+    "an operand that is repeated as broadcasting would": (
+        "(float[n, 4, 6] x, float[1, 1, 6] z) => (float[n, 4, 6] y) <int64[3] s = {1, 4, 6}>"
+        "{ e = Expand(z, s) y = Sub(x, e) }",
+        ["Sub"],
+    ),
+    "scales around a transposed convolution of two groups": (
+        "(float[n, 4, h, w] x) => (float[n, 2, h, w] y) <float[1, 4, 1, 1] k = {1, 2, 3, 4},"
+        " float[4, 1, 1, 1] f = {5, 6, 7, 8}, float[2] b = {1, 2}, float[1, 2, 1, 1] c = {3, 5}>"
+        "{ s = Mul(x, k) t = ConvTranspose <group = 2> (s, f, b) y = Mul(t, c) }",
+        ["ConvTranspose"],
+    ),
 }
 
 
