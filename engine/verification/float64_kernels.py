@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_resize
+
+if TYPE_CHECKING:
+    from ...ir.operators import OperatorSchema
 
 Array = NDArray[Any]
 
@@ -265,6 +268,30 @@ def _names_read(node: onnx.NodeProto) -> Iterator[str]:
             yield from (output.name for output in body.output)
             for inner in body.node:
                 yield from _names_read(inner)
+
+
+def contributed_kernels(model: onnx.ModelProto) -> list[type[OpRun]]:
+    """The operators of the other domains that the model imports, by their rows in the operator table."""
+    if all(imported.domain in ("", "ai.onnx") for imported in model.opset_import):
+        return []
+    from ...ir.operators import OPERATORS  # it takes a while, and most models import none
+
+    domains = {imported.domain for imported in model.opset_import}
+    return [_contributed_kernel(row) for row in OPERATORS.values() if row.domain and row.domain in domains]
+
+
+def _contributed_kernel(row: OperatorSchema) -> type[OpRun]:
+    from ...ir.operators import Attribute, evaluate
+
+    def run(_: OpRun, *operands: Array, **attributes: Any) -> tuple[Array, ...]:
+        given = {a.name: attributes.get(a.name, a.default) for a in row.attributes}
+        literals = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        tensors = iter((*operands, *[None] * len(row.operands)))
+        arguments = [literals[a.name] if isinstance(a, Attribute) else next(tensors) for a in row.arguments]
+        value = evaluate(row.name, arguments)
+        return value if isinstance(value, tuple) else (value,)
+
+    return type(row.op_type, (OpRun,), {"op_domain": row.domain, "_run": run})
 
 
 ORACLE_OPERATORS = (AveragePool, BatchNormalization, Conv, Erf, MaxPool, Resize, Softmax)

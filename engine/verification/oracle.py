@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from .compare import Precision, Tolerance, distances, spread_of, to_double
-from .float64_kernels import ORACLE_OPERATORS, Forget, forget_dead_values
+from .float64_kernels import ORACLE_OPERATORS, Forget, contributed_kernels, forget_dead_values
 from .run import Reference
 from .source import Source
 from .values import Feeds, RunError, Value, leaves, one_line
@@ -86,7 +86,7 @@ class Oracle:
         """The outputs and ``extra`` values on inputs widened to float64. Raises RunError."""
         if extra or self._reference is None:
             forget_dead_values(self._model.graph, extra)  # all values at once may take gigabytes
-            reference = Reference(self._model, extra, (*ORACLE_OPERATORS, Forget))
+            reference = Reference(self._model, extra, (*ORACLE_OPERATORS, *contributed_kernels(self._model), Forget))
             self._reference = None if extra else reference
         else:
             reference = self._reference

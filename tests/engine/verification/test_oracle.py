@@ -43,6 +43,26 @@ def assert_oracle_agrees(original: onnx.ModelProto, *shape: int) -> None:
     np.testing.assert_allclose(exact, single, rtol=1e-4, atol=1e-5)
 
 
+CONTRIBUTED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
+    ("Gelu", (), {}),
+    ("FusedMatMul", ((3, 10),), {"alpha": 0.5, "transB": 1}),
+    ("FusedConv", ((6, 2, 3, 2), (6,)), {"activation": "Sigmoid", "kernel_shape": [3, 2], "pads": [1] * 4,
+                                         "strides": [1, 2], "dilations": [1, 1], "group": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "weights", "attributes"), CONTRIBUTED)
+def test_contributed_operators(
+    operator: str, weights: tuple[tuple[int, ...], ...], attributes: dict[str, Any]
+) -> None:
+    names = [f"w{number}" for number in range(len(weights))]
+    node = helper.make_node(operator, ["x", *names], ["y"], domain="com.microsoft", **attributes)
+    stored = {name: normal(*shape, seed=1) for name, shape in zip(names, weights, strict=True)}
+    contributed = model([node], [value("x", [2, 4, 9, 10])], ["y"], stored)
+    contributed.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert_oracle_agrees(contributed)
+
+
 def pooling(operator: str, **attributes: Any) -> onnx.ModelProto:
     node = helper.make_node(operator, ["x"], ["y"], **attributes)
     return model([node], [value("x", [2, 4, 9, 10])], ["y"], opset=19, ir_version=9)
