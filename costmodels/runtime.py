@@ -1,6 +1,6 @@
 """What a runtime makes of a graph, as data: which operators it runs as one kernel, and in which form it must find them.
 
-A file of `runtimes/` describes one version of a runtime; docs/runtimes.md has the fields.
+A file of `runtimes/` describes one version of a runtime; README.md has the tables.
 """
 
 from __future__ import annotations
@@ -43,16 +43,21 @@ class Spelling(_Table, frozen=True):
 
 
 class Blocked(_Table, frozen=True):
-    """The layout in blocks of channels that convolutions run in, on processors of `family`.
+    """The layout in blocks of `block` channels that operators of `starting` run in, on a `family` of processors.
 
-    `elementwise` operators keep it. `reorder` is the price of a change of layout, relative to that of a copy; `sum` the
-    share that remains of the price of an Add whose operand is a convolution.
+    They need a multiple of `multiple` channels. Operators of `keeping` stay in it. `reorder` is the price of a change
+    of layout, relative to that of a copy; `sum` the share that remains of the price of an Add to a convolution,
+    `shares` of those that operators have on plain tensors.
     """
 
     family: str
-    elementwise: frozenset[str]
+    block: Annotated[int, msgspec.Meta(ge=1)]
+    multiple: Annotated[int, msgspec.Meta(ge=1)]
+    starting: frozenset[str]
+    keeping: frozenset[str]
     reorder: Factor
     sum: Share
+    shares: Mapping[str, Share] = {}
 
 
 class Runtime(_Table, frozen=True):
@@ -76,13 +81,14 @@ class Runtime(_Table, frozen=True):
                 return spelling.lines
         return ()
 
-    def shares(self) -> Mapping[str, tuple[tuple[frozenset[str], float], ...]]:
-        """For each fused operator, the operators that it is fused into, and the share of its price that remains."""
-        table: dict[str, tuple[tuple[frozenset[str], float], ...]] = {}
-        for fused in self.fused:
-            for operator in fused.operators:
-                table[operator] = (*table.get(operator, ()), (frozenset(fused.into), fused.share))
-        return table
+    def on(self, family: str) -> Runtime:
+        """The runtime on processors of a family: without a layout in blocks where that is another one's."""
+        is_meant = self.blocked is not None and family == self.blocked.family
+        return self if is_meant else msgspec.structs.replace(self, blocked=None)
+
+    def operators_fused_into(self, operator: str) -> Mapping[str, float]:
+        """The operators that run in the kernel of this one before them, and the shares of their prices that remain."""
+        return {name: fused.share for fused in self.fused if operator in fused.into for name in fused.operators}
 
 
 NO_RUNTIME = Runtime()

@@ -18,6 +18,7 @@ from ...ir.operation import Operation
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
+from .layouts import layout_problem
 from .problem import Candidate, Problem
 from .sizes import Types
 from .solve import solve
@@ -48,11 +49,14 @@ class Pricing:
             size = min(size, _FILL_BYTES)
         return 0.0 if size < self.free_below else size * self.per_byte
 
+    def copy(self, type_: TensorType) -> float:
+        """The price of reading a tensor and writing it."""
+        return self.model.price(Operation.of("Relu", {}, (type_,), type_, (False,)))
+
     @staticmethod
     def of(model: CostModel, runtime: Runtime = NO_RUNTIME) -> Pricing:
         """The least price per byte: a mebibyte costs as much as launching one tiny kernel."""
-        scalar = TensorType("float32", ())
-        launch = model.price(Operation.of("Relu", {}, (scalar,), scalar, (False,)))
+        launch = Pricing(model, 0.0).copy(TensorType("float32", ()))
         return Pricing(model, launch / 2**20, runtime=runtime)
 
     def stricter(self) -> Pricing:
@@ -70,6 +74,8 @@ class _Pricer:
         self.assumptions = assumptions
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.prices: dict[tuple[object, ...], float | None] = {}
+        anchors = {anchor for fused in pricing.runtime.fused for anchor in fused.into}
+        self.fused = {anchor: pricing.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
         self.concats = {
             (owner, node.attributes[0])
             for owner, class_ in enumerate(egraph.classes)
@@ -90,8 +96,15 @@ class _Pricer:
                 continue
             price = self.price(owner, node)
             if price is not None:
-                candidates.append((node, price))
+                candidates.append((node, price * self._share(node)))
         return candidates
+
+    def _share(self, node: ENode) -> float:
+        """The share of its price that an e-node has behind what its operand may be made by."""
+        for anchor, shares in self.fused.items():
+            if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
+                return shares[node.op]
+        return 1.0
 
     def price(self, owner: int, node: ENode) -> float | None:
         """The price of an e-node; None where it cannot be written at this opset."""
@@ -157,10 +170,20 @@ def select(
     `assumptions` are types of the classes at the sizes that prices count, from `assume_types`.
     """
     deadline = time.monotonic() + time_limit
-    pricer = _Pricer(egraph, encoding, origin, opset, pricing, assumptions or tuple(c.type for c in egraph.classes))
+    types = assumptions or tuple(c.type for c in egraph.classes)
+    pricer = _Pricer(egraph, encoding, origin, opset, pricing, types)
     rows = [pricer.candidates(owner) for owner in range(len(egraph.classes))]
-    problem = Problem(tuple(tuple(Candidate(cost, node.children) for node, cost in row) for row in rows), egraph.roots)
-    solution = solve(problem, time_limit=seconds_left(deadline), method=method)
-    choice = {owner: rows[owner][index][0] for owner, index in solution.choice.items()}
+    layouts = None
+    if (blocked := pricing.runtime.blocked) is not None:
+        fused = frozenset(pricing.runtime.operators_fused_into("Conv"))
+        layouts = layout_problem(egraph, rows, types, blocked, fused, lambda t: blocked.reorder * pricing.copy(t))
+    choice = None
+    if layouts is not None:
+        solution = solve(layouts.problem, time_limit=seconds_left(deadline), method=method)
+        choice = layouts.choose(rows, egraph.roots, solution.choice)
+    if choice is None:
+        problem = Problem(tuple(tuple(Candidate(p, node.children) for node, p in row) for row in rows), egraph.roots)
+        solution = solve(problem, time_limit=seconds_left(deadline), method=method)
+        choice = {owner: rows[owner][index][0] for owner, index in solution.choice.items()}
     out_of_time = method == "exact" and solution.status != "optimal"
     return Selection(choice, solution.cost, solution.lower_bound, solution.status, out_of_time)

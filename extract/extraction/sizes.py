@@ -24,6 +24,7 @@ from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 
 Types = tuple[TensorType | None, ...]
+_IMAGE_RANK = 4
 _FAILURES = (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
@@ -45,7 +46,7 @@ class _Assumptions:
         self, egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge, sizes: Mapping[str, int]
     ) -> None:
         self.egraph, self.encoding, self.opset, self.knowledge = egraph, encoding, opset, knowledge
-        self.sizes = sizes
+        self.sizes = {**_batches(egraph), **sizes}
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.types = [self._assume(class_.type) for class_ in egraph.classes]
         self.named: dict[int, TensorType] = {}
@@ -113,8 +114,6 @@ class _Assumptions:
             return None
         if operator.category in ("elementwise.unary", "elementwise.binary", "elementwise.ternary", "normalization"):
             return _broadcast(operands)
-        if node.op == "If":
-            return operands[1].shape if operands[1] is not None else None
         emission = emit_node(node, operands, self.types[owner], self.opset, self.symbols, absent)
         if emission is None or emission.lines:
             return operands[0].shape if emission is not None and operands[0] is not None else None
@@ -132,6 +131,14 @@ class _Assumptions:
         types = {name: type_ for name, owner in classes.items() if (type_ := self.types[owner]) is not None}
         inferred = infer_node_types(node, types, self.knowledge.constants, {"": self.opset})
         return tuple(inferred.get(output.name or "") for output in node.outputs)
+
+
+def _batches(egraph: EGraph) -> dict[str, int]:
+    """The free first dimensions of images and of what has more axes: such models are run on one at a time."""
+    shapes = [c.type.shape for c in egraph.classes if c.type is not None and any(n.op == "Var" for n in c.nodes)]
+    images = [shape for shape in shapes if shape is not None and len(shape) >= _IMAGE_RANK]
+    inner = {dimension for shape in images for dimension in shape[1:]}
+    return {shape[0]: 1 for shape in images if isinstance(shape[0], str) and shape[0] not in inner}
 
 
 def _broadcast(operands: Types) -> tuple[int, ...] | None:
