@@ -31,9 +31,8 @@ class _Deferred(ModuleType):
 class _LoadPackages(MetaPathFinder):
     """Loads a deferred package before a module in it: the package may import its modules in no other order."""
 
-    @classmethod
     def find_spec(
-        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package = sys.modules.get(fullname.rpartition(".")[0])
         if type(package) is not _Deferred:
@@ -44,6 +43,9 @@ class _LoadPackages(MetaPathFinder):
             _load(package)
         loaded = sys.modules.get(fullname)
         return spec_from_loader(fullname, _AlreadyLoaded(loaded)) if loaded is not None else None
+
+
+_FINDER = _LoadPackages()
 
 
 class _AlreadyLoaded(Loader):
@@ -88,5 +90,5 @@ def defer(name: str) -> None:
         module = module_from_spec(spec)
         module.__class__ = _Deferred
         sys.modules[name] = module
-        if _LoadPackages not in sys.meta_path:
-            sys.meta_path.insert(0, _LoadPackages)
+        if _FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, _FINDER)

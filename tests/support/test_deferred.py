@@ -29,11 +29,13 @@ def test_sympy_is_loaded_when_it_is_needed() -> None:
 
 
 SUBMODULES = """
+import importlib
 import sys
 import eqfuse.api
 import sympy.functions.combinatorial.factorials as factorials
 from sympy.printing.str import StrPrinter
 import sympy
+importlib.invalidate_caches()
 assert factorials is sys.modules["sympy.functions.combinatorial.factorials"]
 assert factorials.factorial is sympy.factorial
 assert sympy.functions.__spec__.submodule_search_locations
