@@ -175,6 +175,7 @@ _VARIANTS: dict[str, Callable[[Operation], str]] = {
     "Softmax": _softmax_variant,
     "LogSoftmax": _softmax_variant,
     "Pow": _pow_variant,
+    "FastGelu": lambda operation: "bias" if operation.operand(1).elements else "",
     "MultiHeadAttention": lambda operation: "masked" if operation.operand(5).elements else "",
     "Resize": lambda operation: str(operation.attributes.get("mode", "nearest")),
     "Slice": _slice_variant,

@@ -145,9 +145,9 @@ _contributed = Family("contributed", domain=DOMAIN)
 OPERATORS = (
     _contributed("MicrosoftGelu", "X", lambda arithmetic, x: gelu(Expression(arithmetic, x), "none").array,
                  flops=per_output(5), op_type="Gelu", like="Gelu"),
-    _contributed("BiasGelu", "A B", _bias_gelu, flops=per_output(6), like="Gelu"),
-    _contributed("FastGelu", "X bias?", _fast_gelu, flops=_and_bias(8), like="Gelu"),
-    _contributed("QuickGelu", "X | alpha:f64=1.702", _quick_gelu, flops=per_output(3), like="Swish"),
+    _contributed("BiasGelu", "A B", _bias_gelu, flops=per_output(6)),
+    _contributed("FastGelu", "X bias?", _fast_gelu, flops=_and_bias(8)),
+    _contributed("QuickGelu", "X | alpha:f64=1.702", _quick_gelu, flops=per_output(3)),
     _contributed("FusedMatMul", "A B | alpha:f64=1.0 transA:i64=0 transB:i64=0", _fused_matmul,
                  flops=_product_flops(0), like="MatMul"),
     _contributed("FusedGemm", "A B C? | activation:String alpha:f64=1.0 beta:f64=1.0 transA:i64=0 transB:i64=0",
@@ -157,12 +157,12 @@ OPERATORS = (
         "X W B? Z? | activation:String kernel_shape:Ints pads:Ints strides:Ints dilations:Ints group:i64=1",
         _fused_conv, flops=_product_flops(1), like="Conv"),
     _contributed("SkipLayerNormalization", "input skip gamma beta? bias? | epsilon:f64=1e-12", _skip_layer,
-                 flops=per_output(8), like="LayerNormalization", outputs=4),
+                 flops=per_output(8), outputs=4),
     _contributed("SkipSimplifiedLayerNormalization", "input skip gamma bias? | epsilon:f64=1e-12",
-                 _skip_root_mean_square, flops=per_output(5), like="RMSNormalization", outputs=4),
+                 _skip_root_mean_square, flops=per_output(5), outputs=4),
     _contributed(
         "MultiHeadAttention",
         "query key value bias? key_padding_mask? attention_bias? | num_heads:i64 scale:f64=0.0",
-        _attention, flops=_attention_flops, like="MultiHeadAttention"),
+        _attention, flops=_attention_flops),
 )  # fmt: skip
 """`SkipLayerNormalization` gives its sum as output 3; between lie the mean and deviation of training."""
