@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from ..onnx.inference import Knowledge
-from .flatten import FlatModel, Region, branches, drop_unused, is_flat_if, region_of, replace_outputs
+from ..onnx.nodes import branches, is_flat_if
+from .flatten import FlatModel, Region, drop_unused, region_of, replace_outputs
 
 
 def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:

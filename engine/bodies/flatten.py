@@ -113,18 +113,6 @@ def region_of(node: ir.Node, regions: Sequence[Region]) -> Region | None:
     return regions[node.attributes.get_int(_REGION, 0)]
 
 
-def is_flat_if(node: ir.Node) -> bool:
-    """Whether a node is an If whose branches are operands."""
-    return node.domain == BODY_DOMAIN and node.op_type == "If"
-
-
-def branches(node: ir.Node) -> tuple[tuple[ir.Value, ...], tuple[ir.Value, ...]]:
-    """What the two branches of a flat If return."""
-    values = tuple(value for value in node.inputs[1:] if value is not None)
-    half = len(values) // 2
-    return values[:half], values[half:]
-
-
 def make_region(number: int, region: Region, inputs: Sequence[ir.Value | None], outputs: Sequence[ir.Value]) -> ir.Node:
     """A flat Loop or Scan."""
     attributes = [ir.AttrInt64(_REGION, number)]

@@ -1,6 +1,6 @@
-"""Types of a flat model's values: what branches and iterations agree on.
+"""Types of a flat model's values: what iterations agree on.
 
-An output of an If has the type that both branches return. What a Loop hands from one iteration to the next is taken to
+What a Loop hands from one iteration to the next is taken to
 keep the shape it begins with, until its body returns another one: then the sizes that differ are unknown.
 """
 
@@ -17,7 +17,7 @@ from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
 from ..onnx.typing import dtype_of
 from .constant_control import resolve_constants
-from .flatten import FlatModel, Region, branches, flat_form, flatten, is_flat_if, region_of
+from .flatten import FlatModel, Region, flat_form, flatten, region_of
 from .loops import simplify_loops
 
 Sizes = tuple[int | str | None, ...] | None
@@ -31,11 +31,12 @@ def infer_flat(flat: FlatModel) -> Knowledge:
     Raises ModelError if the ONNX checker refuses the model.
     """
     simplify_loops(flat)
-    while True:
-        knowledge = _Types(flat).infer()
-        if not resolve_constants(flat, knowledge):
-            return knowledge
+    types = _Types(flat)
+    while resolve_constants(flat, types.infer()):
         simplify_loops(flat)
+        types = _Types(flat)
+    types.annotate()
+    return types.knowledge
 
 
 def infer_form(model: Model) -> tuple[Model, Knowledge]:
@@ -60,15 +61,19 @@ class _Types:
             if not self.update():
                 return knowledge
 
+    def annotate(self) -> None:
+        """Write known types to values, for `nest` asks what can fail."""
+        for value in (output for node in self.flat.graph for output in node.outputs):
+            type_ = self.type_of(value)
+            if type_ is not None and type_.is_static:
+                self.declare(value, type_.dtype, type_.shape)
+
     def update(self) -> bool:
         """Declare the types of what leaves and enters bodies. Returns whether any was not declared before."""
         changes = False
         for node in self.flat.graph:
             region = region_of(node, self.flat.regions)
-            if is_flat_if(node):
-                for output, *values in zip(node.outputs, *branches(node), strict=True):
-                    changes |= self.declare(output, self.dtype(values), _merge([self.sizes(v) for v in values]))
-            elif region is not None:
+            if region is not None:
                 changes |= self.update_region(node, region)
         return changes
 

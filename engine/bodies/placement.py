@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ..onnx.nodes import body_graphs, has_body
-from .flatten import FlatModel, branches, is_flat_if, region_of
+from ..onnx.nodes import body_graphs, branches, has_body, is_flat_if
+from .flatten import FlatModel, region_of
 from .totality import is_total
 
 

@@ -28,7 +28,7 @@ from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
-from .nodes import blame_node, has_body, is_foldable, is_standard
+from .nodes import blame_node, branches, has_body, is_flat_if, is_foldable, is_standard
 from .typing import NAMELESS, constant_type, dtype_of, tensor_type
 
 SMALL = 4096
@@ -81,6 +81,23 @@ def infer(model: Model) -> Knowledge:
         constants |= fixed
 
 
+def _serialize(node: ir.Node) -> onnx.NodeProto:
+    """A node as ONNX knows it: an If whose branches are operands gets bodies that return them."""
+    if not is_flat_if(node):
+        return serde.serialize_node(node)
+    bodies = []
+    for number, values in enumerate(branches(node)):
+        first = node.outputs[0].name
+        names = {value.name or "": f"{value.name}/{first}/{number}" for value in values}
+        copies = [onnx.helper.make_node("Identity", [name], [copy]) for name, copy in names.items()]
+        results = [onnx.ValueInfoProto(name=names[value.name or ""]) for value in values]
+        bodies.append(onnx.helper.make_graph(copies, "branch", [], results))
+    proto = onnx.helper.make_node("If", [], [], then_branch=bodies[0], else_branch=bodies[1])
+    proto.input.extend(value.name or "" for value in node.inputs[:1] if value is not None)
+    proto.output.extend(output.name or "" for output in node.outputs)
+    return proto
+
+
 class _Skeleton:
     """The model without its weights, for the ONNX checker and shape inference."""
 
@@ -100,7 +117,7 @@ class _Skeleton:
         for node in model.graph:
             if not node.outputs or any(o.name not in self._weights for o in node.outputs):
                 with blame_node(node, model.label):
-                    graph.node.append(serde.serialize_node(node))
+                    graph.node.append(_serialize(node))
         graph.input.extend(self._inputs(model))
         graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.outputs)
         graph.value_info.extend(

@@ -92,3 +92,15 @@ def fingerprint(node: ir.Node) -> str:
     )
     parts = [node.domain, node.op_type, node.overload, *(a.hex() for a in attributes), str(len(node.outputs))]
     return ":".join(parts)
+
+
+def is_flat_if(node: ir.Node) -> bool:
+    """Whether a node is an If whose branches are operands."""
+    return node.domain == BODY_DOMAIN and node.op_type == "If"
+
+
+def branches(node: ir.Node) -> tuple[tuple[ir.Value, ...], tuple[ir.Value, ...]]:
+    """What the two branches of a flat If return."""
+    values = tuple(value for value in node.inputs[1:] if value is not None)
+    half = len(values) // 2
+    return values[:half], values[half:]

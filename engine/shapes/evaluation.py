@@ -13,7 +13,7 @@ from onnx_ir import serde
 
 from ...ir.sizes import Size, TooComplex, number, parse_size, symbol
 from ...ir.types import Dimension, TensorType
-from ..onnx.nodes import BODY_DOMAIN, is_standard
+from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_standard
 from ..onnx.typing import NAMELESS, dtype_of, tensor_type
 from .bounds import Bounds
 from .contents import compute_contents
@@ -155,7 +155,7 @@ _MOST_PASSES = 4
 def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, TensorType]) -> None:
     node = site.node
     if not all(output.name in result.shapes for output in node.outputs if output.name):
-        computed = _shapes_of_outputs(site, types) if is_standard(node) else []
+        computed = _shapes_of_outputs(site, types) if is_standard(node) else _shapes_of_branches(node, result)
         for index, output in enumerate(node.outputs):
             _complete(result, types, output, computed[index] if index < len(computed) else None)
     first = types.get(node.outputs[0].name or "") if node.outputs else None
@@ -175,6 +175,18 @@ def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shap
         return list(compute_shapes(site))
     except _FAILURES:
         return [] if has_rule(site.node.op_type) else _shapes_by_onnx(site, types)
+
+
+def _shapes_of_branches(node: ir.Node, result: SymbolicShapes) -> list[Shape | None]:
+    """What both branches of an If say of its outputs, where their ranks agree."""
+    shapes: list[Shape | None] = []
+    for then, otherwise in zip(*branches(node), strict=True) if is_flat_if(node) else ():
+        one, other = result.shapes.get(then.name or ""), result.shapes.get(otherwise.name or "")
+        if one is None or other is None or len(one) != len(other):
+            shapes.append(None)
+        else:
+            shapes.append(tuple(a if a == b else None for a, b in zip(one, other, strict=True)))
+    return shapes
 
 
 def _complete(result: SymbolicShapes, types: Mapping[str, TensorType], value: ir.Value, computed: Shape | None) -> None:

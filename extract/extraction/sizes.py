@@ -114,6 +114,8 @@ class _Assumptions:
             return None
         if operator.category in ("elementwise.unary", "elementwise.binary", "elementwise.ternary", "normalization"):
             return _broadcast(operands)
+        if node.op == "If":
+            return operands[1].shape if operands[1] is not None else None
         emission = emit_node(node, operands, self.types[owner], self.opset, self.symbols, absent)
         if emission is None or emission.lines:
             return operands[0].shape if emission is not None and operands[0] is not None else None

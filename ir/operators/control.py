@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..index_maps import broadcast_maps
 from .arithmetic import Arithmetic, Array, Unsupported
-from .schema import Family, no_flops
+from .schema import Family, per_output
 
 
 def _if(arithmetic: Arithmetic, condition: Array, then: Array, otherwise: Array) -> Array:
@@ -13,4 +13,4 @@ def _if(arithmetic: Arithmetic, condition: Array, then: Array, otherwise: Array)
     return arithmetic.apply("where", condition, then, otherwise)
 
 
-OPERATORS = (Family("control", broadcast_maps, no_flops)("If", "cond then_branch else_branch", _if),)
+OPERATORS = (Family("control", broadcast_maps, per_output(2))("If", "cond then_branch else_branch", _if),)

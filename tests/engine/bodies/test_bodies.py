@@ -1,0 +1,234 @@
+"""What becomes of bodies: in the text of ONNX before, and by operators and outputs afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import parser
+
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
+
+X = np.asarray([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]], np.float32)
+FEEDS = [{"x": X, "c": np.array(c), "n": np.array(n)} for c in (True, False) for n in (0, 1, 3)]
+
+
+def read(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\nmain {text}')
+
+
+def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: feed[i.name] for i in session.get_inputs()})  # type: ignore[no-any-return]
+
+
+def optimise(text: str) -> ir.Model:
+    """The optimised model, after a comparison with the original."""
+    model = read(text)
+    result = optimize_model(model, None, Options(verify=False)).model
+    proto = ir.to_proto(result)
+    onnx.checker.check_model(proto, full_check=True)
+    for feed in FEEDS:
+        for expected, output in zip(run(model, feed), run(proto, feed), strict=True):
+            np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
+    return result
+
+
+def operators(model: ir.Model) -> Counter[str]:
+    """The operators of the main graph and of all bodies."""
+    return Counter(node.op_type for node in model.graph.all_nodes())
+
+
+def outside(model: ir.Model) -> Counter[str]:
+    """The operators of the main graph alone."""
+    return Counter(node.op_type for node in model.graph)
+
+
+def test_what_is_known_outside_is_known_inside() -> None:
+    """relu(x) is not negative, so that abs changes nothing, and the shape of x is known."""
+    result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
+        r = Relu(x)
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) { a = Abs(r)  t = Exp(a) },
+            else_branch = g2() => (float[2,3] e) {
+                s = Shape(r)  z = ConstantOfShape<value: tensor = float[1] {2.0}>(s)  e = Mul(r, z) }
+        >
+    }""")
+    assert operators(result) == {"Relu": 1, "If": 1, "Exp": 1, "Mul": 1}
+
+
+def test_branches_that_are_equal_take_the_place_of_an_if() -> None:
+    result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) { a = Exp(x)  t = Neg(a) },
+            else_branch = g2() => (float[2,3] t) { b = Exp(x)  t = Neg(b) }
+        >
+    }""")
+    assert operators(result) == {"Exp": 1, "Neg": 1}
+
+
+def test_what_both_branches_compute_moves_in_front() -> None:
+    result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) { a = Exp(x)  t = Sin(a) },
+            else_branch = g2() => (float[2,3] t) { b = Exp(x)  t = Cos(b) }
+        >
+    }""")
+    assert outside(result) == {"Exp": 1, "If": 1}
+    assert operators(result) == {"Exp": 1, "If": 1, "Sin": 1, "Cos": 1}
+
+
+def test_what_one_branch_computes_stays_there() -> None:
+    """Two Ifs compute the same, each for itself: without either condition nobody needs it."""
+    result = optimise("""(float[2,3] x, bool c, int64 n) => (float[2,3] y, float[2,3] z) {
+        one = Constant<value: tensor = int64 {1}>()
+        d = Equal(n, one)
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) { a = Exp(x)  t = Sin(a) },
+            else_branch = g2() => (float[2,3] t) { t = Neg(x) }
+        >
+        z = If(d) <
+            then_branch = g3() => (float[2,3] t) { a = Exp(x)  t = Cos(a) },
+            else_branch = g4() => (float[2,3] t) { t = Abs(x) }
+        >
+    }""")
+    assert outside(result) == {"Equal": 1, "If": 2}
+    assert operators(result)["Exp"] == 2
+
+
+def test_a_condition_inside_its_own_branch_is_known() -> None:
+    result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) {
+                t = If(c) <
+                    then_branch = g2() => (float[2,3] i) { i = Exp(x) },
+                    else_branch = g3() => (float[2,3] j) { j = Sin(x) }
+                > },
+            else_branch = g4() => (float[2,3] t) { t = Neg(x) }
+        >
+    }""")
+    assert operators(result) == {"If": 1, "Exp": 1, "Neg": 1}
+
+
+def test_a_branch_tells_nothing_of_sizes_outside() -> None:
+    """A Squeeze runs only where its axis has one element: here it has two, and the other branch is taken."""
+    model = read("""(float[a,b] x) => (float y) {
+        s = Shape(x)
+        zero = Constant<value: tensor = int64 {0}>()
+        one = Constant<value: tensor = int64 {1}>()
+        d = Gather(s, zero)
+        c = Equal(d, one)
+        axes = Constant<value: tensor = int64[1] {0}>()
+        z = If(c) <
+            then_branch = g1() => (t) { t = Squeeze(x, axes) },
+            else_branch = g2() => (t) { t = Neg(x) }
+        >
+        y = ReduceSum<keepdims = 0>(z)
+    }""")
+    result = ir.to_proto(optimize_model(model, None, Options(verify=False)).model)
+    for feed in ({"x": X}, {"x": X[:1]}):
+        np.testing.assert_allclose(run(result, feed)[0], run(model, feed)[0], rtol=1e-6)
+
+
+LOOP = """(float[2,3] x, int64 n) => (float[2,3] y) {{
+    {outer}
+    begin = Neg(x)
+    y{results} = Loop({limit}, , begin{initial}) <
+        body = b(int64 i, bool going, float[2,3] sum{formals}) => (bool go, float[2,3] more{returned}) {{
+            {body}
+        }}
+    >
+}}"""
+"""A sum over iterations."""
+
+
+def loop(body: str, outer: str = "", limit: str = "n", results: str = "", initial: str = "", formals: str = "",
+         returned: str = "") -> ir.Model:  # fmt: skip
+    return optimise(LOOP.format(**locals()))
+
+
+def test_invariant_operators_leave_a_loop() -> None:
+    result = loop("go = Identity(going)  a = Exp(x)  b = Sin(a)  more = Add(sum, b)")
+    assert outside(result) == {"Neg": 1, "Exp": 1, "Sin": 1, "Loop": 1}
+    assert operators(result)["Add"] == 1
+
+
+def test_what_may_fail_stays_in_a_loop_that_may_not_run() -> None:
+    """Element n of x is read only where there is an iteration."""
+    result = loop("""
+        go = Identity(going)
+        one = Constant<value: tensor = int64 {1}>()
+        m = Sub(n, one)
+        two = Constant<value: tensor = int64 {2}>()
+        k = Min(m, two)
+        row = Gather<axis = 1>(x, k)
+        axes = Constant<value: tensor = int64[1] {1}>()
+        column = Unsqueeze(row, axes)
+        more = Add(sum, column)
+    """)
+    assert outside(result)["Gather"] == 0
+
+
+def test_what_stands_in_front_of_a_loop_stays_there() -> None:
+    result = loop("go = Identity(going)  more = Add(sum, column)", outer="""
+        two = Constant<value: tensor = int64 {2}>()
+        k = Min(n, two)
+        row = Gather<axis = 1>(x, k)
+        axes = Constant<value: tensor = int64[1] {1}>()
+        column = Unsqueeze(row, axes)
+    """)  # fmt: skip
+    assert outside(result)["Gather"] == 1
+
+
+def test_states_that_never_change_are_captured() -> None:
+    result = loop(
+        "go = Identity(going)  same = Identity(k)  r = Relu(k)  more = Add(sum, r)",
+        outer="p = Exp(x)", results=", last", initial=", p", formals=", float[2,3] k", returned=", float[2,3] same",
+    )  # fmt: skip
+    assert operators(result) == {"Neg": 1, "Exp": 1, "Loop": 1, "Add": 1}
+    assert next(len(node.inputs) for node in result.graph if node.op_type == "Loop") == 3
+
+
+def test_states_and_results_that_nobody_reads_are_gone() -> None:
+    result = loop(
+        "go = Identity(going)  q = Exp(k)  row = Sin(sum)  more = Add(sum, x)",
+        results=", last, rows", initial=", x", formals=", float[2,3] k", returned=", float[2,3] q, float[2,3] row",
+    )  # fmt: skip
+    assert operators(result) == {"Neg": 1, "Loop": 1, "Add": 1}
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_loops_that_run_at_most_once_are_gone(count: int) -> None:
+    result = loop(
+        "go = Identity(going)  e = Exp(x)  more = Add(sum, e)",
+        outer=f"limit = Constant<value: tensor = int64 {{{count}}}>()", limit="limit",
+    )  # fmt: skip
+    assert "Loop" not in operators(result)
+
+
+def test_a_scan_loses_what_nobody_reads() -> None:
+    result = optimise("""(float[2,3] x) => (float[2,3] y) {
+        begin = Constant<value: tensor = float[3] {0.0, 0.0, 0.0}>()
+        last, y, z = Scan<num_scan_inputs = 2>(begin, x, x) <
+            body = b(float[3] s, float[3] r, float[3] unread) => (float[3] t, float[3] u, float[3] v) {
+                a = Abs(r)  b = Relu(a)  u = Neg(b)  v = Sin(r)  t = Add(s, r)
+            }
+        >
+    }""".replace("Scan<num_scan_inputs = 2>(begin, x, x) <", "Scan(begin, x, x) <num_scan_inputs: int = 2, "))
+    assert operators(result) == {"Scan": 1, "Abs": 1, "Neg": 1}
+    assert next(len(node.inputs) for node in result.graph if node.op_type == "Scan") == 1
+
+
+def test_names_that_branches_share_do_not_meet() -> None:
+    result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
+        y = If(c) <
+            then_branch = g1() => (float[2,3] t) { a = Exp(x)  t = Sin(a) },
+            else_branch = g2() => (float[2,3] t) { a = Cos(x)  t = Neg(a) }
+        >
+    }""")
+    assert operators(result) == {"If": 1, "Exp": 1, "Sin": 1, "Cos": 1, "Neg": 1}
