@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -134,7 +134,10 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
     """Infer types and constants, of a model with bodies those of the flat one; sub-graphs take bodies as they are."""
     flat = flatten(model) if options.partition == "none" else None
-    return flat, infer(model) if flat is None else infer_flat(flat)
+    if flat is not None:
+        with suppress(ModelError):  # a branch that never runs may be invalid
+            return flat, infer_flat(flat)
+    return None, infer(model)
 
 
 def _check_rules(options: Options, clock: Clock) -> None:
@@ -163,8 +166,8 @@ def _blame_model(model: Model, options: Options) -> Iterator[None]:
         raise ModelError(text) from None
 
 
-def _without_own_functions(model: Model) -> Model:
-    """The model with sub-graphs that were written as functions put back in their places."""
+def _without_functions(model: Model) -> Model:
+    """The model with its functions in the places where they are called."""
     if not model.ir.functions:
         return model
     from ..extract.partition.local_functions import inline_functions  # most models have none
@@ -173,7 +176,7 @@ def _without_own_functions(model: Model) -> Model:
 
 
 def _read(source: Any, output: Path | None, options: Options) -> Model:
-    model = _without_own_functions(read(source))
+    model = _without_functions(read(source))
     if output is not None:
         check_destination(output)
         if model.path is not None and output.exists() and output.samefile(model.path):

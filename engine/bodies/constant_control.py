@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ..onnx.inference import Knowledge
-from ..onnx.nodes import branches, is_flat_if
+from ..onnx.nodes import branches, is_flat_if, is_standard
 from .flatten import FlatModel, Region, drop_unused, region_of, replace_outputs
 
 
@@ -29,6 +29,22 @@ def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:
             changes |= _resolve_loop(flat, node, region, knowledge)
     if changes:
         drop_unused(flat)
+    return changes
+
+
+def make_ranges_scalar(flat: FlatModel, knowledge: Knowledge) -> bool:
+    """Give every Range scalars: ONNX Runtime takes vectors of one element, too, but only if an If hides their rank.
+
+    Changes the flat model. Returns whether there were any.
+    """
+    changes = False
+    for node in list(flat.graph):
+        for index, value in enumerate(node.inputs if node.op_type == "Range" and is_standard(node) else ()):
+            type_ = knowledge.types.get(value.name or "") if value is not None else None
+            if value is not None and type_ is not None and type_.shape == (1,):
+                shape = _constant(flat, node, np.asarray([], np.int64))
+                node.replace_input_with(index, _insert(flat, node, ir.node("Reshape", [value, shape])))
+                changes = True
     return changes
 
 

@@ -7,16 +7,18 @@ keep the shape it begins with, until its body returns another one: then the size
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from ...errors import ModelError
 from ...ir.sizes import parse_size
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
 from ..onnx.typing import dtype_of
-from .constant_control import resolve_constants
+from .constant_control import make_ranges_scalar, resolve_constants
 from .flatten import FlatModel, Region, flat_form, flatten, region_of
 from .loops import simplify_loops
 
@@ -32,7 +34,7 @@ def infer_flat(flat: FlatModel) -> Knowledge:
     """
     simplify_loops(flat)
     types = _Types(flat)
-    while resolve_constants(flat, types.infer()):
+    while resolve_constants(flat, types.infer()) or make_ranges_scalar(flat, types.knowledge):
         simplify_loops(flat)
         types = _Types(flat)
     types.annotate()
@@ -42,7 +44,10 @@ def infer_flat(flat: FlatModel) -> Knowledge:
 def infer_form(model: Model) -> tuple[Model, Knowledge]:
     """The model itself, or the flat form of one with bodies, with the types of its values."""
     flat = flatten(model)
-    return (model, infer(model)) if flat is None else (flat_form(model), infer_flat(flat))
+    if flat is not None:
+        with suppress(ModelError):
+            return flat_form(model), infer_flat(flat)
+    return model, infer(model)
 
 
 @dataclass

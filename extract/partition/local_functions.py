@@ -56,19 +56,28 @@ def as_functions(model: Model, partition: Partition) -> Model:
 
 
 def inline_functions(model: Model) -> Model:
-    """The model with the functions of `as_functions` put back where they are called; itself where it has none.
+    """The model with its functions in the places where they are called; itself where it has none to inline.
 
-    The nodes of a function then follow each other, whatever their order was before. Raises ModelError where a function
-    was edited so that it cannot be put back.
+    Functions of other versions of a domain than the model stay. The nodes of a function then follow each other,
+    whatever their order was before. Raises ModelError where a function was edited so that it cannot be put back.
     """
-    if not any(function.domain == DOMAIN for function in model.ir.functions.values()):
+    versions = dict(model.ir.opset_imports)
+    fitting = {
+        identifier: function
+        for identifier, function in model.ir.functions.items()
+        if all(versions.setdefault(domain, version) == version for domain, version in function.opset_imports.items())
+    }
+    if not fitting:
         return model
     copy = model.ir.clone()
     try:
-        InlinePass(lambda function: function.domain == DOMAIN)(copy)
+        InlinePass(lambda function: function.identifier() in fitting)(copy)
     except (ir.passes.PassError, ir.passes.InvariantError, ValueError) as error:
-        raise ModelError(f"{model.label}: functions of {DOMAIN} cannot be inlined: {first_line(error)}") from error
-    copy.opset_imports.pop(DOMAIN, None)
+        domains = ", ".join(sorted({function.domain for function in fitting.values()}))
+        raise ModelError(f"{model.label}: functions of {domains} cannot be inlined: {first_line(error)}") from error
+    used = {node.domain for node in copy.graph.all_nodes()} | {f.domain for f in copy.functions.values()}
+    for domain in {function.domain for function in fitting.values()} - used:
+        copy.opset_imports.pop(domain, None)
     return Model(copy, model.path)
 
 

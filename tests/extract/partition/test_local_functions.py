@@ -267,16 +267,20 @@ def test_a_model_without_such_functions_is_inlined_as_itself() -> None:
     assert inline_functions(model) is model
 
 
-def test_functions_of_others_are_kept() -> None:
-    text = """
+@pytest.mark.parametrize(("version", "kept"), [(17, []), (16, ["twice"])])
+def test_functions_are_inlined_where_versions_agree(version: int, kept: list[str]) -> None:
+    text = f"""
     <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
-    graph (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) b = Exp(a) y = local.twice(b) }
-    <domain: "local", opset_import: ["" : 17]> twice (v) => (w) { w = Add(v, v) }
+    graph (float[2, 3] x) => (float[2, 3] y) {{ a = Relu(x) b = Exp(a) y = local.twice(b) }}
+    <domain: "local", opset_import: ["" : {version}]> twice (v) => (w) {{ w = Add(v, v) }}
     """
     model = parsed(text)
     made = as_functions(model, cut(model, 0, 0, 1))
     onnx.checker.check_model(proto(made), full_check=True)
-    assert [name for _, name, _ in inline_functions(made).ir.functions] == ["twice"]
+    inlined = inline_functions(made)
+    assert [name for _, name, _ in inlined.ir.functions] == kept
+    assert ("local" in inlined.ir.opset_imports) == bool(kept)
+    assert [node.op_type for node in inlined.graph] == ["Relu", "Exp", *(kept or ["Add"])]
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:
