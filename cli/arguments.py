@@ -66,6 +66,7 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
         help="exact: bit-identical rules; real: equal over the reals (default); fast: may change overflow, NaN, inf",
     )  # fmt: skip
     add_shapes(parser)
+    add_dimensions(parser)
     parser.add_argument(
         "--outputs", action="extend", default=[], type=names, metavar="NAME,...",
         help="compute only these values, outputs or values inside the graph, and leave out all that they do not need",
@@ -128,6 +129,15 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input-shapes", action="append", default=[], type=input_shape, metavar="NAME:1,3,224,224",
         help="fix the shape of an input (also NAME:[1,3,224,224] and NAME:1x3x224x224); repeatable",
+    )  # fmt: skip
+
+
+def add_dimensions(parser: argparse.ArgumentParser) -> None:
+    """What the user knows of the free dimensions of inputs."""
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="H=32k|N>=1|N=4",
+        help="what is true of a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
+        "other sizes; repeatable",
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from .arguments import (
     Commands,
     add_candidate,
     add_command,
+    add_dimensions,
     add_inputs,
     add_model,
     add_optimization,
@@ -253,6 +254,7 @@ def _inspect(commands: Commands) -> None:  # type: ignore[type-arg]
     add_model(parser)
     add_pricing(parser)
     add_shapes(parser)
+    add_dimensions(parser)
     partition = parser.add_mutually_exclusive_group()
     partition.add_argument(
         "--partition", choices=get_args(PartitionMethod),

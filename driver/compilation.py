@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine.onnx.model import Model
-from ..engine.onnx.overrides import keep_outputs, override_shapes
+from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ..engine.summary import knowledge_of_result
 from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inline_functions
@@ -85,7 +85,8 @@ class Compilation:
     @staticmethod
     def of(original: Model, options: Options, clock: Clock) -> Compilation:
         """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them."""
-        model = keep_outputs(override_shapes(inline_functions(original), options.input_shapes), options.outputs)
+        model = state_dimensions(inline_functions(original), options.dim)
+        model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
         ports = inputs_of(model)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 

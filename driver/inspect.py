@@ -13,7 +13,7 @@ from ..costmodels.device import load_device
 from ..engine.bodies.inference import infer_form
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model, read
-from ..engine.onnx.overrides import override_shapes
+from ..engine.onnx.overrides import override_shapes, state_dimensions
 from ..engine.onnx.provenance import METHOD_KEY
 from ..engine.summary import GraphSummary, summarize
 from ..errors import UsageError, VerificationError
@@ -96,7 +96,7 @@ def inspect_model(source: Any, options: InspectOptions) -> Inspection:
     Groups that are local functions are shown as the nodes they hold. Raises UsageError where a partition is to be
     certified and there is none, PartitionError where one is wrong.
     """
-    model = override_shapes(inline_functions(read(source)), options.input_shapes)
+    model = override_shapes(state_dimensions(inline_functions(read(source)), options.dim), options.input_shapes)
     constant = frozenset(model.graph.initializers) - model.overridable_initializers
     return Inspection(
         opsets=dict(model.ir.opset_imports),

@@ -71,6 +71,7 @@ class InspectOptions(PricingOptions):
     """The options of `inspect`: fields and command-line options have the same names."""
 
     input_shapes: Shapes = field(default_factory=dict)
+    dim: tuple[str, ...] = ()
     partition: PartitionMethod | None = None
     certificate: Path | None = None
     certify: bool = False
@@ -149,6 +150,7 @@ class Options(PricingOptions):
     runtime: str = "onnxruntime"
     opset: PositiveInteger | None = None
     input_shapes: Shapes = field(default_factory=dict)
+    dim: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     verify: bool = True
     inputs: tuple[Path, ...] = ()

@@ -24,7 +24,7 @@ from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
-from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset
+from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.arguments import settle_arguments
 from ..errors import ModelError, UsageError
 from ..extract.extraction.select import Pricing, select
@@ -184,7 +184,7 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         if reads(model, output.with_name(external_name(output))):
             name = external_name(output)
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
-    model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
+    model = keep_outputs(override_shapes(state_dimensions(model, options.dim), options.input_shapes), options.outputs)
     return raise_opset(model, options.opset)
 
 

@@ -140,7 +140,7 @@ def flatten(model: Model) -> FlatModel | None:
     copy.opset_imports[BODY_DOMAIN] = 1
     return FlatModel(
         model,
-        Model(copy, model.path),
+        Model(copy, model.path, lowest=model.lowest),
         flattener.regions,
         flattener.parents,
         flattener.homes,

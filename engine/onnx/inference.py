@@ -23,6 +23,7 @@ from onnx_ir import serde
 from ...errors import ModelError
 from ...ir.sizes import declared_sizes
 from ...ir.types import TensorType
+from ..shapes.bounds import Bounds
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
@@ -64,7 +65,7 @@ def infer(model: Model) -> Knowledge:
     }
     skeleton = _Skeleton(model)
     skeleton.check(constants)
-    declared = Declared(declared_sizes(skeleton.symbols))
+    declared = Declared(declared_sizes(skeleton.symbols), Bounds(dict(model.lowest)))
     while True:
         types = skeleton.infer(constants)
         if folded := _fold(model, types, constants):

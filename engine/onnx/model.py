@@ -42,12 +42,13 @@ class Model:
     """An ONNX model. Invariant: nothing in eqfuse changes `ir` once a Model holds it.
 
     `path` is the file it was read from, None for a model from memory; `is_changed`: the user asked for other input
-    shapes or outputs than the file has.
+    shapes or outputs than the file has; `lowest` are bounds that the user gives for dimensions.
     """
 
     ir: onnx_ir.Model = field(repr=False)
     path: Path | None = None
     is_changed: bool = False
+    lowest: tuple[tuple[str, int], ...] = ()
 
     @property
     def source(self) -> Path | onnx_ir.Model:

@@ -3,6 +3,7 @@ outputs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -13,9 +14,10 @@ from onnx_ir import serde
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...errors import UsageError
+from ...ir.sizes import number, parse_size, symbol
 from .inference import infer
 from .model import Model, first_line
-from .typing import dtype_of
+from .typing import NAMELESS, dtype_of
 
 
 def raise_opset(model: Model, opset: int | None) -> Model:
@@ -59,6 +61,56 @@ def override_shapes(model: Model, shapes: Mapping[str, tuple[int | str, ...]]) -
         if output.shape is not None and not output.is_graph_input():
             output.shape = ir.Shape([None] * len(output.shape))
     return replace(model, ir=clone, is_changed=True)
+
+
+def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
+    """The model with what the user says of the free dimensions of its inputs: `H=32k` (any name for the factor, and
+    `32*k + 16` is possible, too), `N=4`, `N>=1`.
+
+    A dimension takes the name of what it is equal to, so that whatever draws inputs keeps to it. Raises UsageError for
+    a fact of another form, or about a dimension that no input has.
+    """
+    lowest = dict(model.lowest)
+    names: dict[str, int | str] = {}
+    for fact in facts:
+        match = _FACT.fullmatch(fact)
+        size = parse_size(match[3]) if match is not None else None
+        if match is None or size is None:
+            raise UsageError(f"--dim: {fact!r} is no fact such as H=32k, N=4 or N>=1")
+        name, bound = match[1], size.number
+        if match[2] == "=":
+            names[name] = str(size) if bound is None else bound
+            if len(size.terms) > 2 or (bound is None and len(size.names()) != 1) or (bound is not None and bound < 0):
+                raise UsageError(f"--dim: {fact!r}: a size is a number, or a multiple of one name and a number more")
+        elif bound is None:
+            raise UsageError(f"--dim: {fact!r}: the bound has to be a number")
+        elif bound <= 1:
+            lowest[name] = bound
+        else:
+            names[name] = str(symbol(f"{name}_more") + number(bound))
+    shapes = {i.name or "": _dimension_names(i) for i in model.graph.inputs if i.shape is not None}
+    free = {d for shape in shapes.values() for d in shape if isinstance(d, str)}
+    for name in (*names, *lowest):
+        if name not in free:
+            raise UsageError(f"--dim: {model.label} has no dimension {name!r}; {_advice(name, sorted(free))}")
+    changed = {i: tuple(names.get(d, d) if isinstance(d, str) else d for d in shape) for i, shape in shapes.items()}
+    model = replace(model, lowest=tuple(sorted(lowest.items())))
+    return override_shapes(model, {i: shape for i, shape in changed.items() if shape != shapes[i]})
+
+
+_FACT = re.compile(r"\s*(.+?)\s*(>=|=)\s*(.+?)\s*")
+
+
+def _dimension_names(value: ir.Value) -> tuple[int | str, ...]:
+    """The dimensions of an input; one without a name gets that of inference."""
+    return tuple(
+        d
+        if isinstance(d, int) and d >= 0
+        else f"{value.name}.{axis}"
+        if str(d) in ("None", "", NAMELESS, "-1")
+        else str(d)
+        for axis, d in enumerate(value.shape or ())
+    )
 
 
 def _advice(name: str, names: Collection[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 
 from ....errors import UsageError
+from ....ir.sizes import declared_sizes, parse_size
 from ..structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values
 
@@ -24,8 +24,6 @@ _TYPICAL_SIZES = ((1, 128), (1, 224), (1, 256), (1, 64), (1, 32), *_SIZES)
 
 _INTEGER_BOUNDS = (10, 2, 1)
 _UNKNOWN_RANKS = (2, 1, 0, 3, 4)
-_LONGEST_EXPRESSION = 200
-"""A longer name of a dimension, in characters, is not taken for an expression of other dimensions."""
 
 
 class Temper(Enum):
@@ -191,51 +189,22 @@ def _symbols(specs: Iterable[InputSpec], fixed: Mapping[str, int]) -> dict[str, 
         for axis, dim in enumerate(spec.dims or ()):
             if isinstance(dim, str) and dim not in fixed:
                 leading[dim] = leading.get(dim, False) or axis == 0
-    names = {*leading, *fixed}
-    return {symbol: leads for symbol, leads in leading.items() if not _is_expression(symbol, names)}
-
-
-def _is_expression(symbol: str, names: set[str]) -> bool:
-    tree = _parse(symbol)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
-    return bool(used) and used != {symbol} and used <= names
-
-
-def _parse(expression: str) -> ast.Expression | None:
-    """The expression; None if it is none, or so long or deep that Python's parser fails."""
-    try:
-        return ast.parse(expression, mode="eval") if len(expression) <= _LONGEST_EXPRESSION else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    sizes = declared_sizes({*leading, *fixed})
+    free: dict[str, bool] = {}
+    for name, leads in leading.items():
+        for base in sizes[name].names():
+            if base not in fixed:
+                free[base] = free.get(base, False) or leads
+    return free
 
 
 def _evaluate(expression: str, sizes: Mapping[str, int]) -> int:
     """A dimension such as ``past + 1`` under the given sizes; 1 for anything but integer arithmetic."""
-    tree = _parse(expression)
+    size = parse_size(expression)
     try:
-        return 1 if tree is None else _arithmetic(tree.body, sizes)
-    except (KeyError, ZeroDivisionError, TypeError):
+        return 1 if size is None else size.value(sizes.__getitem__)
+    except (KeyError, ZeroDivisionError):
         return 1
-
-
-def _arithmetic(node: ast.expr, sizes: Mapping[str, int]) -> int:
-    match node:
-        case ast.Name(id=name):
-            return sizes[name]
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.BinOp(left=left, op=operator, right=right):
-            first, second = _arithmetic(left, sizes), _arithmetic(right, sizes)
-            match operator:
-                case ast.Add():
-                    return first + second
-                case ast.Sub():
-                    return first - second
-                case ast.Mult():
-                    return first * second
-                case ast.Div() | ast.FloorDiv():
-                    return first // second
-    raise TypeError("not integer arithmetic")
 
 
 def shape_of(spec: InputSpec, plan: Plan) -> tuple[int, ...]:
