@@ -171,9 +171,8 @@ def cut(site: Site, size: Size, start: Size, end: Size, step: int) -> Size:
             raise Undecided
         return size
     first, last = place(site, size, start), place(site, size, end)
-    if not first.terms and last == size:
-        return size
-    return floor_divide(site.bounds.maximum(last - first, ZERO) + number(step - 1), number(step))
+    length = size if not first.terms and last == size else site.bounds.maximum(last - first, ZERO)
+    return floor_divide(length + number(step - 1), number(step))
 
 
 def place(site: Site, size: Size, bound: Size) -> Size:
