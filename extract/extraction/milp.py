@@ -1,8 +1,9 @@
 """Proven optimal selections of a large core by mixed integer programming (HiGHS through scipy).
 
 A binary variable per choice. A required class has one, any other at most one; for every class and child, the choices
-that read the child are no more than the choices of the child that do not read the class back. Longer cycles are ruled
-out lazily: an optimum that holds one adds the loop formulas of its classes, and without those it remains a valid bound.
+that read the child are no more than the choices of the child that do not read the class back; each landmark has one
+(landmarks.py). Longer cycles are ruled out lazily: an optimum that holds one adds the loop formulas of its classes, and
+without those it remains a valid bound.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ...support.directed_graphs import Successors, cyclic_components, short_cycl
 from ...support.solvers import IntegerProgram, Row, as_integers
 from .bounds import Kept, drop_unextractable_choices, reachable_components
 from .cores import Answer, Core, Selection
+from .landmarks import find_landmarks
 from .problem import follow_choices, selected_children
 
 _SCALED_COST = 1e4
@@ -103,6 +105,7 @@ class _SelectionProgram:
             own = self._terms(((number, position) for position in kept[number]), 1.0)
             self.program.rows.append(Row(own, float(number in roots), 1.0))
             self._require_children(number, deadline)
+        self.program.rows.extend(Row(self._terms(ways, 1.0), lower=1.0) for ways in find_landmarks(core, kept))
 
     def _terms(self, choices: Iterable[Pair], factor: float) -> list[tuple[int, float]]:
         return [(self.column[choice], factor) for choice in choices if choice in self.column]
