@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.inference import infer, infer_node_types
 from eqfuse.engine.onnx.model import read
+from eqfuse.ir.types import TensorType
 
 from ..models import model, value
 
@@ -45,3 +47,11 @@ def test_a_symbolic_size_stays_symbolic() -> None:
     first = knowledge.types["split0"].shape
     assert first is not None
     assert not isinstance(first[0], int)
+
+
+def test_an_if_without_its_bodies_has_no_types_by_its_schema() -> None:
+    """A flat model has such nodes, which read what their branches compute."""
+    operands = [ir.Value(name=name) for name in ("condition", "then", "else")]
+    node = ir.Node("", "If", operands, outputs=[ir.Value(name="y")])
+    types = {name: TensorType("float32", (2,)) for name in ("then", "else")} | {"condition": TensorType("bool", ())}
+    assert infer_node_types(node, types, {}, {"": 17}) == {}
