@@ -23,13 +23,19 @@ def resolve_constants(flat: FlatModel, knowledge: Knowledge) -> bool:
         if is_flat_if(node):
             condition = _element(node.inputs[0], knowledge)
             if condition is not None:
-                _replace(flat, node, branches(node)[0 if condition else 1])
+                replace_by_branch(flat, node, 0 if condition else 1)
                 changes = True
         elif region is not None and region.op_type == "Loop":
             changes |= _resolve_loop(flat, node, region, knowledge)
     if changes:
         drop_unused(flat)
     return changes
+
+
+def replace_by_branch(flat: FlatModel, node: ir.Node, branch: int) -> None:
+    """Put the first or the second branch in the place of an If."""
+    flat.open_scope(flat.branches[node.outputs[0].name or ""][branch])
+    _replace(flat, node, branches(node)[branch])
 
 
 def make_ranges_scalar(flat: FlatModel, knowledge: Knowledge) -> bool:
@@ -68,6 +74,7 @@ def _resolve_loop(flat: FlatModel, node: ir.Node, region: Region, knowledge: Kno
     iteration, going = (_constant(flat, flat.graph[0], array) for array in (np.asarray(0), np.asarray(True)))
     for formal, value in zip(region.formals, (iteration, going, *states), strict=True):
         flat.inputs[formal].replace_all_uses_with(value, replace_graph_outputs=True)
+    flat.open_scope(region.scope)
     rows = [value for value in node.inputs[region.inputs :] if value is not None]  # formals among them are replaced
     scanned = [_row(flat, node, value) for value in rows[1 + region.states :]]
     _replace(flat, node, [*rows[1 : 1 + region.states], *scanned])

@@ -9,7 +9,7 @@ inputs of the flat graph. `nest` is the way back: it computes each value where i
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 
@@ -68,15 +68,16 @@ class FlatModel:
     """A model without bodies, but for those of operators that are not known here.
 
     `source` is the model with its bodies. `parents` gives the scope around each scope, `homes` the scope in which the
-    source computes a value, `names` the names of the Ifs by their outputs.
+    source computes a value, `names` the names of the Ifs by their outputs, `branches` the scopes of their branches.
     """
 
     source: Model
     model: Model
     regions: list[Region]
-    parents: Mapping[int, int]
-    homes: Mapping[str, int]
+    parents: dict[int, int]
+    homes: dict[str, int]
     names: Mapping[str, str]
+    branches: Mapping[str, tuple[int, int]]
     made: int = 0
 
     @property
@@ -93,6 +94,19 @@ class FlatModel:
     def states(self) -> frozenset[str]:
         """The formals that one iteration hands to the next."""
         return frozenset(n for r in self.regions for n in r.formals[r.first_state : r.first_state + r.states])
+
+    def copy(self) -> FlatModel:
+        """A flat model that can be changed without this one."""
+        model = Model(self.model.ir.clone(), self.model.path)
+        return replace(
+            self, model=model, regions=list(self.regions), parents=dict(self.parents), homes=dict(self.homes)
+        )
+
+    def open_scope(self, scope: int) -> None:
+        """Make what is computed in a scope a part of the one around it: its body always runs, and once."""
+        outer = self.parents[scope]
+        self.homes |= {name: outer for name, home in self.homes.items() if home == scope}
+        self.parents |= {inner: outer for inner, parent in self.parents.items() if parent == scope}
 
     def fresh(self, stem: str) -> str:
         """A name that nothing in the flat graph has."""
@@ -145,6 +159,7 @@ def flatten(model: Model) -> FlatModel | None:
         flattener.parents,
         flattener.homes,
         flattener.names,
+        flattener.branches,
     )
 
 
@@ -162,6 +177,7 @@ class _Flattener:
         self.parents: dict[int, int] = {}
         self.homes: dict[str, int] = {}
         self.names: dict[str, str] = {}
+        self.branches: dict[str, tuple[int, int]] = {}
 
     def run(self) -> None:
         nodes = list(self.graph)
@@ -183,9 +199,11 @@ class _Flattener:
 
     def flat_if(self, node: ir.Node, scope: int) -> Iterator[ir.Node]:
         results: list[ir.Value | None] = [node.inputs[0]]
-        for name in ("then_branch", "else_branch"):
-            results += yield from self.take_body(node.attributes[name].as_graph(), self.enter(scope))
+        scopes = (self.enter(scope), self.enter(scope))
+        for name, inner in zip(("then_branch", "else_branch"), scopes, strict=True):
+            results += yield from self.take_body(node.attributes[name].as_graph(), inner)
         outputs = replace_outputs(node)
+        self.branches |= {output.name: scopes for output in outputs if output.name}
         if node.name:
             self.names |= {output.name: node.name for output in outputs if output.name}
         yield self.at_home(ir.Node(BODY_DOMAIN, "If", results, outputs=outputs, name=node.name), scope)

@@ -21,6 +21,7 @@ from ..onnx.typing import dtype_of
 from .constant_control import make_ranges_scalar, resolve_constants
 from .flatten import FlatModel, Region, flat_form, flatten, region_of
 from .loops import simplify_loops
+from .refutation import refute_branches
 
 Sizes = tuple[int | str | None, ...] | None
 """A shape with None for unknown sizes; None for an unknown rank."""
@@ -28,17 +29,26 @@ Sizes = tuple[int | str | None, ...] | None
 
 def infer_flat(flat: FlatModel) -> Knowledge:
     """Infer types and constants, and take out what they decide: Ifs of a constant condition, and Loops that run at most
-    once. The flat model is still under construction, and changed in place.
+    once, and branches with which no run ends well. The flat model is still under construction, and changed in place.
 
     Raises ModelError if the ONNX checker refuses the model.
     """
-    simplify_loops(flat)
-    types = _Types(flat)
-    while resolve_constants(flat, types.infer()) or make_ranges_scalar(flat, types.knowledge):
-        simplify_loops(flat)
-        types = _Types(flat)
+    types = _infer_resolved(flat)
+    while refute_branches(flat, types.knowledge, lambda assumed: _infer_resolved(assumed).knowledge):
+        types = _infer_resolved(flat)
+    if make_ranges_scalar(flat, types.knowledge):
+        types = _infer_resolved(flat)
     types.annotate()
     return types.knowledge
+
+
+def _infer_resolved(flat: FlatModel) -> _Types:
+    simplify_loops(flat)
+    types = _Types(flat)
+    while resolve_constants(flat, types.infer()):
+        simplify_loops(flat)
+        types = _Types(flat)
+    return types
 
 
 def infer_form(model: Model) -> tuple[Model, Knowledge]:

@@ -135,6 +135,46 @@ def test_a_branch_tells_nothing_of_sizes_outside() -> None:
         np.testing.assert_allclose(run(result, feed)[0], run(model, feed)[0], rtol=1e-6)
 
 
+SQUEEZE = """(float[a,b,d] x, bool c) => (float y) {{
+    s = Shape(x)
+    two = Constant<value: tensor = int64 {{2}}>()
+    one = Constant<value: tensor = int64 {{1}}>()
+    last = Gather(s, two)
+    is_one = Equal(last, one)
+    axes = Constant<value: tensor = int64[1] {{2}}>()
+    z = If(is_one) <
+        then_branch = g1() => (t) {{ t = Squeeze(x, axes) }},
+        else_branch = g2() => (t) {{ t = Identity(x) }}
+    >
+    w = Constant<value: tensor = float[3,2] {{1.0, 2.0, 3.0, 4.0, 5.0, 6.0}}>()
+    {product}
+    y = ReduceSum<keepdims = 0>(p)
+}}"""
+"""Where the last axis of x has one element it is dropped; only then can x be an operand of Gemm."""
+
+
+def test_a_branch_with_which_the_model_cannot_run_is_never_taken() -> None:
+    model = read(SQUEEZE.format(product="p = Gemm(z, w)"))
+    result = optimize_model(model, None, Options(verify=False)).model
+    assert operators(result)["If"] == 0
+    feed = {"x": X[:, :, None], "c": np.array(True)}
+    np.testing.assert_allclose(run(ir.to_proto(result), feed)[0], run(model, feed)[0], rtol=1e-6)
+
+
+def test_what_fails_in_another_branch_refutes_nothing() -> None:
+    model = read(SQUEEZE.format(product="""
+        p = If(c) <
+            then_branch = g3() => (t) { t = Gemm(z, w) },
+            else_branch = g4() => (t) { t = Neg(x) }
+        >
+        q = Exp(z)
+        r = ReduceSum<keepdims = 0>(q)
+    """).replace("y = ReduceSum<keepdims = 0>(p)", "o = ReduceSum<keepdims = 0>(p)  y = Add(o, r)"))  # fmt: skip
+    result = ir.to_proto(optimize_model(model, None, Options(verify=False)).model)
+    for feed in ({"x": X[:, :, None], "c": np.array(True)}, {"x": X[None], "c": np.array(False)}):
+        np.testing.assert_allclose(run(result, feed)[0], run(model, feed)[0], rtol=1e-6)
+
+
 LOOP = """(float[2,3] x, int64 n) => (float[2,3] y) {{
     {outer}
     begin = Neg(x)
