@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ..errors import EqfuseError
+from ..support.forked_process import allow_forks
 from .terminal import prepare_streams, write
 
 
@@ -22,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     has_output = prepare_streams()
     # numpy's threads take longer to start than most commands calculate, and spin where they wait for each other
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if argv is None:
+        allow_forks()  # this process is nothing but the command
     arguments = argparse.Namespace(verbose=0)
     with _Interruption() as interruption:
         try:

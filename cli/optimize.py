@@ -34,18 +34,22 @@ def optimize(arguments: argparse.Namespace) -> int:
         _check_report(arguments.report, arguments.model, output)
     only, skip, domains = map(tuple, (arguments.only, arguments.skip, arguments.domains))
     rules = RuleSelection(tuple(arguments.rules), arguments.precision, only, skip, domains)
-    with Worker(rules) as worker, Progress(arguments) as progress:  # it loads the rules during the imports below
+    with Worker(rules) as worker:  # it starts during the imports below
         from ..driver.optimize import optimize_model
         from ..driver.options import MeasureOptions, Options
+        from ..engine.verification import prepare
         from .options import options_of
 
         options, measure = options_of(Options, arguments), options_of(MeasureOptions, arguments)
-        result = optimize_model(arguments.model, output, options, progress, worker, measure)
-        if arguments.report is not None:
-            from .html_report import write_report
+        if options.verify:
+            prepare()  # before there is a thread that shows the progress: a process of one thread can be copied
+        with Progress(arguments) as progress:
+            result = optimize_model(arguments.model, output, options, progress, worker, measure)
+            if arguments.report is not None:
+                from .html_report import write_report
 
-            progress("report")
-            write_report(arguments.report, arguments.model, result, options)
+                progress("report")
+                write_report(arguments.report, arguments.model, result, options)
     if arguments.json:
         render.print_json(_as_dict(result))
     elif not arguments.quiet:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from importlib import import_module
 from math import isfinite
-from typing import Any
+from typing import IO, Any
 
 from ..errors import EqfuseError
 from .worker_process import WorkerFailedError
@@ -31,10 +31,15 @@ _ORPHAN_SECONDS = 10.0
 
 
 def main() -> None:
+    """Answer the requests on standard input."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    serve(sys.stdin.buffer, answers)
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until there are no more, or the parent is gone."""
     _end_with_parent()
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
 
     def send(kind: str, content: object = None) -> None:
         pickle.dump((kind, content), answers, protocol=pickle.HIGHEST_PROTOCOL)

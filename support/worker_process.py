@@ -14,11 +14,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from math import inf, isfinite
 from typing import IO, Any
 
+from .forked_process import ForkedProcess, may_fork
 from .scratch import scratch_root
 
+_Process = subprocess.Popen[bytes] | ForkedProcess
+
+_MAIN = f"{__package__}.worker_main"
+"""The module of the process's side; by name, since it imports this one."""
 _EXIT_SECONDS = 1.0
 """How long a process that closed its pipe may take to end, before it is killed and its exit code is lost."""
 _OUTPUT_BYTES = 1 << 16
@@ -59,7 +65,8 @@ class WorkerProcess:
     With `setup`, the name stands for a factory, which the process calls once with these arguments; the result is called
     with each request. A process that died is started again for the next request. With `start_seconds` the start has
     this limit of its own, otherwise it is part of the first request's. `environment` adds variables. A process that
-    waited `idle_seconds` for a request ends itself, so that its memory is free again.
+    waited `idle_seconds` for a request ends itself, so that its memory is free again. With `forks` it is a copy of this
+    process where that is safe, which has imported much already (`forked_process`).
     """
 
     def __init__(
@@ -70,14 +77,16 @@ class WorkerProcess:
         start_seconds: float | None = None,
         idle_seconds: float = inf,
         environment: Mapping[str, str] | None = None,
+        forks: bool = False,
     ) -> None:
         # -P keeps the working folder off the import path
-        self._command = [sys.executable, "-P", "-m", f"{__package__}.worker_main"]
+        self._command = [sys.executable, "-P", "-m", _MAIN]
         self._task = (function, setup, idle_seconds)
         self._start_seconds = start_seconds
         self._idle_seconds = idle_seconds
         self._environment = dict(environment or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forks = forks
+        self._process: _Process | None = None
         self._owner = os.getpid()
         self._output: IO[bytes] | None = None
         self._is_ready = self._is_closed = False
@@ -167,15 +176,19 @@ class WorkerProcess:
     def _launch(self) -> None:
         self._owner, self._is_ready = os.getpid(), False
         self._output = open(os.memfd_create("worker-output"), "rb", buffering=0)  # noqa: SIM115
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output, process_group=0,
-            env={**_base_environment(), **self._environment},
-        )  # fmt: skip
+        environment = {**_base_environment(), **self._environment}
+        if self._forks and may_fork():
+            self._process = ForkedProcess(import_module(_MAIN).serve, environment, self._output)
+        else:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output, process_group=0,
+                env=environment,
+            )  # fmt: skip
         with suppress(OSError):  # it died already, which the first request finds out
             _write(self._process, self._task)
 
     @contextmanager
-    def _limit(self, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    def _limit(self, seconds: float) -> Iterator[_Process]:
         """Talk to the process within the context, which ends it after `seconds`. Raises WorkerDiedError."""
         process = self._process
         if process is None or process.stdin is None or process.stdin.closed:
@@ -191,7 +204,7 @@ class WorkerProcess:
         finally:
             alarm.cancel()
 
-    def _read(self, process: subprocess.Popen[bytes], *kinds: str) -> tuple[str, Any]:
+    def _read(self, process: _Process, *kinds: str) -> tuple[str, Any]:
         """The next frame of these kinds, or an error."""
         assert process.stdout
         while True:
@@ -200,7 +213,7 @@ class WorkerProcess:
             if kind in (*kinds, "error"):
                 return kind, content
 
-    def _death(self, process: subprocess.Popen[bytes], timed_out: bool) -> WorkerDiedError:
+    def _death(self, process: _Process, timed_out: bool) -> WorkerDiedError:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_EXIT_SECONDS)
         started, output = self._is_ready or self._start_seconds is None, ""
@@ -281,7 +294,7 @@ def _base_environment() -> dict[str, str]:
     return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "TMPDIR": str(scratch_root())}
 
 
-def _write(process: subprocess.Popen[bytes], content: object) -> None:
+def _write(process: _Process, content: object) -> None:
     assert process.stdin
     pickle.dump(content, process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
     process.stdin.flush()
@@ -304,7 +317,7 @@ def _cause(code: int) -> str:
 class _Alarm:
     """Kills a process after `seconds`, unless it is cancelled before."""
 
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+    def __init__(self, process: _Process, seconds: float) -> None:
         self.rang = False
         self._process = process
         self._timer = None

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from .source import Source
 from .structure import fed_inputs
 from .values import Feeds, RunError, Value, one_line
+
+if TYPE_CHECKING:
+    from onnx.reference.op_run import OpRun
 
 _FATAL_ONLY = 4
 _THREADS = 1
@@ -86,6 +87,8 @@ def _reason(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """The operator at which the reference evaluator failed, since errors of numpy do not name it."""
+    from onnx.reference.op_run import OpRun
+
     trace = error.__traceback__
     while trace is not None:
         node = trace.tb_frame.f_locals.get("node")
@@ -138,6 +141,8 @@ class Reference:
         self, model: Source | onnx.ModelProto, extra: Sequence[str] = (), operators: Sequence[type[OpRun]] = ()
     ) -> None:
         """Load the model; ``operators`` replace implementations of the onnx package. Raises RunError."""
+        from onnx.reference import ReferenceEvaluator  # its import takes longer than most verifications
+
         self._extra = list(extra)
         proto = str(model.path) if isinstance(model, Source) else model
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...rules.vocabulary import Precision
     from .inputs import Sample
 
-_POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict"))
+_POOL = WorkerPool(lambda: WorkerProcess(f"{__package__}.verdict:verdict", forks=True))
 """Idle processes stay, since starting one takes as long as verifying a small model."""
 atexit.register(_POOL.close)
 
