@@ -136,7 +136,7 @@ class _Call:
 
 def _reshape(call: _Call) -> _Arguments:
     target = reshape_target(call.source, call.result(), call.bounds)
-    if target is None or "allowzero" in call.node.attributes:
+    if target is None or call.node.attributes.get_int("allowzero", False):
         return {}
     return {1: np.asarray(target, np.int64)}
 

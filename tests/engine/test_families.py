@@ -90,6 +90,27 @@ CASES = {
         "{ s = Mul(x, k) t = ConvTranspose <group = 2> (s, f, b) y = Mul(t, c) }",
         ["ConvTranspose"],
     ),
+    "an axis of one element that moves behind a transpose": (
+        "(float[n, 3, 1, w] x) => (float[n, w, 3, 1] y) <int64[4] s = {0, -1, 3, 1}>"
+        "{ a = Sigmoid(x) t = Transpose <perm = [0, 2, 3, 1]> (a) y = Reshape(t, s) }",
+        ["Sigmoid", "Transpose"],
+    ),
+    "a position of five axes behind a transpose": (
+        "(float[n, 7, 3, 2, 4] x) => (float[n, 2, 7, 4] y) <int64[1] z = {0}, int64[1] one = {1}, int64[1] two = {2}>"
+        "{ t = Transpose <perm = [2, 0, 3, 1, 4]> (x) a = Slice(t, one, two, z) b = Squeeze(a, z) y = Sigmoid(b) }",
+        ["Gather", "Sigmoid", "Transpose"],
+    ),
+    "a flattening that says allowzero = 0, of a computed batch": (
+        "(float[n, 2, 1, 1] x) => (float[n, 2] y) <int64[1] z = {0}, int64[1] one = {1}, int64[1] rest = {-1}>"
+        "{ s = Shape(x) b = Slice(s, z, one, z) t = Concat <axis = 0> (b, rest) a = Sigmoid(x)"
+        " y = Reshape <allowzero = 0> (a, t) }",
+        ["Reshape", "Sigmoid"],
+    ),
+    "a convolution that is negated": (
+        "(float[n, 2, h, w] x) => (float[n, 1, h, w] y) <float[1, 2, 1, 1] f = {1, 2}, float[1] b = {3}>"
+        "{ c = Conv(x, f, b) y = Neg(c) }",
+        ["Conv"],
+    ),
 }
 
 
