@@ -42,6 +42,16 @@ class Spelling(_Table, frozen=True):
     when: Mapping[str, str | float] = {}
 
 
+class Apart(_Table, frozen=True):
+    """An operator of two operands of one shape that the runtime would fuse with an operator of `before` behind it, into
+    a kernel that takes longer than both. It is written as `write`, which computes the same and is not recognised.
+    """
+
+    operator: str
+    before: frozenset[str]
+    write: str
+
+
 class Blocked(_Table, frozen=True):
     """The layout in blocks of `block` channels that operators of `starting` run in, on a `family` of processors.
 
@@ -66,6 +76,7 @@ class Runtime(_Table, frozen=True):
     description: str = ""
     fused: tuple[Fused, ...] = ()
     spelling: tuple[Spelling, ...] = ()
+    apart: tuple[Apart, ...] = ()
     blocked: Blocked | None = None
 
     @property

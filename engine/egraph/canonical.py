@@ -95,7 +95,8 @@ _ROWS = {(operator.domain, operator.op_type): operator for operator in OPERATORS
 
 def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
     """The node as a call, or None where it is opaque."""
-    operator = _ROWS.get(("" if is_standard(node) else node.domain, node.op_type))
+    op_type = "Add" if node.op_type == "Sum" and len(node.inputs) == 2 else node.op_type
+    operator = _ROWS.get(("" if is_standard(node) else node.domain, op_type))
     if operator is None or not _fits(node, operator):
         return None
     site = Site(node, knowledge, opset, {n: a.value for n, a in node.attributes.items()})

@@ -6,7 +6,7 @@ Values keep their names wherever the new graph still computes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,7 @@ class _Decoder:
     lists: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    apart: Mapping[int, str] = field(default_factory=dict)
     choice: Mapping[int, ENode] = field(default_factory=dict)
 
     @property
@@ -150,6 +151,8 @@ class _Decoder:
 
     def node(self, step: PlanStep) -> None:
         node = self.new(step) if step.original is None else self.keep(self.clones[step.original])
+        if not node.attributes:  # an Add has some before opset 7
+            node.op_type = self.apart.get(step.owner, node.op_type)
         self.nodes.append(node)
         self.outputs[step.owner] = tuple(node.outputs)
         if is_value(step.node):
@@ -362,6 +365,7 @@ def decode(
         knowledge.constants,
         runtime,
         names=origin.names,
+        apart=_write_apart(plan, egraph, runtime),
         choice=selection.choice,
     )
     decoder.prepare()
@@ -369,6 +373,20 @@ def decode(
         decoder.make(step)
     decoder.finish(egraph.roots)
     return Model(decoder.target)
+
+
+def _write_apart(plan: Sequence[PlanStep], egraph: EGraph, runtime: Runtime) -> dict[int, str]:
+    """The operators of other names that classes are written with, so that the runtime does not fuse them."""
+    steps = {step.owner: step for step in plan}
+    names: dict[int, str] = {}
+    for step in plan:
+        source = steps.get(step.operands[0]) if step.operands else None
+        for apart in runtime.apart:
+            if source is not None and step.node.op in apart.before and source.node.op == apart.operator:
+                shapes = {None if (type_ := egraph.classes[c].type) is None else type_.shape for c in source.operands}
+                if len(shapes) == 1 and None not in shapes:
+                    names[source.owner] = apart.write
+    return names
 
 
 def _missing_value_error(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:

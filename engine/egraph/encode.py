@@ -154,8 +154,6 @@ class _Encoder:
             return
         term = self._encode_fill(node)
         if term is None:
-            term = self._encode_sum(node)
-        if term is None:
             call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
             term = self.opaque(node) if call is None else self.call(node, call)
         self.nodes[node] = term
@@ -225,14 +223,6 @@ class _Encoder:
         half = len(results) // 2
         for output, then, otherwise in zip(node.outputs, results[:half], results[half:], strict=True):
             self.bind(output.name, self.term("If", (), (condition, then, otherwise)))
-
-    def _encode_sum(self, node: ir.Node) -> int | None:
-        """A Sum of two is an Add."""
-        if node.op_type != "Sum" or not is_standard(node) or len(node.inputs) != 2:
-            return None
-        term = self.term("Add", (), (self.operand(i.name if i else None) for i in node.inputs))
-        self.bind(node.outputs[0].name, term)
-        return term
 
     def _encode_fill(self, node: ir.Node) -> int | None:
         """A ConstantOfShape of known shape, however large, is one ``Full``."""
