@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..engine.bodies.nest import nest
 from ..engine.egraph.decode import decode
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
+from ..engine.onnx.nodes import has_body
 from ..extract.extraction.select import Pricing
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.profile_cost import ProfileCost
@@ -47,7 +47,20 @@ def copy_model(model: Model) -> Model:
 
 def _nested(model: Model, saturated: Saturated) -> Model:
     """A result with the bodies that its original has."""
-    return replace(model if saturated.flat is None else nest(model, saturated.flat), path=None)
+    if saturated.flat is not None:
+        from ..engine.bodies.nest import nest  # most models have none
+
+        model = nest(model, saturated.flat)
+    return replace(model, path=None)
+
+
+def without_bodies(model: Model) -> Model:
+    """The model itself, or the flat form of one with bodies."""
+    if not any(has_body(node) for node in model.graph):
+        return model
+    from ..engine.bodies.flatten import flatten
+
+    return flatten(model).model
 
 
 def pricing_for(options: Options, saturated: Saturated) -> Pricing:

@@ -16,7 +16,6 @@ import onnxruntime
 
 from ..costmodels.device import HOST
 from ..costmodels.runtime import NONE as NO_FUSION
-from ..engine.bodies.flatten import flat_form
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.model import Model, write
 from ..engine.summary import layer_nodes
@@ -29,7 +28,7 @@ from ..support.deadlines import seconds_left
 from ..support.processor import processor_name
 from ..support.scratch import scratch_folder
 from .clock import Clock
-from .extract import Chosen, copy_model, extract_model, pricing_for
+from .extract import Chosen, copy_model, extract_model, pricing_for, without_bodies
 from .operator_times import keep_operator_times
 from .options import CostName, MeasureOptions, Options
 from .saturate import Saturated, apply_rules
@@ -358,7 +357,7 @@ def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int
 
 
 def _count_layers(model: Model) -> int:
-    return sum(1 for _ in layer_nodes(flat_form(model)))
+    return sum(1 for _ in layer_nodes(without_bodies(model)))
 
 
 def _structure(model: Model) -> tuple[str, ...]:

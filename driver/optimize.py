@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from ..costmodels.device import load_device
-from ..engine.bodies.flatten import flat_form
 from ..engine.constant_conflicts import blame_user_rules
 from ..engine.egraph.decode import drop_annotations
 from ..engine.egraph.graph import Saturation, Selection
@@ -22,7 +21,7 @@ from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
-from .extract import Chosen, extract_model, pricing_for
+from .extract import Chosen, extract_model, pricing_for, without_bodies
 from .options import MeasureOptions, Options
 from .saturate import Saturated, saturate_model
 
@@ -153,10 +152,10 @@ def _write_result(
     saturated, choice = chosen.saturated, chosen.choice
     model, egraph = saturated.original, saturated.egraph
     with clock.phase("summarize"):
-        original = Typed(flat_form(model), saturated.knowledge)
+        original = Typed(without_bodies(model), saturated.knowledge)
         before = summarize(original.model, saturated.knowledge, price)
         result = choice.model
-        flat = flat_form(result)
+        flat = without_bodies(result)
         rewritten = Typed(flat, knowledge_of_result(flat, saturated.knowledge))
         after = summarize(flat, rewritten.knowledge, price)
         drop_annotations(result, model)

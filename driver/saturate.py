@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from ..engine.bodies.captivity import without_captive_nodes
-from ..engine.bodies.flatten import FlatModel, flatten
-from ..engine.bodies.inference import infer_flat
 from ..engine.constant_conflicts import check_constants, name_culprits
 from ..engine.egraph.encode import Encoding, encode
 from ..engine.egraph.graph import EGraph, Selection
@@ -24,6 +21,7 @@ from ..engine.egraph.saturate import UnsoundRuleError, saturate
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge, find_refused_type, infer
 from ..engine.onnx.model import Model, check_destination, external_name, read, reads
+from ..engine.onnx.nodes import has_body
 from ..engine.onnx.overrides import keep_outputs, override_shapes, raise_opset, state_dimensions
 from ..engine.shapes.arguments import settle_arguments
 from ..errors import ModelError, UsageError
@@ -34,6 +32,7 @@ from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
 
 if TYPE_CHECKING:
+    from ..engine.bodies.flatten import FlatModel
     from ..engine.verification.inputs import Sample
 
 
@@ -121,7 +120,9 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
         )
     deadline = time.monotonic() + options.time_limit - egraph.saturation.seconds
     if encoded.flat is not None:
-        egraph = without_captive_nodes(egraph, encoding, encoded.flat)
+        from ..engine.bodies.captivity import without_captive_nodes
+
+        egraph = without_captive_nodes(egraph, encoding, encoded.flat, settled.graph)
     with clock.phase("check"), _blame_model(encoded.original, options):
         limit = min(deadline, time.monotonic() + CHECK_SHARE * options.time_limit)
         checked = check_constants(settled, knowledge, encoding, egraph, options.selection, options.budget, limit)
@@ -133,8 +134,11 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:
     """Infer types and constants, of a model with bodies those of the flat one; sub-graphs take bodies as they are."""
-    flat = flatten(model) if options.partition == "none" else None
-    if flat is not None:
+    if options.partition == "none" and any(has_body(node) for node in model.graph):
+        from ..engine.bodies.flatten import flatten  # most models have none
+        from ..engine.bodies.inference import infer_flat
+
+        flat = flatten(model)
         with suppress(ModelError):  # a branch that never runs may be invalid
             return flat, infer_flat(flat)
     return None, infer(model)

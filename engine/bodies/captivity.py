@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import onnx_ir as ir
+
 from ..egraph.encode import Encoding
 from ..egraph.graph import EClass, EGraph, ENode
 from .flatten import FlatModel, region_of
@@ -16,13 +18,13 @@ Captors = frozenset[int]
 """The scopes of the regions in which alone a value exists."""
 
 
-def without_captive_nodes(egraph: EGraph, encoding: Encoding, flat: FlatModel) -> EGraph:
-    """The e-graph without the e-nodes that exist in fewer scopes than others of their class."""
+def without_captive_nodes(egraph: EGraph, encoding: Encoding, flat: FlatModel, graph: ir.Graph) -> EGraph:
+    """The e-graph without the e-nodes that exist in fewer scopes than others of their class; `graph` was encoded."""
     if not flat.regions:
         return egraph
     formals = {name: region.scope for region in flat.regions for name in region.formals}
     own: dict[object, int] = {}
-    for node in flat.graph:
+    for node in graph:
         region = region_of(node, flat.regions)
         if region is not None:
             own[encoding.terms[encoding.nodes[node]].attributes[0]] = region.scope

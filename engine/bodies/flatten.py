@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ..onnx.model import Model
-from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, has_body, is_standard
+from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_standard
 
 _REGION = "region"
 """The attribute of a flat Loop or Scan that holds its number."""
@@ -143,10 +143,8 @@ def drop_unused(flat: FlatModel) -> None:
             flat.graph.inputs.remove(value)
 
 
-def flatten(model: Model) -> FlatModel | None:
-    """The model without its bodies; None where it has none."""
-    if not any(has_body(node) for node in model.graph):
-        return None
+def flatten(model: Model) -> FlatModel:
+    """The model without its bodies."""
     copy = model.ir.clone()
     _rename_values(copy.graph)
     flattener = _Flattener(copy)
@@ -161,12 +159,6 @@ def flatten(model: Model) -> FlatModel | None:
         flattener.names,
         flattener.branches,
     )
-
-
-def flat_form(model: Model) -> Model:
-    """The model itself, or what `flatten` makes of it."""
-    flat = flatten(model)
-    return model if flat is None else flat.model
 
 
 class _Flattener:

@@ -17,9 +17,10 @@ from ...ir.sizes import parse_size
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model
+from ..onnx.nodes import has_body
 from ..onnx.typing import dtype_of
 from .constant_control import make_ranges_scalar, resolve_constants
-from .flatten import FlatModel, Region, flat_form, flatten, region_of
+from .flatten import FlatModel, Region, flatten, region_of
 from .loops import simplify_loops
 from .refutation import refute_branches
 
@@ -53,10 +54,9 @@ def _infer_resolved(flat: FlatModel) -> _Types:
 
 def infer_form(model: Model) -> tuple[Model, Knowledge]:
     """The model itself, or the flat form of one with bodies, with the types of its values."""
-    flat = flatten(model)
-    if flat is not None:
+    if any(has_body(node) for node in model.graph):
         with suppress(ModelError):
-            return flat_form(model), infer_flat(flat)
+            return flatten(model).model, infer_flat(flatten(model))
     return model, infer(model)
 
 
