@@ -84,7 +84,8 @@ def emit_node(
             context = _Context(literals, operands, output, opset, symbols)
             inputs, attributes = _FORMS[node.op](context, inputs, attributes)
     except _Inexpressible:
-        return None
+        view = _move_ones(node, operands, symbols)
+        return None if view is None else emit_node(view, operands, output, opset, symbols, absent, runs=runs)
     while inputs and inputs[-1] is None:
         inputs.pop()
     outputs = len(literals["split"]) if node.op == "Split" else 1  # type: ignore[arg-type]
@@ -179,6 +180,22 @@ def _reshape(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple
     if free > 1 or (0 in context.literals["shape"]):
         raise _Inexpressible
     return [0, np.asarray(target, np.int64)], attributes
+
+
+def _move_ones(node: ENode, operands: Types, symbols: Mapping[int, str]) -> ENode | None:
+    """A Reshape that only drops or only adds dimensions of 1, as the operator that does so whatever the other sizes."""
+    source = operands[0].shape if node.op == "Reshape" and operands[0] is not None else None
+    if source is None:
+        return None
+    result = tuple(symbols.get(size, size) for size in node.attributes[0])  # type: ignore[arg-type, union-attr]
+    op, longer, shorter = ("Squeeze", source, result) if len(source) > len(result) else ("Unsqueeze", result, source)
+    axes: list[int] = []
+    for axis, size in enumerate(longer):
+        if shorter[axis - len(axes) : axis - len(axes) + 1] != (size,):
+            if size != 1:
+                return None
+            axes.append(axis)
+    return ENode(op, (tuple(axes),), node.children) if len(longer) - len(axes) == len(shorter) and axes else None
 
 
 def _expand(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:

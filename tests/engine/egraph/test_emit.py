@@ -63,3 +63,26 @@ def test_attributes_have_to_hold_what_float64_meets(alpha: float, said: bool) ->
 
 def test_a_squeeze_of_no_axes_is_not_written() -> None:
     assert emit_node(ENode("Squeeze", ((),), (0,)), (SINGLE,), SINGLE, 18, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "op_type", "axes"),
+    [
+        (("N", 1, 8, "T"), (-1000, 8, -1001), "Reshape", (0, 8, -1)),
+        ((1, "N", 1, "T"), (-1000, -1001), "Squeeze", (0, 2)),
+        (("N", "T"), (1, -1000, -1001, 1), "Unsqueeze", (0, 3)),
+        (("N", "T"), (-1001, -1000), "", ()),
+        (("N", 2, "T"), (2, -1000, -1001), "Reshape", (2, -1, 0)),
+        (("N", 6, "T"), (-1000, 2, 3, -1001), "Reshape", (0, 2, 3, -1)),
+    ],
+)
+def test_reshapes_of_several_free_dimensions(
+    source: tuple[int | str, ...], result: tuple[int, ...], op_type: str, axes: tuple[int, ...]
+) -> None:
+    symbols = {-1000: "N", -1001: "T"}
+    output = TensorType("float32", tuple(symbols.get(size, size) for size in result))
+    emission = emit_node(ENode("Reshape", (result,), (0,)), (TensorType("float32", source),), output, 18, symbols)
+    assert ("" if emission is None else emission.op_type) == op_type
+    if emission is not None:
+        constants = [each for each in emission.inputs if each is not None and not isinstance(each, int)]
+        assert [tuple(array.tolist()) for array in constants] == [axes]
