@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import EqfuseError, RuleError
 from ..ir.operators import OPERATORS, Operand
-from ..rules.loader import Rule, load_selection
 from ..rules.places import shipped_files
 from ..rules.vocabulary import RuleSelection
 from ..support.deadlines import OutOfTime, require_time, seconds_left
@@ -31,6 +30,9 @@ from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
 from .onnx.inference import Knowledge
 from .onnx.model import Model, elements
+
+if TYPE_CHECKING:
+    from ..rules.loader import Rule
 
 Value = Array | tuple[Array, ...] | None
 
@@ -317,6 +319,8 @@ def blame_user_rules(selection: RuleSelection, egraph: EGraph) -> Iterator[None]
 
 def _matched_user_rules(selection: RuleSelection, egraph: EGraph) -> list[Rule]:
     """The rules of users' files that matched."""
+    from ..rules.loader import load_selection  # with the linter, which takes a while
+
     chosen = load_selection(selection)
     shipped = {file.path for file in shipped_files()}
     matched = (chosen.by_name.get(r.name) for r in egraph.saturation.matched)
@@ -334,6 +338,8 @@ def _find_culprits(
 
     Their files instead at the deadline (time.monotonic), and the shipped rules if it fails without users' rules.
     """
+    from ..rules.loader import load_selection
+
     chosen = load_selection(selection)
     shipped = {file.path for file in shipped_files()}
     own = {r.base: r for r in chosen.rules if r.path not in shipped and not r.derives and suspicious(r)}
