@@ -144,7 +144,7 @@ _contributed = Family("contributed", domain=DOMAIN)
 
 OPERATORS = (
     _contributed("MicrosoftGelu", "X", lambda arithmetic, x: gelu(Expression(arithmetic, x), "none").array,
-                 flops=per_output(5), op_type="Gelu", like="Gelu"),
+                 flops=per_output(5), op_type="Gelu"),
     _contributed("BiasGelu", "A B", _bias_gelu, flops=per_output(6)),
     _contributed("FastGelu", "X bias?", _fast_gelu, flops=_and_bias(8)),
     _contributed("QuickGelu", "X | alpha:f64=1.702", _quick_gelu, flops=per_output(3)),
