@@ -14,7 +14,7 @@ from .sexpr import Atom, Form, Node, SexprError, read, walk
 SHARED = Path(__file__).with_name("conditions.egg")
 """The conditions that every rule file may use."""
 _EACH = re.compile(r"@each\s+([^:]*):(.*)")
-_VALUE = re.compile(r"\((?:[^()]|\([^()]*\))*\)|[^\s,()]+")
+_VALUE = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[^\s,()]+")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
