@@ -52,7 +52,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Size:
-    """Nodes of the main graph, those of them that depend on an input, and the bytes of the model with its weights."""
+    """Nodes of the main graph, those of it and of its bodies that depend on an input, and the bytes with weights."""
 
     nodes: int
     layers: int
@@ -148,23 +148,32 @@ def measure(command: Sequence[str], environment: dict[str, str]) -> Process:
 
 def size(path: Path) -> Size:
     model = onnx.load(path, load_external_data=False)
-    graph = model.graph
-    known = {i.name for i in graph.input} - {i.name for i in graph.initializer}
+    total = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+    return Size(len(model.graph.node), count_layers(model.graph, set()), total)
+
+
+def count_layers(graph: onnx.GraphProto, outer: set[str]) -> int:
+    """Nodes that depend on an input or on a value of `outer`, those in bodies included."""
+    live = outer | ({i.name for i in graph.input} - {i.name for i in graph.initializer})
     layers = 0
     for node in graph.node:
-        if not known.isdisjoint((*node.input, *outer_names(node))):
-            layers += 1
-            known.update(filter(None, node.output))
-    return Size(len(graph.node), layers, sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")))
+        if not live.isdisjoint((*node.input, *outer_names(node))):
+            layers += 1 + sum(count_layers(body, live) for body in bodies(node))
+            live.update(filter(None, node.output))
+    return layers
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from (attribute.g, *attribute.graphs)
 
 
 def outer_names(node: onnx.NodeProto) -> Iterator[str]:
     """What the bodies of a node (If, Loop, Scan) read, their own values included."""
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in body.node:
-                yield from inner.input
-                yield from outer_names(inner)
+    for body in bodies(node):
+        for inner in body.node:
+            yield from inner.input
+            yield from outer_names(inner)
 
 
 def run_tool(tool: str, source: Path, folder: Path, record: ModelRecord, options: argparse.Namespace) -> None:

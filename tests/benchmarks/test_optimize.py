@@ -9,7 +9,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from eqfuse.benchmarks.optimize import ModelRecord, Process, Size, geometric_mean, layers_text, models, named_size
+from eqfuse.benchmarks.optimize import (
+    ModelRecord,
+    Process,
+    Size,
+    count_layers,
+    geometric_mean,
+    layers_text,
+    models,
+    named_size,
+)
 from eqfuse.benchmarks.results import judge_result, sample_of
 
 
@@ -36,6 +45,14 @@ def test_free_dimensions_have_the_sizes_that_are_given(tmp_path: Path) -> None:
     assert sample is not None
     assert sample.values["x"].shape == (1, 7)
     assert sample_of(path, {}) is None
+
+
+def test_layers_in_bodies_are_counted() -> None:
+    body = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Constant", [], ["c"], value_float=1.0)]
+    branch = helper.make_graph(body, "branch", [], [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)])
+    node = helper.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=branch)
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])], [helper.make_empty_tensor_value_info("y")]
+    assert count_layers(helper.make_graph([node], "graph", *ends), set()) == 3
 
 
 def test_sizes_are_typed_by_name() -> None:
