@@ -99,12 +99,23 @@ def saturate_model(source: Any, output: Path | None, options: Options, worker: W
         flat, knowledge = _infer(model, options)
         model = model if flat is None else flat.model
         settled, knowledge = settle_arguments(model, knowledge)
-    with clock.phase("encode"):
-        encoding = encode(settled, knowledge, named_operators(options.selection.paths))
     if options.rules and not options.trust_rules:
         with clock.phase("rules"):
             _check_rules(options, clock)
-    return apply_rules(Encoded(model, settled, knowledge, encoding, samples, flat), options, worker, clock)
+    named = named_operators(options.selection.paths)
+
+    def encode_with(knowledge: Knowledge) -> Encoded:
+        with clock.phase("encode"):
+            return Encoded(model, settled, knowledge, encode(settled, knowledge, named), samples, flat)
+
+    try:
+        return apply_rules(encode_with(knowledge), options, worker, clock)
+    except UnsoundRuleError:  # two forms of one size that no normal form unites look like two shapes of one term
+        fewer = knowledge.without_computed_sizes()
+        if fewer.symbols == knowledge.symbols:
+            raise
+        with Worker(options.selection) as another:
+            return apply_rules(encode_with(fewer), options, another, clock)
 
 
 def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock) -> Saturated:

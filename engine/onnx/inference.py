@@ -11,7 +11,7 @@ single nodes: node by node, in order, such a target is known before its Reshape 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,10 @@ class Knowledge:
     constants: Arrays
     symbols: frozenset[str]
     symbolic: SymbolicShapes = field(default_factory=SymbolicShapes, repr=False)
+
+    def without_computed_sizes(self) -> Knowledge:
+        """The same, but sizes that are computed from those of inputs mean nothing."""
+        return replace(self, symbols=self.symbols & self.symbolic.declared.symbols.keys())
 
 
 def infer(model: Model) -> Knowledge:
