@@ -11,12 +11,12 @@ import onnx_ir as ir
 
 from ..costmodels.device import load_device
 from ..engine.constant_conflicts import blame_user_rules
-from ..engine.egraph.decode import drop_annotations
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
 from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
+from ..engine.onnx.typing import drop_annotations
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
 from ..errors import VerificationError
 from ..support.files import check_destination, write_text
@@ -158,7 +158,7 @@ def _write_result(
         flat = without_bodies(result)
         rewritten = Typed(flat, knowledge_of_result(flat, saturated.knowledge))
         after = summarize(flat, rewritten.knowledge, price)
-        drop_annotations(result, model)
+        drop_annotations(result.ir, model.ir)
         result = _record_partition(result, partition, options)
         matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
         stamp(result.ir.metadata_props, options.precision, matched, device, options.trusted)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 
-from .sizes import parse_size
+from .size_names import parse_size
 from .types import Dimension, TensorType
 
 SYMBOL = 128

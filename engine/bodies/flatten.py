@@ -179,15 +179,28 @@ class _Flattener:
     def flat_nodes(self, nodes: Sequence[ir.Node], scope: int) -> Iterator[ir.Node]:
         """The nodes of a graph, those of bodies before the operator that runs them."""
         for node in nodes:
-            if is_standard(node) and node.op_type == "If":
-                yield from self.flat_if(node, scope)
-            elif is_standard(node) and (node.op_type == "Loop" or self.is_scan(node)):
-                yield from self.flat_region(node, scope)
-            else:
+            if not is_standard(node) or not self.fits_bodies(node):
                 yield self.at_home(node, scope)
+            elif node.op_type == "If":
+                yield from self.flat_if(node, scope)
+            else:
+                yield from self.flat_region(node, scope)
 
-    def is_scan(self, node: ir.Node) -> bool:
-        return node.op_type == "Scan" and self.opset >= _SCAN_OPSET
+    def fits_bodies(self, node: ir.Node) -> bool:
+        """Whether an If, Loop or Scan has as many operands and outputs as its bodies take and return."""
+        names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
+        graphs = [node.attributes[name] for name in names if name in node.attributes]
+        if len(graphs) < len(names) or any(graph.type != ir.AttributeType.GRAPH for graph in graphs):
+            return False
+        bodies, outputs = [graph.as_graph() for graph in graphs], len(node.outputs)
+        if node.op_type == "If":
+            return len(node.inputs) == 1 and all(len(b.outputs) == outputs and not b.inputs for b in bodies)
+        takes, returns = len(bodies[0].inputs), len(bodies[0].outputs)
+        if node.op_type == "Loop":
+            return takes == max(2, len(node.inputs)) and takes - 2 <= outputs == returns - 1
+        scanned = node.attributes.get_int("num_scan_inputs", 0)
+        is_scan = node.op_type == "Scan" and self.opset >= _SCAN_OPSET
+        return is_scan and takes == len(node.inputs) and 0 <= takes - scanned <= outputs == returns
 
     def flat_if(self, node: ir.Node, scope: int) -> Iterator[ir.Node]:
         results: list[ir.Value | None] = [node.inputs[0]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from ...errors import ModelError
-from ...ir.sizes import parse_size
+from ...ir.size_names import parse_size
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge, infer
 from ..onnx.model import Model

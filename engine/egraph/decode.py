@@ -403,13 +403,3 @@ def _missing_value_error(model: Model, egraph: EGraph, origin: Origins, owner: i
         f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
         "too large; mend the node or remove it"
     )
-
-
-def drop_annotations(result: Model, original: Model) -> None:
-    """Remove the types of intermediate values if the original carries none either: they only make files larger."""
-    if any(o.shape is not None for n in original.graph.all_nodes() for o in n.outputs if not o.is_graph_output()):
-        return
-    for node in result.graph.all_nodes():
-        for output in node.outputs:
-            if not output.is_graph_output():
-                output.type = output.shape = None

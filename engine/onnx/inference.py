@@ -21,7 +21,7 @@ from onnx import numpy_helper
 from onnx_ir import serde
 
 from ...errors import ModelError
-from ...ir.sizes import declared_sizes
+from ...ir.size_names import declared_sizes
 from ...ir.types import TensorType
 from ..shapes.bounds import Bounds
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes

@@ -14,7 +14,8 @@ from onnx_ir import serde
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...errors import UsageError
-from ...ir.sizes import number, parse_size, symbol
+from ...ir.size_names import parse_size
+from ...ir.sizes import number, symbol
 from .inference import infer
 from .model import Model, first_line
 from .typing import NAMELESS, dtype_of

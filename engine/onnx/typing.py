@@ -46,3 +46,13 @@ def _dimension(dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
 def constant_type(tensor: ir.TensorProtocol) -> TensorType:
     """The type of a stored tensor."""
     return TensorType(dtype_name(tensor.dtype), tuple(int(d) for d in tensor.shape.numpy()))
+
+
+def drop_annotations(result: ir.Model, original: ir.Model) -> None:
+    """Remove the types of intermediate values if the original carries none either: they only make files larger."""
+    if any(o.shape is not None for n in original.graph.all_nodes() for o in n.outputs if not o.is_graph_output()):
+        return
+    for node in result.graph.all_nodes():
+        for output in node.outputs:
+            if not output.is_graph_output():
+                output.type = output.shape = None

@@ -11,7 +11,8 @@ import onnx
 import onnx_ir as ir
 from onnx_ir import serde
 
-from ...ir.sizes import Size, TooComplex, number, parse_size, symbol
+from ...ir.size_names import parse_size
+from ...ir.sizes import Size, TooComplex, number, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_standard
 from ..onnx.typing import NAMELESS, dtype_of, tensor_type

@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqfuse.ir.operation import dimension_size
+from eqfuse.ir.size_names import declared_sizes, parse_size
 from eqfuse.ir.sizes import (
     ONE,
     ZERO,
     Size,
-    declared_sizes,
     exact_quotient,
     extremum,
     floor_divide,
     number,
-    parse_size,
     symbol,
 )
 

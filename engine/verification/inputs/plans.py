@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from ....errors import UsageError
-from ....ir.sizes import declared_sizes, parse_size
+from ....ir.size_names import declared_sizes, parse_size
 from ..structure import Structure
 from .roles import FREE, Purpose, Role, purpose_of, steering_values
 

@@ -17,7 +17,8 @@ from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.engine.shapes.site import is_unknown
 from eqfuse.errors import ModelError
-from eqfuse.ir.sizes import Size, parse_size
+from eqfuse.ir.size_names import parse_size
+from eqfuse.ir.sizes import Size
 
 from ..models import model, value
 
