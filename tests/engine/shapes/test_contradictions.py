@@ -14,7 +14,8 @@ from eqfuse.engine.egraph.graph import EGraph
 from eqfuse.engine.egraph.saturate import UnsoundRuleError
 
 HALVES = """
-<ir_version: 10, opset_import: ["": 17]> halves (float[n] x) => (float[m] y) <int64[1] zero = {0}, int64[1] end = {9223372036854775807}, int64[1] two = {2}> {
+<ir_version: 10, opset_import: ["": 17]> halves (float[n] x) => (float[m] y)
+<int64[1] zero = {0}, int64[1] end = {9223372036854775807}, int64[1] two = {2}> {
     half = Slice(x, zero, end, zero, two)
     negative = Neg(half)
     y = Neg(negative)
