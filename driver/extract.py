@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..engine.egraph.decode import decode
 from ..engine.egraph.graph import Selection
 from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
+from ..errors import ModelError
 from ..extract.extraction.select import Pricing
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.profile_cost import ProfileCost
@@ -55,12 +57,13 @@ def _nested(model: Model, saturated: Saturated) -> Model:
 
 
 def without_bodies(model: Model) -> Model:
-    """The model itself, or the flat form of one with bodies."""
-    if not any(has_body(node) for node in model.graph):
-        return model
-    from ..engine.bodies.flatten import flatten
+    """The model itself, or the flat form of one with bodies that can be read."""
+    if any(has_body(node) for node in model.graph):
+        from ..engine.bodies.flatten import flatten
 
-    return flatten(model).model
+        with suppress(ModelError):
+            return flatten(model).model
+    return model
 
 
 def pricing_for(options: Options, saturated: Saturated) -> Pricing:

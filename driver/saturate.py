@@ -149,8 +149,8 @@ def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]
         from ..engine.bodies.flatten import flatten  # most models have none
         from ..engine.bodies.inference import infer_flat
 
-        flat = flatten(model)
         with suppress(ModelError):  # a branch that never runs may be invalid
+            flat = flatten(model)
             return flat, infer_flat(flat)
     return None, infer(model)
 

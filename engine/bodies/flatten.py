@@ -16,7 +16,8 @@ from itertools import count
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from ..onnx.model import Model
+from ...errors import ModelError
+from ..onnx.model import Model, first_line
 from ..onnx.nodes import BODY_DOMAIN, FORMAL_KEY, is_standard
 
 _REGION = "region"
@@ -144,11 +145,14 @@ def drop_unused(flat: FlatModel) -> None:
 
 
 def flatten(model: Model) -> FlatModel:
-    """The model without its bodies."""
-    copy = model.ir.clone()
-    _rename_values(copy.graph)
-    flattener = _Flattener(copy)
-    flattener.run()
+    """The model without its bodies. Raises ModelError where bodies are nested too deep, or read what is nowhere."""
+    try:
+        copy = model.ir.clone()
+        _rename_values(copy.graph)
+        flattener = _Flattener(copy)
+        flattener.run()
+    except RuntimeError as error:  # onnx-ir's own for values out of scope; too deep a recursion is one as well
+        raise ModelError(f"{model.label}: bodies cannot be read: {first_line(error)}") from None
     copy.opset_imports[BODY_DOMAIN] = 1
     return FlatModel(
         model,
@@ -198,7 +202,8 @@ class _Flattener:
         takes, returns = len(bodies[0].inputs), len(bodies[0].outputs)
         if node.op_type == "Loop":
             return takes == max(2, len(node.inputs)) and takes - 2 <= outputs == returns - 1
-        scanned = node.attributes.get_int("num_scan_inputs", 0)
+        count = node.attributes.get("num_scan_inputs")
+        scanned = count.as_int() if count is not None and count.type == ir.AttributeType.INT else takes + 1
         is_scan = node.op_type == "Scan" and self.opset >= _SCAN_OPSET
         return is_scan and takes == len(node.inputs) and 0 <= takes - scanned <= outputs == returns
 

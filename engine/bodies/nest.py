@@ -113,7 +113,7 @@ class _Nester:
         results = [result for body in self.placement.bodies[node] for result in body.results]
         values = [*self.placement.reads[node], *results]
         for deep in self.placement.reach(results, inside):
-            values += self.placement.reads[deep]
+            values += self.placement.operands(deep)
         producers = (value.producer() for value in values)
         return {producer for producer in producers if producer is not None and producer in inside} - {node}
 

@@ -70,7 +70,7 @@ class Placement:
         """What a node depends on, and whether it can run anywhere."""
         free: set[int | None] = set()
         total = is_total(node) or is_flat_if(node)
-        for value in self._operands(node):
+        for value in self.operands(node):
             producer = value.producer()
             if producer is not None:
                 free |= self.free[producer]
@@ -80,7 +80,7 @@ class Placement:
         self.free[node] = frozenset(free).difference(body.scope for body in self.bodies[node])
         self.total[node] = total
 
-    def _operands(self, node: ir.Node) -> tuple[ir.Value, ...]:
+    def operands(self, node: ir.Node) -> tuple[ir.Value, ...]:
         """What a node reads, and what its bodies return."""
         return (*self.reads[node], *(result for body in self.bodies[node] for result in body.results))
 
@@ -107,7 +107,7 @@ class Placement:
             for node in sorted(self.reach(body.results, outside), key=self.order.__getitem__):
                 if not self.free[node] <= bound:
                     continue
-                is_ready = all(v.producer() is None or v.producer() in rising for v in self._operands(node))
+                is_ready = all(v.producer() is None or v.producer() in rising for v in self.operands(node))
                 if (node in always and self.total[node] and is_ready) or self._lies_outside(node, body.scope):
                     rising.add(node)
                     yield node
@@ -157,7 +157,7 @@ class Placement:
 
     def reach(self, roots: Iterable[ir.Value], outside: Set[ir.Node]) -> set[ir.Node]:
         """All nodes that may run for values, those that bodies need included, apart from those outside."""
-        return self._walk(roots, outside, self._operands)
+        return self._walk(roots, outside, self.operands)
 
     @staticmethod
     def _walk(

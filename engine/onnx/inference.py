@@ -60,13 +60,22 @@ class Knowledge:
         return replace(self, symbols=self.symbols & self.symbolic.declared.symbols.keys())
 
 
-def infer(model: Model) -> Knowledge:
-    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model."""
-    constants = {
+def check(model: Model) -> None:
+    """Raise ModelError if the ONNX checker refuses the model."""
+    _Skeleton(model).check(_small_constants(model))
+
+
+def _small_constants(model: Model) -> dict[str, np.ndarray[Any, Any]]:
+    return {
         name: elements(tensor)
         for name, tensor in model.stored.items()
         if tensor.size <= SMALL and tensor.dtype != ir.DataType.STRING
     }
+
+
+def infer(model: Model) -> Knowledge:
+    """Infer types and constants. Raises ModelError if the ONNX checker refuses the model."""
+    constants = _small_constants(model)
     skeleton = _Skeleton(model)
     skeleton.check(constants)
     declared = Declared(declared_sizes(skeleton.symbols), Bounds(dict(model.lowest)))

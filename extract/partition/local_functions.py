@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from ...engine.onnx.inference import check
 from ...engine.onnx.model import ONNX_DOMAINS, Model, first_line
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.provenance import GROUP_KEY
@@ -59,7 +60,8 @@ def inline_functions(model: Model) -> Model:
     """The model with its functions in the places where they are called; itself where it has none to inline.
 
     Functions of other versions of a domain than the model stay. The nodes of a function then follow each other,
-    whatever their order was before. Raises ModelError where a function was edited so that it cannot be put back.
+    whatever their order was before. Raises ModelError where the ONNX checker refuses the model, and where a function
+    was edited so that it cannot be put back.
     """
     versions = dict(model.ir.opset_imports)
     fitting = {
@@ -69,10 +71,11 @@ def inline_functions(model: Model) -> Model:
     }
     if not fitting:
         return model
-    copy = model.ir.clone()
+    check(model)
     try:
+        copy = model.ir.clone()
         InlinePass(lambda function: function.identifier() in fitting)(copy)
-    except (ir.passes.PassError, ir.passes.InvariantError, ValueError) as error:
+    except (ir.passes.PassError, ir.passes.InvariantError, ValueError, RuntimeError) as error:
         domains = ", ".join(sorted({function.domain for function in fitting.values()}))
         raise ModelError(f"{model.label}: functions of {domains} cannot be inlined: {first_line(error)}") from error
     used = {node.domain for node in copy.graph.all_nodes()} | {f.domain for f in copy.functions.values()}
