@@ -152,12 +152,11 @@ def _write_result(
     saturated, choice = chosen.saturated, chosen.choice
     model, egraph = saturated.original, saturated.egraph
     with clock.phase("summarize"):
-        original = Typed(without_bodies(model), saturated.knowledge)
-        before = summarize(original.model, saturated.knowledge, price)
+        before = summarize(without_bodies(model), saturated.knowledge, price)
         result = choice.model
+        rewritten = Typed(result, knowledge_of_result(result, saturated.knowledge))
         flat = without_bodies(result)
-        rewritten = Typed(flat, knowledge_of_result(flat, saturated.knowledge))
-        after = summarize(flat, rewritten.knowledge, price)
+        after = summarize(flat, knowledge_of_result(flat, saturated.knowledge), price)
         drop_annotations(result.ir, model.ir)
         result = _record_partition(result, partition, options)
         matched, device = len(egraph.saturation.matched), load_device(chosen.options.device)
@@ -184,7 +183,7 @@ def _write_result(
         enodes=egraph.enodes,
         verification=verification,
         phases=clock.phases,
-        original=original,
+        original=Typed(model, saturated.knowledge),
         rewritten=rewritten,
         partition=partition,
         checked=saturated.checked,

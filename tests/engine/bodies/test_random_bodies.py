@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.driver.optimize import optimize_model
@@ -62,6 +62,7 @@ def test_what_is_known_of_bodies_is_true(seed: int) -> None:
 
 @pytest.mark.conformance
 @given(seed=seeds)
+@example(seed=13378)  # a branch within a branch returns a value of the main graph
 def test_optimised_bodies_compute_the_same(seed: int) -> None:
     model = Builder(seed).model()
     assert_same(model, optimize_model(model, None, Options(verify=False)).model)
