@@ -288,5 +288,5 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     made = as_functions(model, cut(model, 0, 0, 1, 1))
     (function, *_) = made.ir.functions.values()
     function[0].domain, function[0].op_type = DOMAIN, function.name
-    with pytest.raises(ModelError, match=r"^graph: functions of eqfuse.subgraph cannot be inlined: Cyclic"):
+    with pytest.raises(ModelError, match=r"^graph: .*[Cc]ycl"):
         inline_functions(made)
