@@ -94,7 +94,7 @@ class Timings:
 def choose(layers: int, candidates: Sequence[TimedCandidate]) -> TimedCandidate | None:
     """The candidate to write: the fastest one beyond noise, of equally fast ones that with the fewest layers.
 
-    Where none is faster than the original, which has so many `layers`: the one with the fewest layers of those that
+    Where none is faster than the original, which has `layers` layers: the one with the fewest layers of those that
     have fewer and are not slower. None where the original is best.
     """
     ratios = {candidate: candidate.ratio for candidate in candidates if candidate.ratio is not None}

@@ -1,4 +1,4 @@
-"""Choosing by measurement: what is chosen from given times, what is timed, and one real run."""
+"""Choosing by measurement: the choice from given times, the candidates that are timed, and one real run."""
 
 from __future__ import annotations
 
