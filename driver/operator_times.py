@@ -23,7 +23,7 @@ from ..lowering.running.onnx_runtime import OperatorSeconds, RuntimeContest
 def keep_operator_times(
     contest: RuntimeContest, model: Model, file: Path, shapes: Mapping[str, tuple[int, ...]], seconds: float
 ) -> None:
-    """Measure the operators of a model on one thread, for about so many seconds.
+    """Measure the operators of a model on one thread, for about `seconds` seconds.
 
     `file` is where the model is put to be run, `shapes` are those of the inputs that it runs on. Raises EqfuseError.
     """

@@ -179,7 +179,7 @@ class Options(PricingOptions):
 
     @property
     def priced_runtime(self) -> Runtime:
-        """The runtime; only its forms where what is minimised is not its time: FLOPs, or the kernels of a partition."""
+        """The runtime; only its forms where FLOPs or the kernels of a partition are minimised, not its time."""
         runtime = load_runtime(self.runtime).on(load_device(self.device).mtriple.partition("-")[0])
         return runtime if self.partition == "none" and self.cost != "flops" else runtime.forms
 

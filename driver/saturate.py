@@ -53,7 +53,7 @@ class Encoded:
 
     @property
     def original(self) -> Model:
-        """The model as it was read, with its bodies."""
+        """The model with its bodies, before it was made flat."""
         return self.model if self.flat is None else self.flat.source
 
 

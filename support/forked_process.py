@@ -52,7 +52,7 @@ class ForkedProcess:
         request_end, request = os.pipe()
         answer, answer_end = os.pipe()
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # or both would write what is in it
+            stream.flush()  # or both processes would write its buffer
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:

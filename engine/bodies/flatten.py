@@ -104,7 +104,7 @@ class FlatModel:
         )
 
     def open_scope(self, scope: int) -> None:
-        """Make what is computed in a scope a part of the one around it: its body always runs, and once."""
+        """Make the nodes of a scope part of the one around it: its body always runs, and once."""
         outer = self.parents[scope]
         self.homes |= {name: outer for name, home in self.homes.items() if home == scope}
         self.parents |= {inner: outer for inner, parent in self.parents.items() if parent == scope}
@@ -145,7 +145,7 @@ def drop_unused(flat: FlatModel) -> None:
 
 
 def flatten(model: Model) -> FlatModel:
-    """The model without its bodies. Raises ModelError where bodies are nested too deep, or read what is nowhere."""
+    """The model without its bodies. Raises ModelError where these are nested too deep, or read unknown values."""
     try:
         copy = model.ir.clone()
         _rename_values(copy.graph)

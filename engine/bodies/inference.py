@@ -84,7 +84,7 @@ class _Types:
                 self.declare(value, type_.dtype, type_.shape)
 
     def update(self) -> bool:
-        """Declare the types of what leaves and enters bodies. Returns whether any was not declared before."""
+        """Declare the types of the values that enter and leave bodies. Returns whether any was not declared before."""
         changes = False
         for node in self.flat.graph:
             region = region_of(node, self.flat.regions)
@@ -137,7 +137,7 @@ class _Types:
         return dtypes.pop() if len(dtypes) == 1 else None
 
     def sizes(self, value: ir.Value | None, without: Region | None = None) -> Sizes:
-        """The shape of a value; the sizes of what an iteration is called with mean nothing outside its region."""
+        """The shape of a value; the sizes of an iteration's operands mean nothing outside its region."""
         type_ = self.type_of(value)
         if type_ is None or type_.shape is None:
             return None
@@ -159,7 +159,7 @@ class _Types:
 
 
 def _depends_on(dimension: str, formals: Sequence[str]) -> bool:
-    """Whether a size follows from one of what an iteration is called with: these are called FORMAL.AXIS."""
+    """Whether a size follows from one of an iteration's operands: these are called FORMAL.AXIS."""
     size = parse_size(dimension)
     names = {dimension} if size is None else {dimension, *size.names()}
     return any(name.rpartition(".")[0] in formals for name in names)

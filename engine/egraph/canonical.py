@@ -349,7 +349,7 @@ _RESIZE_DEFAULTS = {
     "antialias": 0, "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75, "exclude_outside": 0,
     "extrapolation_value": 0.0, "keep_aspect_ratio_policy": "stretch", "nearest_mode": "round_prefer_floor",
 }  # fmt: skip
-"""ONNX's; what is not written means these."""
+"""ONNX's: an attribute that a node leaves out has these."""
 
 
 def _cast(site: Site, literals: Literals) -> Literals:

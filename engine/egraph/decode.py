@@ -194,15 +194,10 @@ class _Decoder:
         if spec.lines:
             return self.spell_out(spec, step)
         inputs = [self._input(i, step) for i in spec.inputs]
-        name = self.fresh(spec.op_type)
         node = ir.node(
-            spec.op_type,
-            inputs,
-            attributes=spec.attributes,
-            domain=spec.domain,
-            num_outputs=spec.outputs,
-            name=name,
-        )
+            spec.op_type, inputs, spec.attributes, domain=spec.domain, num_outputs=spec.outputs,
+            name=self.fresh(spec.op_type),
+        )  # fmt: skip
         if spec.domain:
             self.target.opset_imports.setdefault(spec.domain, 1)
         for index, output in enumerate(node.outputs):

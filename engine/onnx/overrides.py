@@ -68,8 +68,8 @@ def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
     """The model with what the user says of the free dimensions of its inputs: `H=32k` (any name for the factor, and
     `32*k + 16` is possible, too), `N=4`, `N>=1`.
 
-    A dimension takes the name of what it is equal to, so that whatever draws inputs keeps to it. Raises UsageError for
-    a fact of another form, or about a dimension that no input has.
+    A dimension takes the name of the expression that it equals, so that whatever draws inputs keeps to it. Raises
+    UsageError for a fact of another form, or about a dimension that no input has.
     """
     lowest = dict(model.lowest)
     names: dict[str, int | str] = {}

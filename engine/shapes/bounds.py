@@ -1,4 +1,4 @@
-"""What is known of every size: lower bounds of symbols, and what follows from them for polynomials."""
+"""Lower bounds of symbols, and of the polynomials that are made of them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _least_apart(size: Size, atom: Atom, coefficient: int, depth: int) -> int | 
 
 
 def _least_without(size: Size, atom: Atom, coefficient: int, depth: int) -> int | None:
-    """A bound of what is not above `size` and does not have the atom."""
+    """A polynomial without the atom that is not above `size`."""
     rest = size - Size((((atom,), coefficient),))
     if atom.kind == "floor":
         dividend, divisor = atom.parts

@@ -16,7 +16,7 @@ Element = Size | bool | None
 
 
 def compute_contents(site: Site) -> list[Contents | None]:
-    """The elements of each output. Raises Undecided where they do not follow from what is known."""
+    """The elements of each output. Raises Undecided where they do not follow from the operands."""
     rule = _RULES.get(site.node.op_type)
     if rule is None:
         raise Undecided

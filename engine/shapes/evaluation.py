@@ -30,7 +30,7 @@ _FAILURES = (Undecided, TooComplex, ValueError, IndexError, TypeError, ZeroDivis
 
 @dataclass(frozen=True)
 class Declared:
-    """The symbols that inputs declare, as sizes, and what is known of these."""
+    """The symbols that inputs declare, as sizes, and their bounds."""
 
     symbols: Mapping[str, Size] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)

@@ -77,7 +77,7 @@ def is_unknown(size: Size) -> bool:
 
 @dataclass(frozen=True)
 class Site:
-    """A node of the standard domain, and what is known around it."""
+    """A node of the standard domain, with the shapes and contents around it."""
 
     node: ir.Node
     shapes: Mapping[str, Shape]

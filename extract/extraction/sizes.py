@@ -136,7 +136,7 @@ class _Assumptions:
 
 
 def _batches(egraph: EGraph) -> dict[str, int]:
-    """The free first dimensions of images and of what has more axes: such models are run on one at a time."""
+    """The free first dimensions of inputs of four axes and more: such models are run on one image at a time."""
     shapes = [c.type.shape for c in egraph.classes if c.type is not None and any(n.op == "Var" for n in c.nodes)]
     images = [shape for shape in shapes if shape is not None and len(shape) >= _IMAGE_RANK]
     inner = {dimension for shape in images for dimension in shape[1:]}

@@ -1,4 +1,4 @@
-"""Operators that choose what is computed at all."""
+"""Operators that choose which operands are computed at all."""
 
 from __future__ import annotations
 

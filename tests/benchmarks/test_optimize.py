@@ -1,4 +1,4 @@
-"""The comparison of optimisers: which models, which sizes, and what is said of a wrong result."""
+"""The comparison of optimisers: which models, which sizes, and the report on a wrong result."""
 
 from __future__ import annotations
 

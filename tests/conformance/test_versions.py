@@ -37,7 +37,7 @@ TESTS = (
     "tests/cli/rules/test_rules.py",
     "tests/cli/compiling/test_compile.py",
 )
-"""Tests of what may differ between versions of the packages: files, shapes, runtimes, solvers, TVM."""
+"""Tests of behaviour that differs between versions: files, shapes, runtimes, solvers, TVM."""
 OUT_OF_REACH = ("Failed to fetch", "error sending request", "network was disabled")
 """How uv says that it cannot download; that no version fits the bounds is said in other words, and fails."""
 LIMIT = 1800.0
