@@ -127,6 +127,8 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         write(f"replaced by a plain schedule: {text}")
     for line in render.trusted_lines(origin.trusted_rules):
         write(line)
+    if origin.certificate:
+        write(f"certificate: {origin.certificate}")
     write(f"verification: {origin.verification or 'none (--no-verify)'}")
     if manifest.tuning is not None:
         write(tuning_line(manifest.tuning))

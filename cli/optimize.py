@@ -104,8 +104,7 @@ def _print_partition(partition: Partitioned) -> None:
         ("layouts of feature maps", partition.layouts.summary()),
         ("predicted latency", render.seconds(partition.seconds)),
     ]
-    if partition.proof is not None:
-        rows.append(("certificate", "checked by z3: acyclic, every sub-graph convex"))
+    rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))
     render.table(f"partition: {partition.partition.method}", ("", ""), rows, left=1)
     if partition.prices is not None:
         prices = [(name, render.seconds(seconds)) for name, seconds in render.joint_prices(partition.prices)]
@@ -191,5 +190,5 @@ def _partition_as_dict(partition: Partitioned) -> dict[str, Any]:
         "method": partition.partition.method,
         **partition.figures(),
         "prices": asdict(partition.prices) if partition.prices else None,
-        "certificate": {"groups": proof.groups, "edges": proof.edges, "convex": proof.convex} if proof else None,
+        "certificate": asdict(proof) if proof else None,
     }

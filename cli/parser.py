@@ -107,7 +107,10 @@ def _optimize(commands: Commands) -> None:  # type: ignore[type-arg]
         help="cut the result into fused sub-graphs; joint: choose graph and sub-graphs together (default none)",
     )  # fmt: skip
     parser.add_argument("--as-functions", action="store_true", help="write each sub-graph as a local function")
-    parser.add_argument("--certify", action="store_true", help="have z3 check that the sub-graphs are acyclic")
+    parser.add_argument(
+        "--certify", action="store_true",
+        help="fail unless z3 proves within a minute that the sub-graphs are acyclic (by default it gets a second)",
+    )  # fmt: skip
     parser.add_argument(
         "--report", type=Path, metavar="FILE.html", help="draw graphs, prices and rules in one file for a browser"
     )

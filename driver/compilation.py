@@ -134,6 +134,7 @@ class Compilation:
             replaced=replaced,
             budget_hit=result.budget_hit,
             trusted_rules=result.trusted,
+            certificate=str(result.partition.proof or "") if result.partition is not None else "",
         )
 
 

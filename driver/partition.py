@@ -25,7 +25,7 @@ from ..extract.partition.annotate import read_partition
 from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.certificate.format import certificate_of
-from ..extract.partition.certificate.proof import Proof, certify
+from ..extract.partition.certificate.proof import Proof, UndecidedError, certify
 from ..extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from ..extract.partition.kernels import KernelModel, Members
 from ..extract.partition.layouts.assignment import LayoutPlan, assign_layouts
@@ -40,12 +40,17 @@ from .extract import Choice, copy_model, extract_model, pricing_for
 from .options import Options
 from .saturate import Saturated
 
+CERTIFY_SECONDS = 60.0
+"""Seconds that z3 has for a certificate that the user insists on."""
+DEFAULT_CERTIFY_SECONDS = 1.0
+"""Seconds that z3 has otherwise: 600 operators take a tenth of a second, and nobody asked for a longer wait."""
+
 
 @dataclass(frozen=True)
 class Partitioned:
     """A graph cut into sub-graphs; `prices` come with the method ``joint`` only.
 
-    `before` is the operator graph of the original; `proof` the answer of z3 on the certificate, where it was asked;
+    `before` is the operator graph of the original; `proof` the answer of z3 on the certificate, where it came in time;
     `complete` says whether the search for it ended before the time limit did.
     """
 
@@ -110,11 +115,15 @@ def partition_model(
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
     else:
         chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
-    if options.certify:
-        with clock.phase("certify"):
-            proof = certify(result.partition.graph, certificate_of(result.partition))
-        result = replace(result, proof=proof)
-    return chosen, result
+    with clock.phase("certify"):
+        try:
+            limit = CERTIFY_SECONDS if options.certify else DEFAULT_CERTIFY_SECONDS
+            proof = certify(result.partition.graph, certificate_of(result.partition), limit)
+        except UndecidedError:
+            if options.certify:
+                raise
+            return chosen, result
+    return chosen, replace(result, proof=proof)
 
 
 def _extract_and_cut_in_turns(

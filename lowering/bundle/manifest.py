@@ -51,9 +51,9 @@ class Provenance:
     """Where a bundle comes from. `model` is the path of the original, `sha256` of its content.
 
     `input_shapes` are those that were fixed; `rules` is how many rules matched; `verification` the verdict in one line,
-    "" where nothing was verified; `replaced` says of which kernels the schedule was seen to be wrong and replaced by a
-    plain one; `budget_hit` says that a limit ended the search for a cheaper graph; `trusted_rules` are the rule files
-    that were used without a check, by name.
+    "" where nothing was verified; `certificate` the answer of z3 on the partition, "" where there is none; `replaced`
+    says of which kernels the schedule was seen to be wrong and replaced by a plain one; `budget_hit` says that a limit
+    ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
     """
 
     model: str
@@ -68,6 +68,7 @@ class Provenance:
     replaced: tuple[str, ...]
     budget_hit: bool
     trusted_rules: tuple[str, ...] = ()
+    certificate: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from eqfuse.api import optimize
 from eqfuse.cli import main
 from eqfuse.costmodels.measurement import Measurement
 from eqfuse.costmodels.profile import ProfileDatabase
+from eqfuse.driver import partition
 from eqfuse.extract.partition.canonical_key import subgraph_key
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ def optimized(model: Path, folder: Path, *options: str, capsys: pytest.CaptureFi
 def test_groups_are_written_into_the_model(
     method: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = optimized(model, tmp_path, "--partition", method, "--certify", capsys=capsys)["partition"]
+    printed = optimized(model, tmp_path, "--partition", method, capsys=capsys)["partition"]
     written = onnx.load(tmp_path / "out.onnx")
     groups = [p.value for n in written.graph.node for p in n.metadata_props if p.key == "eqfuse.group"]
     assert len(groups) == printed["operators"]
@@ -74,10 +75,21 @@ def test_sub_graphs_as_functions_run_and_compute_the_same(
 
 
 def test_the_tables_say_what_fusing_did(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["optimize", str(model), "-o", str(tmp_path / "out.onnx"), "--partition", "joint", "--certify"]) == 0
+    assert main(["optimize", str(model), "-o", str(tmp_path / "out.onnx"), "--partition", "joint"]) == 0
     printed = capsys.readouterr().out
     for text in ("partition: joint", "fused kernels", "checked by z3", "lower bound for any rewrite and partition"):
         assert text in printed
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--certify",), 1)])
+def test_a_proof_that_takes_too_long_is_missing_unless_the_user_insists(
+    options: tuple[str, ...], code: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition, "CERTIFY_SECONDS", 0.0)
+    monkeypatch.setattr(partition, "DEFAULT_CERTIFY_SECONDS", 0.0)
+    result = tmp_path / "out.onnx"
+    assert main(["optimize", str(model), "-o", str(result), "--partition", "fuseops", *options]) == code
+    assert result.exists() == (code == 0)
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
     assert [str(port) for port in manifest.inputs] == ["x: float32[2, 8]", "bias: float32[1, 3]"]
     assert [str(port) for port in manifest.outputs] == ["y: float32[2, 3]", "indices: int64[2, 3]"]
     assert manifest.provenance.verification.startswith("passed, 2 output(s)")
+    assert manifest.provenance.certificate.startswith("checked by z3: ")
     assert sorted(manifest.files) == ["fallback/0.onnx", "kernels.json", "model.so"]
 
 

@@ -87,7 +87,7 @@ def test_a_certificate_comes_back_from_json_and_proves_its_partition(predecessor
 
 def test_the_proof_counts_what_was_proven() -> None:
     certificate = certificate_of(partition_of(DIAMOND, [0, 0, 1, 1], "test"))
-    assert certify(DIAMOND, certificate) == Proof(groups=2, edges=1, convex=2)
+    assert certify(DIAMOND, certificate) == Proof(operators=4, groups=2, edges=1, convex=2)
 
 
 @CHECKS
