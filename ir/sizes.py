@@ -10,7 +10,7 @@ The text of a polynomial is its identity, and serves as the name of a dimension:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
@@ -165,6 +165,28 @@ def number(value: int) -> Size:
 
 
 ONE = number(1)
+
+
+def neighbour_products(shapes: Iterable[Sequence[Size | None]]) -> dict[tuple[Size, Size], Size]:
+    """The products of neighbouring dimensions, each by its first factor and the product of the others, where one of
+    these two is no number. Unknown dimensions, and products of too many terms, are left out.
+    """
+    products: dict[tuple[Size, Size], Size] = {}
+    for shape in shapes:
+        for end in range(1, len(shape)):
+            total = shape[end]
+            for size in reversed(shape[:end]):
+                if size is None or total is None:
+                    break
+                factors = size, total
+                if (total := products.get(factors)) is None:
+                    try:
+                        total = size * factors[1]
+                    except TooComplex:
+                        break
+                    if size.number is None or factors[1].number is None:
+                        products[factors] = total
+    return products
 
 
 @lru_cache(maxsize=4096)

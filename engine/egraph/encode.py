@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from ...ir.operators import OPERATORS
-from ...ir.types import TensorType
+from ...ir.types import Dimension, TensorType
 from ..onnx.inference import SMALL, Knowledge
 from ..onnx.model import Model, elements
 from ..onnx.nodes import (
@@ -44,7 +44,8 @@ class Encoding:
     """The graph as terms: `terms[i].children` are indices below i.
 
     `values` gives the term of each named value; `nodes` the term of each ONNX node, except constants and aliases of
-    operands; `symbols` numbers the symbolic dimensions.
+    operands; `symbols` numbers the symbolic dimensions, and `products` are those of two of these numbers or of one and
+    a size.
     """
 
     terms: tuple[ENode, ...]
@@ -57,6 +58,7 @@ class Encoding:
     nodes: Mapping[ir.Node, int]
     roots: tuple[int, ...]
     symbols: Mapping[str, int]
+    products: Mapping[tuple[int, int], int]
 
 
 @dataclass
@@ -162,7 +164,7 @@ class _Encoder:
         return self.term("Absent") if name is None else self.values[name]
 
     def call(self, node: ir.Node, call: Call) -> int:
-        literals = tuple(self._number(a) for a in call.attributes)
+        literals = tuple(self._literal(a) for a in call.attributes)
         if call.operator.name == "Concat":
             term = self._concat([self.operand(i.name if i else None) for i in node.inputs], literals)
         else:
@@ -176,10 +178,14 @@ class _Encoder:
             term = self.term("Concat", literals, (operand, term))
         return term
 
-    def _number(self, literal: Any) -> Literal:
+    def _literal(self, literal: Any) -> Literal:
         if not isinstance(literal, tuple):
             return literal  # type: ignore[no-any-return]
-        return tuple(self.symbols[v] if isinstance(v, str) else int(v) for v in literal)
+        return tuple(map(self.number, literal))
+
+    def number(self, dimension: Dimension) -> int:
+        """A size, or the number of a symbol."""
+        return self.symbols[dimension] if isinstance(dimension, str) else int(dimension)
 
     def opaque(self, node: ir.Node) -> int:
         named = other_domains.operator_key(node, self.named)
@@ -283,6 +289,10 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
         nodes=encoder.nodes,
         roots=tuple(encoder.values[o.name or ""] for o in model.graph.outputs),
         symbols=symbols,
+        products={
+            (encoder.number(a), encoder.number(b)): encoder.number(product)
+            for (a, b), product in knowledge.products.items()
+        },
     )
 
 

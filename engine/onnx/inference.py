@@ -22,7 +22,7 @@ from onnx_ir import serde
 
 from ...errors import ModelError
 from ...ir.size_names import declared_sizes
-from ...ir.types import TensorType
+from ...ir.types import Dimension, TensorType
 from ..shapes.bounds import Bounds
 from ..shapes.evaluation import Declared, SymbolicShapes, evaluate_shapes
 from .ceil_pools import correct_ceil_pool
@@ -47,17 +47,19 @@ class Knowledge:
     """Types of the main graph's values, values of its small constants, and the names of sizes that are not fixed.
 
     A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which means
-    nothing. Symbols are those that inputs declare, and expressions of these; `symbolic` is what they come from.
+    nothing. Symbols are those that inputs declare, and expressions of these; `symbolic` is what they come from, and
+    `products` what two sizes are multiplied, one of them a symbol.
     """
 
     types: Mapping[str, TensorType]
     constants: Arrays
     symbols: frozenset[str]
     symbolic: SymbolicShapes = field(default_factory=SymbolicShapes, repr=False)
+    products: Mapping[tuple[Dimension, Dimension], Dimension] = field(default_factory=dict)
 
     def without_computed_sizes(self) -> Knowledge:
         """The same, but sizes that are computed from those of inputs mean nothing."""
-        return replace(self, symbols=self.symbols & self.symbolic.declared.symbols.keys())
+        return replace(self, symbols=self.symbols & self.symbolic.declared.symbols.keys(), products={})
 
 
 def check(model: Model) -> None:
@@ -90,8 +92,10 @@ def infer(model: Model) -> Knowledge:
         fixed = {name: array for name, array in symbolic.constants(types).items() if name not in constants}
         if not fixed:
             named = symbolic.types(types)
-            symbols = {d for type_ in named.values() for d in type_.shape or () if isinstance(d, str)} - {NAMELESS}
-            return Knowledge(types | named, constants, skeleton.symbols | symbols, symbolic)
+            products = symbolic.products()
+            shapes = (*(type_.shape or () for type_ in named.values()), products.values())
+            symbols = {d for shape in shapes for d in shape if isinstance(d, str)} - {NAMELESS}
+            return Knowledge(types | named, constants, skeleton.symbols | symbols, symbolic, products)
         constants |= fixed
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir import serde
 
 from ...ir.size_names import parse_size
-from ...ir.sizes import Size, TooComplex, number, symbol
+from ...ir.sizes import Size, TooComplex, neighbour_products, number, symbol
 from ...ir.types import Dimension, TensorType
 from ..onnx.nodes import BODY_DOMAIN, branches, is_flat_if, is_standard
 from ..onnx.typing import NAMELESS, dtype_of, tensor_type
@@ -96,6 +96,12 @@ class SymbolicShapes:
             name: TensorType(type_.dtype, tuple(map(self.dimension, self.shapes[name])))
             for name, type_ in shaped.items()
         }
+
+    def products(self) -> dict[tuple[Dimension, Dimension], Dimension]:
+        """The products of neighbouring dimensions of each shape, one factor of which is no number, by their factors."""
+        shapes = {tuple(None if s is None or is_unknown(s) else s for s in shape) for shape in self.shapes.values()}
+        products = neighbour_products(shape for shape in shapes if any(s and s.number is None for s in shape))
+        return {(self.dimension(a), self.dimension(b)): self.dimension(size) for (a, b), size in products.items()}
 
     def constants(self, types: Mapping[str, TensorType]) -> dict[str, np.ndarray[Any, Any]]:
         """Contents that are the same for all sizes, as arrays of their element types."""

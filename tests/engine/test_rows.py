@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from onnx import helper
 
 import eqfuse
@@ -12,14 +13,16 @@ import eqfuse
 from .models import model, normal, value
 
 
-def test_a_product_and_its_bias_on_three_axes_are_one_gemm() -> None:
+@pytest.mark.parametrize("leading", [(1, 48), ("N", 48), (1, "T")])
+def test_a_product_and_its_bias_on_three_axes_are_one_gemm(leading: tuple[int | str, ...]) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
         helper.make_node("Add", ["a", "b"], ["c"]),
         helper.make_node("Reshape", ["c", "heads"], ["y"]),
     ]
-    weights = {"w": normal(32, 64), "b": normal(64), "heads": np.array([1, 48, 4, 16])}
-    source = model(nodes, [value("x", [1, 48, 32])], [value("y", [1, 48, 4, 16])], weights, opset=17)
+    heads = [-1 if isinstance(size, str) else size for size in leading]
+    weights = {"w": normal(32, 64), "b": normal(64), "heads": np.array([*heads, 4, 16])}
+    source = model(nodes, [value("x", [*leading, 32])], [value("y", [*leading, 4, 16])], weights, opset=17)
     result = eqfuse.optimize_with_result(source)
     assert result.verification is not None
     assert result.verification.status == "passed"

@@ -17,6 +17,7 @@ from eqfuse.ir.sizes import (
     exact_quotient,
     extremum,
     floor_divide,
+    neighbour_products,
     number,
     symbol,
 )
@@ -52,6 +53,16 @@ def test_operations_compute_what_they_stand_for(name: str, a: Size, b: Size, siz
     symbolic, numeric = OPERATIONS[name]
     value = sizes.__getitem__
     assert symbolic(a, b).value(value) == numeric(a.value(value), b.value(value))
+
+
+@given(shape=st.lists(Polynomials, max_size=5))
+def test_products_of_neighbours_are_stated_from_the_last_one_on(shape: list[Size]) -> None:
+    products = neighbour_products([shape])
+    assert all(None in (a.number, b.number) and product == a * b for (a, b), product in products.items())
+    for end in range(1, len(shape)):
+        total = shape[end]
+        for size in reversed(shape[:end]):
+            total = size * total if size.number is not None and total.number is not None else products[size, total]
 
 
 @given(a=Polynomials, divisor=st.integers(-7, 7).filter(bool), sizes=Sizes)

@@ -200,4 +200,5 @@ class _Builder:
             nodes={},
             roots=(self.numbers[self.forms.original],),
             symbols=self.encoding.symbols,
+            products=self.encoding.products,
         )

@@ -45,13 +45,14 @@ MAX_ELEMENTS = 400
 class Sample:
     """A left side with everything chosen. `terms` gives the term of each tensor variable, `roots` those that are no
     operand of another; `environment` the values of the rule's variables, `types` the type of each term; `symbols`
-    the size that each symbolic dimension had before it became one."""
+    the size that each symbolic dimension had before it became one, `products` those of sizes that depend on these."""
 
     roots: tuple[Term | Leaf, ...]
     terms: dict[str, Term | Leaf]
     environment: Environment
     types: dict[Term, Type] = field(default_factory=dict)
     symbols: dict[int, int] = field(default_factory=dict)
+    products: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def subterms(self) -> Iterator[Term | Leaf]:
         """Every term and leaf of the roots, with repetitions."""

@@ -110,6 +110,7 @@ class Scratch:
             for term, type_ in sample.types.items():
                 if term.head in _SHAPED_BY_ENCODER:
                     commands.append(f"(set (shape {text(term, prefix)}) {literal_text(type_.shape)})")
+            commands += [f"(set (symbolic-product {a} {b}) {product})" for (a, b), product in sample.products.items()]
             for index, root in enumerate(sample.roots):
                 commands.append(f"(union (root {number * ROOTS + index}) {text(root, prefix)})")
             for command in commands:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from math import prod
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from ....ir.operators import Unsupported
 from ....ir.operators.numbers import element_type
+from ....ir.sizes import Size, neighbour_products, number, symbol
 from .conditions import Type
 from .elements import named_leaves
 from .evaluation import Evaluation
@@ -40,20 +42,39 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
     symbols = {size: FIRST_SYMBOL - i for i, size in enumerate(chosen)}
     if not all(_keeps_symbols(term, sample, symbols) for term in sample.subterms() if isinstance(term, Term)):
         return None
-    return _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
+    resized = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
+    return replace(resized, products=_products(resized))
 
 
 def instances(sample: Sample, fired: Fired, random: Random) -> Iterator[tuple[Sample, Fired]]:
     """A sample with symbols, and what its rule made of it, with sizes in their place: those it had, and others."""
     one = {symbol: random.choice((0, 1)) for symbol in sample.symbols}
     other = dict(zip(sample.symbols, random.sample(_SIZES * 2, len(sample.symbols)), strict=True))
-    for sizes in (sample.symbols, other, one):
+    for chosen in (sample.symbols, other, one):
+        sizes = dict(chosen)
+        for (first, rest), product in sample.products.items():
+            sizes[product] = sizes.get(first, first) * sizes.get(rest, rest)
         concrete = _resize(sample, sizes, {})
         try:
             types = _types_of_terms(concrete)
         except Unsupported:
             continue
         yield replace(concrete, types=types, symbols=sample.symbols), _resize_fired(fired, sizes)
+
+
+def _products(sample: Sample) -> dict[tuple[int, int], int]:
+    """What the encoder states of the products of sizes. A product has the same number in all samples."""
+
+    def size_of(dimension: int) -> Size:
+        return number(dimension) if dimension >= 0 else symbol(f"s{-dimension}")
+
+    def number_of(size: Size) -> int:
+        atom = size.atom
+        return size.number if size.number is not None else -int(atom.text[1:]) if atom else -crc32(str(size).encode())
+
+    shapes = [type_.shape for type_ in (*(leaf.type for leaf in sample.leaves()), *sample.types.values())]
+    products = neighbour_products(tuple(map(size_of, shape)) for shape in shapes)
+    return {(number_of(a), number_of(b)): number_of(product) for (a, b), product in products.items()}
 
 
 def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
