@@ -1,9 +1,8 @@
-"""The whole path on small models: nodes that stay, constants that are folded, models that are refused."""
+"""The whole path on small models: nodes that stay, constants that are folded, files that stay as they are."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,19 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqfuse
-from eqfuse.engine.egraph.saturate import UnsoundRuleError
-from eqfuse.engine.onnx.model import read, write
-from eqfuse.errors import ModelError, RuleError, UsageError, VerificationError
-
-RECORD = """\
-; {formula}
-; @property {property}
-; @sound real
-; @requires none
-; @source derived
-; @example {left} => {right}
-(rewrite {left} {right} :ruleset explore :name "{name}")
-"""
+from eqfuse.errors import VerificationError
 
 
 def model(
@@ -66,13 +53,6 @@ def operators(path: Path) -> list[str]:
     return [n.op_type for n in onnx.load(path).graph.node]
 
 
-def rule(folder: Path, name: str, left: str, right: str, property_: str = "identity") -> Path:
-    path = folder / f"{name}.egg"
-    text = RECORD.format(formula="made up", property=property_, left=left, right=right, name=name)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def conv_with_norm() -> onnx.ModelProto:
     generator = np.random.default_rng(0)
     weights = {
@@ -105,12 +85,6 @@ def test_the_input_file_is_not_changed(tmp_path: Path) -> None:
     before = source.read_bytes()
     eqfuse.optimize(source, tmp_path / "out.onnx")
     assert source.read_bytes() == before
-
-
-def test_writing_over_the_input_is_refused(tmp_path: Path) -> None:
-    source = save(conv_with_norm(), tmp_path)
-    with pytest.raises(UsageError, match="the input itself"):
-        eqfuse.optimize(source, source)
 
 
 def test_kept_nodes_keep_their_names(tmp_path: Path) -> None:
@@ -172,11 +146,6 @@ def test_a_newer_opset_allows_newer_operators(tmp_path: Path) -> None:
     eqfuse.optimize(source, tmp_path / "out.onnx", opset=20)
     assert operators(tmp_path / "out.onnx") == ["Gelu"]
     assert onnx.load(tmp_path / "out.onnx").opset_import[0].version == 20
-
-
-def test_an_older_opset_is_refused() -> None:
-    with pytest.raises(UsageError, match="already uses opset 17"):
-        eqfuse.optimize(conv_with_norm(), opset=13)
 
 
 def test_common_subexpressions_are_one() -> None:
@@ -274,93 +243,6 @@ def test_output_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "no such file"), (b"", "empty"), (b"\xff" * 99, "not an ONNX file"), (b"hello, world", "not an ONNX")],
-)
-def test_files_that_are_no_models(tmp_path: Path, content: bytes | None, message: str) -> None:
-    path = tmp_path / "bad.onnx"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ModelError, match=message):
-        read(path)
-
-
-def test_a_cut_file(tmp_path: Path) -> None:
-    path = tmp_path / "cut.onnx"
-    path.write_bytes(conv_with_norm().SerializeToString()[:200])
-    with pytest.raises(ModelError, match=r"cut short|malformed|holds no graph"):
-        read(path)
-
-
-def test_missing_external_data(tmp_path: Path) -> None:
-    onnx.save(conv_with_norm(), tmp_path / "in.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
-    (tmp_path / "w.bin").unlink()
-    with pytest.raises(ModelError, match=r"w\.bin"):
-        read(tmp_path / "in.onnx")
-
-
-def test_a_model_that_fails_the_checker() -> None:
-    with pytest.raises(ModelError, match="checker"):
-        eqfuse.optimize(model([helper.make_node("Relu", ["nothing"], ["y"])]))
-
-
-def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("onnx_ir.save", full)
-    with pytest.raises(ModelError, match="No space left"):
-        write(read(conv_with_norm()), tmp_path / "out.onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unsound_rule_is_caught_by_verification(tmp_path: Path) -> None:
-    bad = rule(tmp_path, "wrong", "(Exp x)", "(Relu x)")
-    source = save(model([helper.make_node("Exp", ["x"], ["y"])]), tmp_path)
-    with pytest.raises(VerificationError, match="differs from the original"):
-        eqfuse.optimize(source, tmp_path / "out.onnx", rules=(bad,), trust_rules=True)
-    assert not (tmp_path / "out.onnx").exists()
-
-
-def test_an_unsound_rule_is_caught_by_its_shapes(tmp_path: Path) -> None:
-    bad = rule(tmp_path, "shapes", "(ReduceSum x a k)", "x")
-    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
-    with pytest.raises(UnsoundRuleError, match=r"shapes\.egg:\d+:1: rule shapes united two terms of different shape"):
-        eqfuse.optimize(model(nodes, {"axes": np.array([1])}), rules=(bad,), trust_rules=True)
-
-
-def test_a_rule_file_with_an_unbound_variable_names_the_place(tmp_path: Path) -> None:
-    bad = rule(tmp_path, "unbound", "(Exp x)", "(Relu z)")
-    with pytest.raises(RuleError, match=r"unbound\.egg:\d+:\d+"):
-        eqfuse.optimize(conv_with_norm(), rules=(bad,))
-
-
-@pytest.mark.conformance
-def test_a_runaway_rule_is_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "runaway.egg"
-    rules = [
-        ("swap", "(Add a b)", "(Add b a)"),
-        ("left", "(Add a (Add b c))", "(Add (Add a b) c)"),
-        ("right", "(Add (Add a b) c)", "(Add a (Add b c))"),
-    ]
-    text = "".join(
-        RECORD.format(formula="f", property="associative", left=left, right=right, name=f"run-{name}")
-        for name, left, right in rules
-    )
-    path.write_text(text, encoding="utf-8")
-    nodes = [helper.make_node("Sin" if i % 2 else "Cos", ["x" if i < 2 else f"t{i - 2}"], [f"t{i}"]) for i in range(24)]
-    total = "t0"
-    for i in range(1, 24):
-        nodes.append(helper.make_node("Add", [total, f"t{i}"], [f"s{i}"]))
-        total = f"s{i}"
-    nodes.append(helper.make_node("Identity", [total], ["y"]))
-    result = eqfuse.optimize_with_result(model(nodes), rules=(path,), trust_rules=True, node_limit=1500, time_limit=3.0)
-    assert result.saturation.stop_reason in ("node limit", "time limit")
-    assert result.verification is not None
-    assert result.verification.status == "passed"
-
-
 def test_exact_precision_is_bit_identical(tmp_path: Path) -> None:
     source = save(conv_with_norm(), tmp_path)
     eqfuse.optimize(source, tmp_path / "out.onnx", precision="exact")
@@ -372,48 +254,3 @@ def test_exact_precision_is_bit_identical(tmp_path: Path) -> None:
         for p in (source, tmp_path / "out.onnx")
     )
     np.testing.assert_array_equal(first, second)
-
-
-def two_branches() -> onnx.ModelProto:
-    """y = relu(exp(x)), z = neg(w) + y; the input u is used by nobody."""
-    nodes = [
-        helper.make_node("Exp", ["x"], ["e"]),
-        helper.make_node("Relu", ["e"], ["y"]),
-        helper.make_node("Neg", ["w"], ["n"]),
-        helper.make_node("Add", ["n", "y"], ["z"]),
-    ]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xwu"]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "yz"]
-    graph = helper.make_graph(nodes, "branches", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "inputs", "nodes"),
-    [
-        (("y",), ["x", "u"], ["Exp"]),
-        (("e",), ["x", "u"], ["Exp"]),
-        (("n", "y"), ["x", "w", "u"], ["Exp", "Neg"]),
-        (("z",), ["x", "w", "u"], ["Exp", "Sub"]),
-    ],
-)
-def test_only_the_given_outputs_are_computed(
-    tmp_path: Path, outputs: tuple[str, ...], inputs: list[str], nodes: list[str]
-) -> None:
-    """An input goes with the last node that reads it; one that nobody read stays."""
-    result = eqfuse.optimize(save(two_branches(), tmp_path), tmp_path / "out.onnx", outputs=outputs)
-    written = onnx.load(tmp_path / "out.onnx")
-    assert [value.name for value in written.graph.output] == list(outputs)
-    assert [value.name for value in written.graph.input] == inputs
-    assert sorted(node.op_type for node in written.graph.node) == nodes
-    assert result.verification is not None
-    assert result.verification.status == "passed"
-    onnx.checker.check_model(written, full_check=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"), [("yy", "did you mean y?"), ("nothing", "it has y, z"), ("x", "it has y, z")]
-)
-def test_a_wrong_output_is_refused(name: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=rf"^--outputs: branches computes no value '{name}'; {re.escape(advice)}$"):
-        eqfuse.optimize(two_branches(), outputs=name)
