@@ -16,9 +16,10 @@ PARALLEL_ELEMENTS = 1 << 15
 def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[BlockInfo, BlockInfo] | None:
     """Inline what can be, and return the only reduction, if `is_anchor` accepts it, with the only block after it.
 
-    The block after it reads the reduction at its own iterators; a copy is made where there is none, or where several
-    read it (parts of a split, which then stay blocks). Blocks that remain in front are paddings, and what would turn
-    the anchor into another kind of reduction. None if the function is not of this form.
+    The block after it reads the reduction at its own iterators; a copy is made where there is none, where several read
+    it (parts of a split, which then stay blocks), and where the reduction is itself an output of the function. Blocks
+    that remain in front are paddings, and what would turn the anchor into another kind of reduction. None if the
+    function is not of this form.
     """
     reductions = [block for block in draft.blocks() if block.reduced]
     if len(reductions) != 1 or not is_anchor(reductions[0]):
@@ -28,7 +29,7 @@ def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[B
     if not is_anchor(anchor):
         return None
     after = draft.consumers(anchor)
-    if len(after) != 1 or not reads_directly(after[0], anchor):
+    if len(after) != 1 or draft.is_output(anchor) or not reads_directly(after[0], anchor):
         draft.schedule.cache_write(anchor.block, 0, "global")
         anchor = draft.inspect(anchor.block)
         after = draft.consumers(anchor)
@@ -65,11 +66,16 @@ def _must_stay(draft: Draft, block: BlockInfo, anchor: BlockInfo, is_anchor: Cal
 
 
 def reads_directly(after: BlockInfo, anchor: BlockInfo) -> bool:
-    """Whether the block reads the sum at plain iterators, one per dimension, all different, and has no others."""
+    """Whether the block reads each element of the sum once, at plain iterators, and has no others.
+
+    One that reads a part of it (a Slice) has other tails: it would move back where the sum does not.
+    """
     reads = [r for r in after.reads if r.name == anchor.name]
     used = [i for r in reads for i in r.iterators]
     plain = all(len(i) == 1 for i in used) and len(after.extents) == len(used) == len(set().union(*used))
-    return len(reads) == 1 and plain and not after.reduced
+    if len(reads) != 1 or not plain or after.reduced:
+        return False
+    return reads[0].shape == tuple(after.extents[next(iter(i))] for i in used)
 
 
 def pad_in_place(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:

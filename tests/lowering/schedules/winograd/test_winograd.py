@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from eqfuse.lowering.schedules import Draft, Scheduled, Trace, decisions, mark_c
 from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
 
-from ..functions import ARM, HOST, SERVER, execute, inputs
+from ..functions import ARM, HOST, SERVER, TARGET, execute, inputs
 
 pytestmark = pytest.mark.usefixtures("shared_by_threads")
 
@@ -111,6 +112,23 @@ def test_images_of_a_batch(threads: int) -> None:
 def test_narrow_vectors() -> None:
     check("winograd 2", convolution((1, 16, 10, 10), 24), device=ARM)
     check("winograd 4", convolution((1, 16, 11, 11), 24), device=ARM)
+
+
+@pytest.mark.parametrize("algorithm", ["winograd 2", "winograd 4"])
+def test_the_sum_and_its_activation_are_both_outputs(algorithm: str) -> None:
+    x, w = te.placeholder((1, 16, 9, 9), name="x"), te.placeholder((32, 16, 3, 3), name="w")
+    y = topi.nn.conv2d(x, w, 1, 1, 1, "NCHW")
+    function = mark_constants(te.create_prim_func([x, w, y, topi.nn.relu(y)]), (1,))
+    scheduled, _ = by(algorithm, channels_last(function, {0, 2, 3}))
+    assert scheduled.rule == "winograd"
+    x_given, w_given, y_given, relu_given = inputs(channels_last(function, {0, 2, 3}))
+    (repack,) = scheduled.repack
+    named = scheduled.schedule.mod["main"].with_attr("global_symbol", "main")
+    tensors = [tvm.runtime.tensor(each) for each in (x_given, repack(w_given), y_given, relu_given)]
+    tvm.compile(tvm.IRModule({"main": named}), target=tvm.target.Target(TARGET))["main"](*tensors)
+    expected = sums(x_given, w_given)
+    close(tensors[2].numpy(), expected)
+    close(tensors[3].numpy(), np.maximum(expected, 0.0))
 
 
 @pytest.mark.conformance

@@ -1,0 +1,47 @@
+"""Forms of kernels, scheduled and compiled, compute what ONNX Runtime computes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eqfuse.benchmarks.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
+from eqfuse.benchmarks.kernel_forms import Form, list_forms
+from eqfuse.lowering.target import target_of
+
+TOLERANCE = 1e-4
+"""Of the largest element of an output: sums in another order, by Winograd's filters, too."""
+FORMS = {form.name: form for form in list_forms()}
+
+
+def check(form: Form) -> None:
+    model = form.model()
+    if model is None:  # the parts do not fit each other
+        return
+    feeds = draw_inputs(model)
+    _, expected = in_onnx_runtime(model, feeds)
+    assert all(array.std() > 0 for array in expected.values())
+    results = compile_form(model, form.ahead, feeds, target_of("host", 1)).results()
+    assert largest_difference(results, expected) < TOLERANCE, form.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conv 3x3 > and relu",
+        "depthwise 3x3 > and relu",
+        pytest.param("conv1d grouped even > cut rows", marks=pytest.mark.conformance),
+        "transposed1d /2 > cut channels",
+        "conv1d depthwise > cut rows",
+    ],
+)
+def test_forms_that_were_wrong(name: str) -> None:
+    check(FORMS[name])
+
+
+@pytest.mark.conformance
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(FORMS)))
+def test_any_form(name: str) -> None:
+    check(FORMS[name])
