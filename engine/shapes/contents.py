@@ -1,4 +1,4 @@
-"""What operators compute on small tensors of integers and truth values whose elements depend on free dimensions."""
+"""What operators compute on small tensors whose elements depend on free dimensions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from ...ir.sizes import ONE, ZERO, Size, number
+from .floats import ARITHMETIC, FLOATS, Real, ratio, truncate
 from .site import MOST, Contents, Site, Undecided, product, require_number, require_size, tensor_of
 
-Element = Size | bool | None
+Element = Real | bool | None
 
 
 def compute_contents(site: Site) -> list[Contents | None]:
     """The elements of each output. Raises Undecided where they do not follow from the operands."""
-    rule = _RULES.get(site.node.op_type)
+    rule = (_FLOAT_RULES if site.dtype in FLOATS else _RULES).get(site.node.op_type)
     if rule is None:
         raise Undecided
     result = rule(site)
@@ -120,19 +121,14 @@ def _identity(site: Site) -> Contents:
 
 
 def _cast(site: Site) -> Contents:
-    """Between types of integers, and from truth values to them."""
+    """Between the types that are followed; of the two floating-point ones each holds what is known of the other."""
     data = site.content(0)
-    target = site.attribute("to")
-    if target == _BOOL:
+    if site.dtype == "bool":
         return _each(lambda e: e if isinstance(e, bool) else _is_truth(site, e), data)
-    if target not in _INTEGERS:
-        raise Undecided
-    return _each(lambda e: number(int(e)) if isinstance(e, bool) else e, data)
-
-
-_BOOL = 9
-_INTEGERS = frozenset({6, 7})
-"""int32 and int64, in ONNX's numbers: in smaller types sizes may wrap around."""
+    integers = _each(lambda e: number(int(e)) if isinstance(e, bool) else e, data)
+    if site.dtype in FLOATS:
+        return _each(lambda e: ratio(e, 1) if isinstance(e, Size) else e, integers)
+    return _each(lambda e: truncate(site.bounds, e), integers)
 
 
 def _is_truth(site: Site, element: Size) -> bool | None:
@@ -306,3 +302,15 @@ _RULES: dict[str, Callable[[Site], Contents | list[Contents | None]]] = {
     "ReduceMin": _reduction(lambda site, a, b: site.bounds.minimum(a, b), None),
     "ReduceMax": _reduction(lambda site, a, b: site.bounds.maximum(a, b), None),
 }
+_MOVEMENTS = (
+    "Gather", "Slice", "Concat", "Split", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile",
+    "Identity", "Cast", "Where",
+)  # fmt: skip
+
+
+def _on_reals(function: Callable[..., Real | None]) -> Callable[[Site], Contents]:
+    return _elementwise(lambda site, *elements: function(site.bounds, *elements))
+
+
+_FLOAT_RULES = {name: _RULES[name] for name in _MOVEMENTS} | {n: _on_reals(f) for n, f in ARITHMETIC.items()}
+"""Of operators that compute floating-point numbers."""

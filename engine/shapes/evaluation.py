@@ -19,7 +19,8 @@ from ..onnx.typing import NAMELESS, dtype_of, tensor_type
 from .bounds import Bounds
 from .contents import compute_contents
 from .dimensions import compute_shapes, has_rule
-from .site import INTEGERS, UNKNOWN, Contents, Equations, Shape, Site, Undecided, is_unknown
+from .floats import Ratio
+from .site import FOLLOWED, UNKNOWN, Contents, Equations, Shape, Site, Undecided, is_unknown
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -107,7 +108,7 @@ class SymbolicShapes:
         """Contents that are the same for all sizes, as arrays of their element types."""
         constants = {}
         for name, content in self.contents.items():
-            numbers = [e.number if isinstance(e, Size) else e for e in content.flat]
+            numbers = [e.number if isinstance(e, (Size, Ratio)) else e for e in content.flat]
             if None not in numbers:
                 constants[name] = np.asarray(numbers, types[name].dtype).reshape(content.shape)
         return constants
@@ -148,7 +149,9 @@ def evaluate_shapes(
         for node in graph:
             if not all(output.name in constants for output in node.outputs if output.name):
                 known_here = equations if node in certain else equations.kept_out()
-                site = Site(node, result.shapes, result.contents, constants, declared.bounds, known_here, opset)
+                first = types.get(node.outputs[0].name or "") if node.outputs else None
+                dtype = first.dtype if first is not None else ""
+                site = Site(node, dtype, result.shapes, result.contents, constants, declared.bounds, known_here, opset)
                 _evaluate_node(site, result, types)
         if len(equations) == known:
             break
@@ -165,8 +168,7 @@ def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, Tenso
         computed = _shapes_of_outputs(site, types) if is_standard(node) else _shapes_of_branches(node, result)
         for index, output in enumerate(node.outputs):
             _complete(result, types, output, computed[index] if index < len(computed) else None)
-    first = types.get(node.outputs[0].name or "") if node.outputs else None
-    if first is not None and first.dtype in INTEGERS and is_standard(node):
+    if site.dtype in FOLLOWED and is_standard(node) and _reads_sizes(site):
         try:
             contents = compute_contents(site)
         except _FAILURES:
@@ -175,6 +177,12 @@ def _evaluate_node(site: Site, result: SymbolicShapes, types: Mapping[str, Tenso
             if output.name and content is not None:
                 result.contents[output.name] = content
                 result.shapes[output.name] = tuple(map(number, content.shape))
+
+
+def _reads_sizes(site: Site) -> bool:
+    """Whether a node may compute contents: from a shape, or from others that are known."""
+    reads = (value is not None and value.name in site.contents for value in site.node.inputs)
+    return site.node.op_type in ("Shape", "Size") or any(reads)
 
 
 def _shapes_of_outputs(site: Site, types: Mapping[str, TensorType]) -> list[Shape | None]:

@@ -11,17 +11,18 @@ import onnx_ir as ir
 
 from ...ir.sizes import ONE, ZERO, Size, number
 from .bounds import Bounds
+from .floats import FLOATS, Ratio, real
 
 Shape = tuple[Size | None, ...]
 """Dimensions; None for one that is unknown."""
 Contents = np.ndarray[Any, Any]
-"""Elements of a small tensor of integers or truth values: a Size (None: unknown), or a bool."""
+"""Elements of a small tensor: a Size, of floating-point numbers also a Ratio (None: unknown), or a bool."""
 
 
 MOST = 256
 """Most elements of a tensor that is followed; shapes and paddings have far fewer."""
-INTEGERS = frozenset({"int32", "int64", "bool"})
-"""Element types that are followed: in smaller ones sizes may wrap around."""
+FOLLOWED = FLOATS | {"int32", "int64", "bool"}
+"""Element types whose contents are known: in smaller ones sizes may wrap around, or are rounded."""
 
 
 class Undecided(Exception):
@@ -77,9 +78,11 @@ def is_unknown(size: Size) -> bool:
 
 @dataclass(frozen=True)
 class Site:
-    """A node of the standard domain, with the shapes and contents around it."""
+    """A node of the standard domain, with the shapes and contents around it. `dtype` is that of its first output, ""
+    if it is unknown."""
 
     node: ir.Node
+    dtype: str
     shapes: Mapping[str, Shape]
     contents: Mapping[str, Contents]
     constants: Mapping[str, np.ndarray[Any, Any]]
@@ -105,7 +108,7 @@ class Site:
         if (content := self.contents.get(name)) is not None:
             return content
         array = self.constants.get(name)
-        if array is None or array.size > MOST or array.dtype.name not in INTEGERS:
+        if array is None or array.size > MOST or array.dtype.name not in FOLLOWED:
             raise Undecided
         return contents_of(array)
 
@@ -173,7 +176,7 @@ def require_number(size: Size | bool | None) -> int:
     return value
 
 
-def require_size(size: Size | bool | None) -> Size:
+def require_size(size: Size | Ratio | bool | None) -> Size:
     """The size itself. Raises Undecided for one that is unknown."""
     if not isinstance(size, Size):
         raise Undecided
@@ -189,9 +192,9 @@ def product(sizes: Shape) -> Size:
 
 
 def contents_of(array: np.ndarray[Any, Any]) -> Contents:
-    """The elements of a known tensor of integers or truth values."""
-    elements = [bool(e) if array.dtype.kind == "b" else number(int(e)) for e in array.ravel()]
-    return tensor_of(elements, array.shape)
+    """The elements of a known tensor of a type that is followed."""
+    kinds: dict[str, Callable[[Any], Size | Ratio | bool | None]] = {"b": bool, "f": real, "i": number}
+    return tensor_of(list(map(kinds[array.dtype.kind], array.ravel().tolist())), array.shape)
 
 
 def tensor_of(elements: list[Any], shape: tuple[int, ...]) -> Contents:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.engine.onnx.inference import Knowledge, infer
 from eqfuse.engine.onnx.model import read
+from eqfuse.engine.shapes.floats import Ratio
 from eqfuse.engine.shapes.site import is_unknown
 from eqfuse.errors import ModelError
 from eqfuse.ir.size_names import parse_size
@@ -32,6 +33,7 @@ class Graph:
     maps: list[str] = field(default_factory=lambda: ["x"])
     vectors: list[str] = field(default_factory=list)
     scalars: list[str] = field(default_factory=list)
+    reals: list[str] = field(default_factory=list)
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
@@ -52,7 +54,7 @@ class Graph:
 
     def element_type(self, name: str) -> int:
         """The type of a computed value."""
-        if name in self.maps:
+        if name in (*self.maps, *self.reals):
             return TensorProto.FLOAT
         return TensorProto.INT64 if name in (*self.vectors, *self.scalars) else TensorProto.BOOL
 
@@ -129,6 +131,31 @@ def add_scalar(draw: st.DrawFn, g: Graph) -> None:
             g.scalars.append(g.add(kind, pick(draw, g.scalars), other))
 
 
+def add_real(draw: st.DrawFn, g: Graph) -> None:
+    """A floating-point number that is computed from sizes, or an integer from that."""
+    kinds = ("Mul", "Div", "Add", "Sub", "Floor", "Ceil", "Round", "Divide sizes", "Where", "Range", "back", "Cast")
+    kind = draw(st.sampled_from(kinds)) if g.reals else "Cast"
+    if kind == "Cast":
+        if not g.scalars:
+            add_scalar(draw, g)
+        g.reals.append(g.add("Cast", pick(draw, g.scalars), to=TensorProto.FLOAT))
+    elif kind == "back":
+        g.scalars.append(g.add("Cast", pick(draw, g.reals), to=TensorProto.INT64))
+    elif kind in ("Floor", "Ceil", "Round"):
+        g.reals.append(g.add(kind, pick(draw, g.reals)))
+    elif kind == "Divide sizes":
+        g.reals.append(g.add("Div", pick(draw, g.reals), pick(draw, g.reals)))
+    elif kind == "Where":
+        one, other = pick(draw, g.reals), pick(draw, g.reals)
+        g.reals.append(g.add(kind, g.add("Less", one, other), one, other))
+    elif kind == "Range":
+        g.add(kind, g.store(np.float32(0)), pick(draw, g.reals), g.store(np.float32(1)))
+        g.reals.append(g.nodes[-1].output[0])
+    elif g.reals:
+        factor = g.store(np.float32(draw(st.sampled_from((0.5, 2, 3, 7, 0.75, 0.3, -1, 1.5, 0)))))
+        g.reals.append(g.add(kind, pick(draw, g.reals), draw(st.sampled_from((factor, g.reals[-1])))))
+
+
 def add_vector(draw: st.DrawFn, g: Graph) -> None:
     """A vector that is computed from sizes."""
     kind = draw(st.sampled_from(("Shape", "Slice", "Concat", "Unsqueeze", "Range", "Mul", "ConstantOfShape", "Expand")))
@@ -160,7 +187,7 @@ def add_vector(draw: st.DrawFn, g: Graph) -> None:
 def graphs(draw: st.DrawFn) -> Graph:
     graph = Graph()
     for _ in range(draw(st.integers(3, 14))):
-        draw(st.sampled_from((add_map, add_scalar, add_vector)))(draw, graph)
+        draw(st.sampled_from((add_map, add_scalar, add_vector, add_real)))(draw, graph)
     source = pick(draw, graph.maps)
     graph.vectors.append(graph.add("Shape", source))
     graph.vectors.append(
@@ -207,9 +234,13 @@ def check(knowledge: Knowledge, values: dict[str, np.ndarray[Any, Any]], sizes: 
             ], name
         content = knowledge.symbolic.contents.get(name)
         for element, number in zip(() if content is None else content.flat, array.flat, strict=False):
-            if isinstance(element, bool) or (isinstance(element, Size) and not is_unknown(element)):
+            if isinstance(element, Ratio) and not is_unknown(element.numerator):
+                expected = np.float32(element.numerator.value(sizes.__getitem__) / element.denominator)
+                assert expected == number, (name, str(element))
+            elif isinstance(element, bool) or (isinstance(element, Size) and not is_unknown(element)):
                 expected = element if isinstance(element, bool) else element.value(sizes.__getitem__)
                 assert expected == number, (name, str(element))
+                assert number.dtype.kind != "f" or not np.signbit(number) or number, (name, str(element))
         type_ = knowledge.types.get(name)
         for dimension, size in zip((type_ and type_.shape) or (), array.shape, strict=False):
             symbolic = parse_size(dimension) if isinstance(dimension, str) and dimension != "?" else None
@@ -273,6 +304,24 @@ def test_unknown_dimensions_are_equal_to_nothing() -> None:
     knowledge = infer(read(model([add], inputs, ["y"])))
     assert knowledge.types["y"].shape == ("x.0", "x.1", "x.2")
     assert knowledge.types["z"].shape == ("z.0",)
+
+
+@pytest.mark.parametrize(
+    ("factor", "rounding", "expected"),
+    [(0.5, "Floor", "H//2"), (0.5, "Ceil", "(H + 1)//2"), (0.5, "", "H//2"), (3.0, "", "3*H"), (0.1, "Floor", None)],
+)
+def test_sizes_that_floating_point_numbers_scale(factor: float, rounding: str, expected: str | None) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "factor"], ["m"]),
+        helper.make_node(rounding or "Identity", ["m"], ["r"]),
+        helper.make_node("Cast", ["r"], ["t"], to=TensorProto.INT64),
+        helper.make_node("Expand", ["one", "t"], ["y"]),
+    ]
+    weights = {"factor": np.float32([factor]), "one": np.ones(1, np.float32)}
+    shape = infer(read(model(nodes, [value("x", ["H"])], ["y"], weights))).types["y"].shape
+    assert shape == ((expected,) if expected else ("?",))
 
 
 def test_contents_that_are_the_same_for_all_sizes_are_constants() -> None:
