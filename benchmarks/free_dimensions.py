@@ -1,7 +1,8 @@
-"""Whether models with free dimensions lose rules: each model is optimised as it is, and with its sizes fixed.
+"""Whether models with free dimensions lose rules: each model is optimised as it is, and with its sizes fixed, twice.
 
-The sizes are the first at which the model runs in ONNX Runtime. Compared are the rules that match and the layers that
-are left; a rule that matches at fixed sizes only either needs numbers, or a shape that is not known of free ones.
+The first sizes are typical ones at which the model runs in ONNX Runtime, the second ones are larger, batches included.
+A rule that matches at one of them only needs numbers (a dimension of 1, one larger than another) and says nothing of
+free dimensions. A rule that matches at both, but not with the dimensions free, needs a fact that is not known of these.
 
     python benchmarks/free_dimensions.py model.onnx folder/ [--dim H=32k] [--json]
 """
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
@@ -23,28 +26,44 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.running.onnx_runtime import RuntimeContest
 
+Shapes = dict[str, tuple[int, ...]]
+"""Of inputs, by name."""
 _SECONDS = 300.0
 """To find sizes at which a model runs."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model with sizes free and fixed: its layers, and the rules that match in both runs, or in one only."""
+    """A model with sizes free and fixed: its layers, and the rules that match in both runs, or in one only.
+
+    `only_some` are those that match at one of two fixed sizes only, and not with sizes free; `other_shapes` is {} where
+    the model runs at no other sizes.
+    """
 
     model: str
-    shapes: dict[str, tuple[int, ...]]
+    shapes: Shapes
+    other_shapes: Shapes
     layers: int
     free_layers: int
     fixed_layers: int
     both: tuple[str, ...]
     only_free: tuple[str, ...]
     only_fixed: tuple[str, ...]
+    only_some: tuple[str, ...]
 
     @property
     def agreement(self) -> float:
-        """The share of the rules that match at fixed sizes which match at free ones, too."""
-        fixed = len(self.both) + len(self.only_fixed)
-        return len(self.both) / fixed if fixed else 1.0
+        """The share of the rules that match at fixed sizes, whichever these are, which match at free ones, too."""
+        return share(len(self.both), len(self.only_fixed))
+
+    @property
+    def agreement_with_numbers(self) -> float:
+        """The same share of the rules that match at some fixed sizes."""
+        return share(len(self.both), len(self.only_fixed) + len(self.only_some))
+
+
+def share(both: int, missing: int) -> float:
+    return both / (both + missing) if both + missing else 1.0
 
 
 def has_free_dimensions(path: Path) -> bool:
@@ -54,19 +73,60 @@ def has_free_dimensions(path: Path) -> bool:
 def compare(path: Path, facts: Sequence[str]) -> Comparison:
     with RuntimeContest(path, (), 0, 1) as contest:
         shapes = contest.input_shapes(_SECONDS)
+    other_shapes = next((other for other in larger_shapes(path, shapes) if runs(path, other)), {})
     free = eqfuse.optimize_with_result(path, dim=facts, verify=False)
-    fixed = eqfuse.optimize_with_result(path, input_shapes=shapes, verify=False)
-    free_rules, fixed_rules = ({rule.name for rule in run.saturation.matched} for run in (free, fixed))
+    fixed = [eqfuse.optimize_with_result(path, input_shapes=s, verify=False) for s in (shapes, other_shapes) if s]
+    free_rules, *fixed_rules = ({rule.name for rule in run.saturation.matched} for run in (free, *fixed))
+    some, every = set().union(*fixed_rules), fixed_rules[0].intersection(*fixed_rules)
     return Comparison(
         path.stem,
         shapes,
+        other_shapes,
         free.before.layers,
         free.after.layers,
-        fixed.after.layers,
-        tuple(sorted(free_rules & fixed_rules)),
-        tuple(sorted(free_rules - fixed_rules)),
-        tuple(sorted(fixed_rules - free_rules)),
+        fixed[0].after.layers,
+        tuple(sorted(free_rules & some)),
+        tuple(sorted(free_rules - some)),
+        tuple(sorted(every - free_rules)),
+        tuple(sorted(some - every - free_rules)),
     )
+
+
+def larger_shapes(path: Path, shapes: Shapes) -> Iterator[Shapes]:
+    """Shapes in which each free dimension is a multiple of that in `shapes`, where possible another one for batches."""
+    free = {i.name or "": tuple(i.shape or ()) for i in read(path).graph.inputs}
+    for batch, other in _FACTORS:
+        factors: dict[str, int] = {}
+        for dimensions in free.values():
+            for axis, dimension in enumerate(dimensions):
+                if not isinstance(dimension, int):
+                    factors[str(dimension)] = factors.get(str(dimension)) or (batch if axis == 0 else other)
+        yield {
+            name: tuple(
+                size if isinstance(dimension, int) else size * factors[str(dimension)]
+                for size, dimension in zip(sizes, free[name], strict=True)
+            )
+            for name, sizes in shapes.items()
+        }
+
+
+_FACTORS = ((3, 2), (3, 1), (1, 2))
+"""Of batches, which are first dimensions, and of all other free dimensions, in the order to try them."""
+
+
+def runs(path: Path, shapes: Shapes) -> bool:
+    """Whether ONNX Runtime runs the model on zeros of these shapes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+        session.run(None, {i.name: np.zeros(shapes[i.name], _DTYPES[i.type]) for i in session.get_inputs()})
+    except Exception:  # of any of the runtime's own kinds
+        return False
+    return True
+
+
+_DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
 
 
 def model_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -76,16 +136,21 @@ def model_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def report(comparisons: Sequence[Comparison]) -> None:
     console = Console()
-    table = Table("model", "layers", "free", "fixed", "rules in both", "only free", "only fixed", "agreement")
+    columns = ("rules in both", "only free", "only fixed", "only some sizes", "agreement", "with those of some sizes")
+    table = Table("model", "layers", "free", "fixed", *columns)
     for row in comparisons:
-        counts = (row.layers, row.free_layers, row.fixed_layers, len(row.both), len(row.only_free), len(row.only_fixed))
-        table.add_row(row.model, *map(str, counts), f"{row.agreement:.1%}")
+        rules = map(len, (row.both, row.only_free, row.only_fixed, row.only_some))
+        counts = map(str, (row.layers, row.free_layers, row.fixed_layers, *rules))
+        table.add_row(row.model, *counts, f"{row.agreement:.1%}", f"{row.agreement_with_numbers:.1%}")
     console.print(table)
     both = sum(len(row.both) for row in comparisons)
     missing = Counter(name for row in comparisons for name in row.only_fixed)
-    console.print(f"agreement over all rules of all models: {both / max(1, both + missing.total()):.1%}")
-    for name, count in missing.most_common():
-        console.print(f"  only at fixed sizes: {name} ({count} models)")
+    some = Counter(name for row in comparisons for name in row.only_some)
+    console.print(f"agreement over all rules of all models: {share(both, missing.total()):.1%}")
+    console.print(f"those of some sizes included: {share(both, missing.total() + some.total()):.1%}")
+    for text, names in (("fixed", missing), ("some", some)):
+        for name, count in names.most_common():
+            console.print(f"  only at {text} sizes: {name} ({count} models)")
 
 
 def main() -> None:
@@ -102,7 +167,8 @@ def main() -> None:
         except EqfuseError as error:
             Console(stderr=True).print(f"{path}: {error}", highlight=False)
     if arguments.json:
-        print(json.dumps([{**asdict(row), "agreement": row.agreement} for row in comparisons], indent=2))
+        shares = ({"agreement": c.agreement, "agreement_with_numbers": c.agreement_with_numbers} for c in comparisons)
+        print(json.dumps([asdict(c) | s for c, s in zip(comparisons, shares, strict=True)], indent=2))
     else:
         report(comparisons)
 

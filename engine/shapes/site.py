@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, cast
 
 import numpy as np
@@ -163,9 +164,22 @@ class Site:
         long = [size for size in known if size == ZERO or self.bounds.is_at_least(size, 2)]
         if long:  # all of them are equal, or 1
             return self.equations.equate(long)
+        for capped, whole in permutations(known, 2):
+            if self._is_capped(capped, whole):
+                self.equations.equate((capped, whole))
+                return self._broadcast_dimension(tuple(s and self.equations.plainest(s) for s in sizes))
         if len(known) == len(distinct) and all(self.bounds.is_at_least(size, 1) for size in known):
             return self.bounds.maximum(*known)  # they are equal, or one is 1
         return None
+
+    def _is_capped(self, size: Size, whole: Size) -> bool:
+        """Whether a size is the least of another and of some of at least 2: where both broadcast, they are equal."""
+        constant = number(size.constant)
+        least = (size - constant).atom
+        if least is None or least.kind != "min":
+            return False
+        others = {part + constant for part in least.parts} - {whole}
+        return len(others) < len(least.parts) and all(self.bounds.is_at_least(other, 2) for other in others)
 
 
 def require_number(size: Size | bool | None) -> int:

@@ -234,6 +234,7 @@ def check(knowledge: Knowledge, values: dict[str, np.ndarray[Any, Any]], sizes: 
             ], name
         content = knowledge.symbolic.contents.get(name)
         for element, number in zip(() if content is None else content.flat, array.flat, strict=False):
+            expected: Any
             if isinstance(element, Ratio) and not is_unknown(element.numerator):
                 expected = np.float32(element.numerator.value(sizes.__getitem__) / element.denominator)
                 assert expected == number, (name, str(element))
@@ -282,6 +283,19 @@ def test_a_strided_network_has_the_shapes_of_its_windows() -> None:
     # both maps are joined, so that their sizes are equal
     assert knowledge.types["r"].shape == ("N", 8, "(H + 1)//2", "(W + 1)//2")
     assert knowledge.types["y"].shape == ("N", 16, "(H + 1)//2", "(W + 1)//2")
+
+
+@pytest.mark.parametrize(("most", "is_equal"), [(512, True), (2, True), (1, False)])
+def test_a_row_for_each_of_at_most_so_many_positions(most: int, is_equal: bool) -> None:
+    """Where positions are taken from a table, more than it has cannot be added."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["table", "zero", "s"], ["rows"]),
+        helper.make_node("Add", ["x", "rows"], ["y"]),
+    ]
+    weights = {"table": np.ones(most, np.float32), "zero": np.asarray([0])}
+    knowledge = infer(read(model(nodes, [value("x", ["T"])], ["y"], weights)))
+    assert (knowledge.types["y"].shape == ("T",)) == is_equal
 
 
 @pytest.mark.parametrize(
