@@ -21,6 +21,8 @@ from .saturate import Saturated
 GROWTH = 1.01
 """A result may be this many times as large as the original; beyond that, a stored byte costs more and extraction is
 repeated."""
+SMALL_GROWTH = 4096
+"""A result may always be this many bytes larger: names and shapes of a few new nodes, in a file of any size."""
 _ATTEMPTS = 5
 
 
@@ -79,7 +81,8 @@ def extract_model(saturated: Saturated, pricing: Pricing, options: Options, cloc
 
     It is the original where nothing was rewritten, or where the time ends before a graph is found that does not grow.
     """
-    allowed = GROWTH * saturated.model.file_bytes
+    size = saturated.model.file_bytes
+    allowed = max(GROWTH * size, size + SMALL_GROWTH)
     for attempt in range(_ATTEMPTS):
         with clock.phase("extract"):
             selection = saturated.select(pricing, options)

@@ -171,6 +171,7 @@ def test_out_of_time_a_graph_that_grows_is_not_chosen_again(
     known: Saturated, monkeypatch: pytest.MonkeyPatch, deadline: float, attempts: int, expected: list[str]
 ) -> None:
     monkeypatch.setattr("eqfuse.driver.extract.GROWTH", 0.0)
+    monkeypatch.setattr("eqfuse.driver.extract.SMALL_GROWTH", -float("inf"))
     tries: list[str] = []
     clock = Clock(lambda phase, _: tries.append(phase))
     options = Options()
