@@ -41,6 +41,18 @@ def test_a_message_gives_a_new_message() -> None:
     assert proto.SerializeToString() == kept
 
 
+def test_a_message_stays_as_it_is_where_the_result_gives_its_tensors_other_names() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> main (bool c) => (float[2] y) {
+        y = If(c) <
+            then_branch = g1() => (float[2] w) <float[2] w = {1, 2}> { },
+            else_branch = g2() => (float[2] v) { v = Constant<value: tensor = float[2] {3, 4}>() }
+        >
+    }""")
+    kept = proto.SerializeToString()
+    onnx.checker.check_model(eqfuse.optimize(proto, verify=False), full_check=True)
+    assert proto.SerializeToString() == kept
+
+
 def test_a_model_of_onnx_ir_gives_a_new_one() -> None:
     given = ir.from_proto(projection())
     optimized = eqfuse.optimize(given)

@@ -137,6 +137,7 @@ def read(source: str | os.PathLike[str] | onnx.ModelProto | ir.Model | Model) ->
         model = Model(source.clone())
     elif isinstance(source, onnx.ModelProto):
         model = Model(_deserialize(source, source.graph.name or "model"))
+        _protect_names(model)
     elif isinstance(source, (str, os.PathLike)):
         model = _read_file(Path(source))
     else:
@@ -206,6 +207,34 @@ def _deserialize(proto: onnx.ModelProto, label: str) -> ir.Model:
             if value.shape is not None and UNKNOWN_SIZE in value.shape.dims:
                 value.shape = ir.Shape([None if size == UNKNOWN_SIZE else size for size in value.shape])
     return model
+
+
+class _ForeignTensor(serde.TensorProtoTensor):
+    """A tensor of a caller's message, which stays as it is: onnx-ir writes a new name into the message itself."""
+
+    @property
+    def name(self) -> str:
+        return super().name
+
+    @name.setter
+    def name(self, value: str | None) -> None:
+        if value != super().name:
+            copy = onnx.TensorProto()
+            copy.CopyFrom(self.raw)
+            copy.name = value or ""
+            self.__init__(copy)  # type: ignore[misc]
+
+
+def _protect_names(model: Model) -> None:
+    """Let the tensors of a caller's message get new names without a change to the message."""
+    for graph in model.ir.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, serde.TensorProtoTensor):
+                value.const_value = _ForeignTensor(value.const_value.raw)
+        for node in graph:
+            for name, attribute in node.attributes.items():
+                if isinstance(attribute.value, serde.TensorProtoTensor):
+                    node.attributes[name] = ir.AttrTensor(name, _ForeignTensor(attribute.value.raw))
 
 
 def _check_external_files(model: Model) -> None:
