@@ -64,15 +64,25 @@ def infer_form(model: Model) -> tuple[Model, Knowledge]:
 class _Types:
     flat: FlatModel
     states: dict[str, Sizes] = field(default_factory=dict)
+    is_complete: bool = False
+    """Whether ranks that are still unknown will stay so."""
 
     def infer(self) -> Knowledge:
-        """Repeat the inference until what it says of bodies agrees with what it took for granted."""
+        """Repeat the inference until what it says of bodies agrees with what it took for granted.
+
+        A rank may be unknown only because the states of a region around it, or within, have not been declared yet.
+        """
         for value in self.flat.graph.inputs:
             if value.name in self.flat.states:
                 value.shape = None
         while True:
             knowledge = infer(self.flat.model)
             self.knowledge = knowledge
+            if self.update():
+                continue
+            if self.is_complete:
+                return knowledge
+            self.is_complete = True
             if not self.update():
                 return knowledge
 
@@ -107,6 +117,8 @@ class _Types:
             name = formal.name or ""
             known = [self.sizes(begin)]
             known += [self.states[name], self.sizes(end, without=region)] if name in self.states else []
+            if None in known and not self.is_complete:
+                continue
             self.states[name] = _merge(known)
             changes |= self.declare(formal, self.dtype([begin]), self.states[name])
             changes |= self.declare(output, self.dtype([begin]), self.states[name])

@@ -61,8 +61,9 @@ class _Nester:
         scope = _Scope(ChainMap(), frozenset(), frozenset())
         nodes = self.write(outputs, scope)
         self.graph.extend(nodes)
-        for index, value in enumerate(outputs):
-            self.graph.outputs[index] = scope.value(value)
+        for index, (value, declared) in enumerate(zip(outputs, self.flat.source.graph.outputs, strict=True)):
+            self.graph.outputs[index] = output = scope.value(value)
+            output.shape = declared.shape if output.shape is None else output.shape
         for value in [value for value in self.graph.inputs if FORMAL_KEY in value.metadata_props]:
             self.graph.inputs.remove(value)
         for node in self.placement.nodes:

@@ -62,6 +62,20 @@ def test_what_is_known_outside_is_known_inside() -> None:
     assert operators(result) == {"Relu": 1, "If": 1, "Exp": 1, "Mul": 1}
 
 
+def test_states_of_nested_loops_keep_their_shapes() -> None:
+    """The inner loop begins with a state of the outer one, which returns what the inner one does."""
+    result = optimise("""(float[2,3] x, int64 n) => (float[2,3] y) {
+        true = Constant<value: tensor = bool {1}>()
+        y = Loop(n, true, x) <body = g1(int64 i, bool c, float[2,3] s) => (bool d, float[2,3] t) {
+            d = Identity(c)
+            t = Loop(i, c, s) <body = g2(int64 j, bool e, float[2,3] u) => (bool f, float[2,3] v) {
+                f = Identity(e)  v = Add(u, x) }>
+        }>
+    }""")
+    states = [value for graph in result.graph.subgraphs() for value in graph.inputs[2:]]
+    assert [value.shape for value in (*states, *result.graph.outputs)] == [ir.Shape([2, 3])] * 3
+
+
 def test_branches_that_are_equal_take_the_place_of_an_if() -> None:
     result = optimise("""(float[2,3] x, bool c) => (float[2,3] y) {
         y = If(c) <

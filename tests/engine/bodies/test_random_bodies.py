@@ -63,6 +63,7 @@ def test_what_is_known_of_bodies_is_true(seed: int) -> None:
 @pytest.mark.conformance
 @given(seed=seeds)
 @example(seed=13378)  # a branch within a branch returns a value of the main graph
+@example(seed=1289)  # a loop within a loop begins with its state, and may not run
 def test_optimised_bodies_compute_the_same(seed: int) -> None:
     model = Builder(seed).model()
     assert_same(model, optimize_model(model, None, Options(verify=False)).model)
