@@ -115,15 +115,23 @@ class _OnnxRuntime:
         return list(returned.copy_outputs_to_cpu())
 
 
+def import_tvm(threads: int) -> Any:
+    """The module `tvm`, whose own pool has that many threads. It reads the variables when it starts the pool."""
+    os.environ.update(TVM_BIND_THREADS="0", TVM_NUM_THREADS=str(threads))
+    import tvm
+
+    little_and_big = 1
+    tvm.get_global_func("runtime.config_threadpool")(little_and_big, threads)
+    return tvm
+
+
 class _Relax:
     """TVM's own importer and its default pipelines: operators fused, no schedules."""
 
     def __init__(self, setup: Setup) -> None:
         from eqfuse.lowering.target import target_of
-        from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
-        self.tvm = runtime(setup.threads)
-        use_threads(setup.threads)
+        self.tvm = import_tvm(setup.threads)
         import onnx
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
@@ -146,11 +154,8 @@ class _MetaSchedule(_Relax):
     """A module with the schedules that TVM's own search found, from its library."""
 
     def __init__(self, setup: Setup) -> None:
-        from eqfuse.lowering.tvm_runtime import runtime, use_threads
-
         assert setup.bundle is not None
-        self.tvm = runtime(setup.threads)
-        use_threads(setup.threads)
+        self.tvm = import_tvm(setup.threads)
         from tvm import relax
 
         library = self.tvm.runtime.load_module(str(setup.bundle / LIBRARY))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ def print_kernels(name: str, bundles: Mapping[int, Path]) -> dict[str, Any]:
 
 
 def _timed(bundle: Path, threads: int) -> Breakdown:
-    """In a process of its own, where TVM's pool has that many threads."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(_times, (bundle, threads))
-
-
-def _times(bundle: Path, threads: int) -> Breakdown:
     return kernel_times(bundle, random_inputs(read_manifest(bundle).inputs, 0), threads)
 
 

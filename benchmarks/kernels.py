@@ -10,7 +10,6 @@ reaches. ONNX Runtime's times hold its own conversions of layout, as they do whe
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ import tvm
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from eqfuse.benchmarks.contestants import import_tvm
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
@@ -212,12 +212,6 @@ def largest_error(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-def use_threads(threads: int) -> None:
-    """Lets TVM's kernels run on that many threads; it reads the variable when it starts its pool."""
-    os.environ["TVM_NUM_THREADS"] = str(threads)
-    tvm.get_global_func("runtime.config_threadpool")(1, threads)
-
-
 def main() -> None:
     """Reads the options and compares every case whose name has the given text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -227,7 +221,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=11)
     options = parser.parse_args()
     device = load_device(options.device)
-    use_threads(options.threads)
+    import_tvm(options.threads)
     print(f"{'kernel':34s} {'ours us':>9s} {'ORT us':>9s}  ratio   peak  error  rule")
     for case in CASES:
         if not options.select or any(text in case.name for text in options.select):

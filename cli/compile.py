@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ def compile_(arguments: argparse.Namespace) -> int:
     from ..lowering.target import check_target, is_accelerator
     from .options import options_of
 
-    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # idle threads that spin keep a busy machine from ending
     check_target(arguments.target)
     options = options_of(Options, arguments)
     accelerator, tuning = None, None

@@ -15,7 +15,6 @@ from ..lowering.errors import CrashError, WrongKernelsError
 from ..lowering.interface import outputs_of
 from ..lowering.kernels.fallback import FOLDER, store
 from ..lowering.target import Target, check_runs_here
-from ..lowering.tvm_runtime import runtime
 from ..lowering.weights import Weights
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
@@ -57,7 +56,6 @@ class Processor:
 
     def check(self, options: Options) -> None:
         """Raises EqfuseError for a target whose library this machine could not verify, and for what TVM lacks."""
-        runtime(self.target.threads or available_cores())
         if options.verify:
             check_runs_here(self.target)
 

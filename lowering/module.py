@@ -6,6 +6,7 @@ Runtime runs is called by a global name, under which the runner registers it.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from ..support.scratch import scratch_folder
 from .errors import LoweringError
 from .interface import inputs_of, static_type
 from .kernels.compilation import CompiledKernels
@@ -21,6 +23,7 @@ from .kernels.fallback import FUNCTION, Fallback, is_constant
 from .kernels.prim_funcs import KernelCall
 from .kernels.steps import View
 from .kernels.table import write_table
+from .linking import Linker
 from .target import Target
 
 
@@ -31,7 +34,9 @@ def link(prepared: CompiledKernels, target: Target, library: Path) -> None:
     """
     executable = tvm.compile(_Main(prepared).module(), target=tvm.target.Target(target.description))
     try:
-        executable.export_library(str(library), addons=[str(path) for path in prepared.objects.values()])
+        with scratch_folder("link") as scratch:
+            addons = [*prepared.objects.values(), Linker.of(platform.machine()).thread_pool(Path(scratch))]
+            executable.export_library(str(library), addons=list(map(str, addons)))
     except RuntimeError as error:
         reason = " ".join(str(error).split())[-200:]
         raise LoweringError(f"{library.name}: the linker failed; choose a folder with room: {reason}") from None

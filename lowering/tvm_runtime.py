@@ -1,10 +1,9 @@
-"""TVM with a number of threads, and libraries that it loads."""
+"""Libraries of TVM's, and the threads that their kernels share loops among (thread_pool.c)."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,9 @@ from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 
 MOST_THREADS = 1024
-"""More than any machine makes use of for one model; TVM starts as many as it is told, until the system refuses."""
-_LITTLE_AND_BIG = 1
-"""TVM's affinity mode that takes any core."""
+"""More than any machine makes use of for one model; as many as thread_pool.c has room for."""
+USE_THREADS = "use_threads"
+"""The function of each library that sets the number of threads for kernels that the calling thread runs from now on."""
 
 
 def check_threads(threads: int | None) -> None:
@@ -27,32 +26,12 @@ def check_threads(threads: int | None) -> None:
 
 
 def threads_for(compiled_for: int, asked_for: int | None = None) -> int:
-    """How many threads a model runs on: those asked for, or those it was compiled for, if there are enough cores.
+    """How many threads a model runs on: those asked for, or those it was compiled for, but not more than cores.
 
     Raises UsageError for a number of them that cannot be had.
     """
     check_threads(asked_for)
-    return asked_for or min(compiled_for, available_cores())
-
-
-def runtime(threads: int) -> Any:
-    """The module `tvm`. Where it is not imported yet, kernels may run on that many threads later, or all cores."""
-    if "tvm" not in sys.modules:
-        os.environ.setdefault("TVM_BIND_THREADS", "0")  # a bound thread waits while its core works for others
-        os.environ.setdefault("TVM_NUM_THREADS", str(max(threads, available_cores())))
-    import tvm
-
-    return tvm
-
-
-def use_threads(threads: int) -> None:
-    """Have kernels that the calling thread runs from now on share their loops among that many threads.
-
-    TVM has a pool for each thread that calls this or such a kernel, and keeps it when that thread ends.
-    """
-    import tvm
-
-    tvm.get_global_func("runtime.config_threadpool")(_LITTLE_AND_BIG, threads)
+    return min(asked_for or compiled_for, available_cores())
 
 
 def load_library(path: Path) -> Any:

@@ -75,7 +75,7 @@ class Store:
 
 
 @cache
-def source_digest(*packages: str, suffixes: tuple[str, ...] = (".py", ".toml", ".egg")) -> str:
+def source_digest(*packages: str, suffixes: tuple[str, ...] = (".py", ".toml", ".egg", ".c")) -> str:
     """SHA-256 of the source, rule and device files in packages of this project.
 
     It is part of the keys, so that a version under development does not get the results of yesterday's.

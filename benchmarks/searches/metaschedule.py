@@ -32,11 +32,10 @@ from tvm import relax
 from tvm.ir.utils import derived_object
 from tvm.relax.frontend.onnx import from_onnx
 
-from eqfuse.benchmarks.contestants import LIBRARY
+from eqfuse.benchmarks.contestants import LIBRARY, import_tvm
 from eqfuse.benchmarks.searches.results import Point, Search
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.sampling import time_calls
-from eqfuse.lowering.tvm_runtime import runtime, use_threads
 
 KIND = "llvm"
 """Rules, postprocessors and mutators."""
@@ -162,8 +161,7 @@ def export(made: Any) -> str:
 
 def begin(threads: int) -> None:
     """Run on a number of threads."""
-    runtime(threads)
-    use_threads(threads)
+    import_tvm(threads)
 
 
 def evaluate(threads: int, module: Any, device: Any, config: Any, arguments: Sequence[Sequence[Any]]) -> list[float]:

@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eqfuse.benchmarks.contestants import ContestantError
+from eqfuse.benchmarks.contestants import ContestantError, import_tvm
 from eqfuse.benchmarks.searches.results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.tvm_runtime import runtime
 
 if TYPE_CHECKING:
     from eqfuse.driver.compilation import Compiled
@@ -101,7 +100,7 @@ class Job:
 def searched(job: Job) -> Search:
     """Search here and now."""
     if job.tool == PEER:
-        runtime(job.budget.threads)  # before TVM is imported
+        import_tvm(job.budget.threads)
         from eqfuse.benchmarks.searches import metaschedule
 
         budget = job.budget
@@ -147,7 +146,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default=HOST)
     given = parser.parse_args()
-    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # as `eqfuse tune` does
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")  # its idle threads sleep, as eqfuse's do
     given.folder.mkdir(parents=True, exist_ok=True)
     budget = Budget(given.trials, given.threads, given.seed, given.target)
     try:

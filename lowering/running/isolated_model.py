@@ -17,7 +17,7 @@ from ..bundle.isolation import NO_LIMIT, call_isolated, number
 from ..bundle.loaded import Array, LoadedModel
 from ..errors import CrashError
 from ..interface import Port
-from ..tvm_runtime import load_library, use_threads
+from ..tvm_runtime import USE_THREADS, load_library
 from .onnx_runtime import bind_onnx_runtime
 from .runner import CompiledModel, load
 from .turns import Runs, time_in_turns
@@ -158,7 +158,8 @@ def _kernels(key: _Key) -> Any:
 def _run_kernel(key: _Key, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
     import tvm
 
-    use_threads(key.threads or 1)
+    kernels = _kernels(key)
+    kernels[USE_THREADS](key.threads or 1)
     tensors = [tvm.runtime.tensor(np.zeros(port.shape, port.dtype)) for port in results]
-    _kernels(key)[symbol](*map(tvm.runtime.tensor, arguments), *tensors)
+    kernels[symbol](*map(tvm.runtime.tensor, arguments), *tensors)
     return [tensor.numpy() for tensor in tensors]

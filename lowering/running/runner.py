@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...support.processor import available_cores
 from ..bundle.bundle import check_file, missing_file, read_manifest, read_usable_bundle
 from ..bundle.loaded import Array, LoadedModel, fit_input
 from ..bundle.manifest import FallbackEntry
 from ..errors import BundleError
 from ..kernels.fallback import FUNCTION
-from ..tvm_runtime import own_path, runtime, threads_for, use_threads
+from ..tvm_runtime import USE_THREADS, own_path, threads_for
 
 _REGISTRY = threading.Lock()
 """A virtual machine finds what ONNX Runtime runs by global names, which all bundles share, when it is made."""
@@ -38,8 +36,11 @@ class CompiledModel(LoadedModel):
         self.path = path
         self.manifest = read_usable_bundle(path)
         self.threads = threads_for(self.manifest.threads, threads)
-        self._tvm = runtime(self.threads)
+        import tvm
+
+        self._tvm = tvm
         self._library = self._load_library()
+        self._use_threads = self.kernels[USE_THREADS]
         self.fallbacks: dict[str, Any] = {
             f"{FUNCTION}{number}": self._tvm.runtime.convert(self._fallback(entry))
             for number, entry in enumerate(self.manifest.fallbacks)
@@ -64,7 +65,7 @@ class CompiledModel(LoadedModel):
 
     def run_on(self, machine: Any, inputs: Mapping[str, Any]) -> None:
         """Run once in the calling thread, on a machine that something was done to."""
-        use_threads(self.threads)
+        self._use_threads(self.threads)
         machine["main"](*self._tensors(inputs))
 
     def _tensors(self, inputs: Mapping[str, Any]) -> list[Any]:
@@ -84,14 +85,8 @@ class CompiledModel(LoadedModel):
             raise self._loading_error(error) from error
 
     def _run(self, given: list[Any]) -> Any:
-        """Run in the calling thread, or in another where TVM would keep threads for this one after its end."""
-        if self.manifest.threads == 1 or threading.current_thread() is threading.main_thread():
-            return self._run_here(given)
-        return _RUNNERS.submit(self._run_here, given).result()
-
-    def _run_here(self, given: list[Any]) -> Any:
-        if self.manifest.threads > 1:
-            use_threads(self.threads)  # another bundle may have used others
+        """Run in the calling thread. It may have run another model of this library on other threads."""
+        self._use_threads(self.threads)
         try:
             main = self._idle.pop()
         except IndexError:
@@ -142,14 +137,6 @@ class CompiledModel(LoadedModel):
         return run
 
 
-_RUNNERS = ThreadPoolExecutor(max(4, available_cores()), "eqfuse-runner")
-"""Threads that run models whose kernels share their loops, one run each.
-
-TVM keeps a pool of threads for each thread that ever ran such a model. With these there are no more pools than runs
-went on at once, however many threads call. More runs than cores are slower, but few may wait for ONNX Runtime.
-"""
-
-
 def load(path: str | Path, threads: int | None = None) -> LoadedModel:
     """Load a compiled bundle to run it, on `threads` threads (default: as many as it was compiled for, if there are so
     many cores). Several threads may call the result at once.
@@ -163,4 +150,3 @@ def load(path: str | Path, threads: int | None = None) -> LoadedModel:
 
         return SimulatedModel(Path(path))
     return CompiledModel(Path(path), threads)
-

@@ -129,9 +129,10 @@ def test_models_keep_their_numbers_of_threads(
     plain_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[int] = []
-    monkeypatch.setattr(runner, "use_threads", used.append)
     bundle = shared_by_two(plain_bundle, tmp_path)
     models = [eqfuse.load(bundle, 2), eqfuse.load(bundle, 1)]
+    for model in models:
+        monkeypatch.setattr(model, "_use_threads", used.append)
     x = np.zeros((4, 8), np.float32)
     for model in (*models, *models):
         model(x)

@@ -199,9 +199,8 @@ def _link(objects: Sequence[Path], library: Path) -> None:
 
 def _load(library: Path) -> Any:
     """The functions of a library, by name."""
-    from ...tvm_runtime import load_library, runtime
+    from ...tvm_runtime import load_library
 
-    runtime(1)
     return load_library(library)
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ....ir.types import TensorType
-from ....support.scratch import scratch_folder
-from ...tvm_runtime import runtime, use_threads
+from ....support.scratch import scratch_folder, scratch_root
+from ...linking import Linker
+from ...tvm_runtime import USE_THREADS
 from ..sampling import Run
-from .linking import Linker
 from .measuring import (
     COMPARISON,
     MOST_BETWEEN,
@@ -68,11 +68,14 @@ class LocalRunner:
 def run_here(threads: int) -> RunKernels:
     """Prepare this process to run kernels on that many threads."""
     stay(threads)
-    runtime(threads)
-    use_threads(threads)
     linker = Linker.of(platform.machine())
+    pool = linker.thread_pool(scratch_root())
     clock = time.process_time if threads == 1 else time.perf_counter
-    return partial(attempt, lambda kernels: Rounds.of([_run(kernel, linker, clock) for kernel in kernels]))
+
+    def measure(kernels: Sequence[KernelObject]) -> Rounds:
+        return Rounds.of([_run(kernel, pool, threads, clock) for kernel in kernels])
+
+    return partial(attempt, measure)
 
 
 def stay(threads: int) -> None:
@@ -82,13 +85,15 @@ def stay(threads: int) -> None:
         os.sched_setaffinity(0, allowed[:threads])
 
 
-def _run(kernel: KernelObject, linker: Linker, clock: Callable[[], float]) -> Run:
+def _run(kernel: KernelObject, pool: Path, threads: int, clock: Callable[[], float]) -> Run:
     import tvm
 
     with scratch_folder("measure") as folder:  # the function keeps its library loaded, whose file is gone by then
         library = Path(folder) / "kernel.so"
-        linker.link((kernel.object_file,), library)
-        function: Callable[..., None] = tvm.runtime.load_module(str(library))[kernel.symbol]
+        Linker.of(platform.machine()).link((kernel.object_file, pool), library)
+        module = tvm.runtime.load_module(str(library))
+    module[USE_THREADS](threads)
+    function: Callable[..., None] = module[kernel.symbol]
     sets = cycle(_arguments(kernel.parameters, kernel.constants, kernel.between))
 
     def run(number: int) -> float:

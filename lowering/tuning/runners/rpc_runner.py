@@ -20,8 +20,8 @@ from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
 from ....support.worker_process import WorkerPool
 from ...errors import TuningError
+from ...linking import Linker
 from ..sampling import Run
-from .linking import Linker
 from .measuring import (
     COMPARISON,
     KernelObject,

@@ -9,10 +9,10 @@ import pytest
 
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.linking import Linker
 from eqfuse.lowering.target import target_of
-from eqfuse.lowering.tuning.runners.linking import Linker
 
-from ..compiled import adding
+from .tuning.compiled import adding
 
 ABSENT = missing(Tool.CROSS_COMPILER)
 ELF, SHARED, AARCH64 = b"\x7fELF", 3, 183

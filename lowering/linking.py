@@ -1,4 +1,4 @@
-"""Shared libraries of single kernels, for the runners that load them."""
+"""The compiler driver of this machine, or of a board: it links kernels, and compiles the C that is linked to them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...arm.toolchain import Tool, find
-from ...errors import LoweringError
-from ...target import check_linker
+from .arm.toolchain import Tool, find
+from .errors import LoweringError
+from .target import check_linker
 
+_THREAD_POOL = Path(__file__).with_name("thread_pool.c")
 _COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 _SECONDS = 60.0
 _GUARD = """\
@@ -57,7 +58,14 @@ class Linker:
         """An object that turns the crash of a session of TVM's RPC server into its end."""
         source, compiled = folder / "guard.c", folder / "guard.o"
         source.write_text(_GUARD, encoding="utf-8")
-        self._run("-x", "c", "-O1", "-fPIC", "-c", str(source), "-o", str(compiled))
+        return self._compile(source, compiled)
+
+    def thread_pool(self, folder: Path) -> Path:
+        """An object with the threads of a library; thread_pool.c says what they do."""
+        return self._compile(_THREAD_POOL, folder / "thread_pool.o")
+
+    def _compile(self, source: Path, compiled: Path) -> Path:
+        self._run("-x", "c", "-O2", "-fPIC", "-c", str(source), "-o", str(compiled))
         return compiled
 
     def _run(self, *arguments: str) -> None:

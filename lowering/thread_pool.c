@@ -1,0 +1,267 @@
+/* The threads of one library: they share the iterations of a kernel's parallel loops.
+
+   A loop is cut into parts. Each thread begins with parts of its own, next to each other in memory, and then takes
+   those that the others have not begun: a thread that comes late, or loses its core to another process, keeps nobody
+   waiting but for the part that it is in. Waiting threads look again and again for a short while, then sleep.
+
+   TVM's code calls a loop by the pointer __TVMBackendParallelLaunch, which TVM's loader sets where a library exports
+   it. The one below is hidden, so it stays as it is. */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_THREADS 1024
+#define PARTS 16 /* for each thread: the last to end is late by a sixteenth of its share at most */
+#define SPIN_NS 50000 /* as long as it takes to wake a thread on an idle core of a virtual machine */
+#define TIME_SLICE_NS 4000000 /* how long a process keeps a core that it took from a helper, and how long that pauses */
+#define LONGEST_PAUSE_NS (16 * TIME_SLICE_NS)
+#define POLLS 32 /* between two looks at the clock */
+
+typedef struct {
+  void *sync_handle;
+  int32_t num_task;
+} Environment; /* TVMParallelGroupEnv */
+
+typedef int (*Loop)(int part, Environment *environment, void *closure);
+
+typedef struct {
+  int32_t type_index;
+  uint32_t zero_padding;
+  int64_t value;
+} Any; /* TVMFFIAny */
+
+extern void TVMFFIErrorMoveFromRaised(void **error) __attribute__((weak));
+extern void TVMFFIErrorSetRaised(void *error) __attribute__((weak));
+
+/* The gate: whether helpers may begin with the current loop, how many more may, and how many are at it. */
+#define OPEN 0x80000000u
+#define WAITED_FOR 0x40000000u /* the caller sleeps until the last helper leaves */
+#define ADMIT 0x00010000u
+#define INSIDE 0x0000ffffu
+
+typedef struct {
+  uint64_t begin_end; /* parts that nobody has begun: the first in the lower half, in the upper the one behind the last */
+} __attribute__((aligned(64))) Share;
+
+static struct {
+  uint32_t number __attribute__((aligned(64))); /* of the current loop; helpers sleep while it stays the same */
+  uint32_t sleepers;
+  uint32_t gate __attribute__((aligned(64)));
+  uint32_t claimed __attribute__((aligned(64))); /* by the thread whose loop this is */
+  uint32_t failed;
+  uint32_t ending;
+  int threads; /* that the current loop has shares for */
+  Loop loop;
+  void *closure;
+  void *error;
+  Environment environment;
+  int helpers;
+  pid_t process;
+  int admitted; /* helpers at most, for the time being */
+  int64_t gain; /* nanoseconds that the last helper saved lately, less those that its caller waited */
+  int64_t pause, paused_until; /* nanoseconds */
+  pthread_t handles[MOST_THREADS];
+} pool;
+
+static Share shares[MOST_THREADS];
+static __thread int wanted = 1; /* threads for the loops of the calling thread */
+
+#define LOAD(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
+#define STORE(place, value) __atomic_store_n(&(place), value, __ATOMIC_SEQ_CST)
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+static void sleep_while(uint32_t *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL); }
+
+static void wake(uint32_t *word, int sleepers) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, sleepers); }
+
+/* Whether the condition came true within a short while. */
+#define SPIN_UNTIL(condition)                                  \
+  ({                                                           \
+    int64_t limit = now() + SPIN_NS;                           \
+    int is_true;                                               \
+    do {                                                       \
+      for (int poll = 0; !(is_true = (condition)) && poll < POLLS; ++poll) relax(); \
+    } while (!is_true && now() < limit);                       \
+    is_true;                                                   \
+  })
+
+/* Takes a part of a share: its owner the first, others the last. The number of the part, or -1. */
+static int take_part(Share *share, int is_own) {
+  uint64_t left = LOAD(share->begin_end), rest;
+  uint32_t begin, end;
+  do {
+    begin = (uint32_t)left, end = (uint32_t)(left >> 32);
+    if (begin >= end) return -1;
+    rest = is_own ? left + 1 : left - (1ull << 32);
+  } while (!__atomic_compare_exchange_n(&share->begin_end, &left, rest, 1, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  return (int)(is_own ? begin : end - 1);
+}
+
+static void run_part(int part) {
+  if (pool.loop(part, &pool.environment, pool.closure) == 0) return;
+  void *error = NULL;
+  if (TVMFFIErrorMoveFromRaised) TVMFFIErrorMoveFromRaised(&error);
+  if (__atomic_exchange_n(&pool.failed, 1, __ATOMIC_SEQ_CST) == 0) pool.error = error; /* the first one is told */
+}
+
+/* Runs parts until every one has been begun by somebody; the number of those that this thread ran. */
+static int work(int thread) {
+  int threads = pool.threads, part, parts = 0;
+  for (int other = 0; other < threads; ++other) {
+    Share *share = &shares[(thread + other) % threads];
+    while ((part = take_part(share, other == 0)) >= 0) run_part(part), ++parts;
+  }
+  return parts;
+}
+
+static int enter(void) {
+  uint32_t gate = LOAD(pool.gate);
+  do {
+    if (!(gate & OPEN) || !(gate & ~(OPEN | WAITED_FOR | INSIDE))) return 0;
+  } while (!__atomic_compare_exchange_n(&pool.gate, &gate, gate - ADMIT + 1, 1, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  return 1;
+}
+
+static void leave(void) {
+  uint32_t before = __atomic_fetch_sub(&pool.gate, 1, __ATOMIC_SEQ_CST);
+  if ((before & WAITED_FOR) && (before & INSIDE) == 1) wake(&pool.gate, 1);
+}
+
+static void *help(void *argument) {
+  int thread = (int)(intptr_t)argument;
+  uint32_t seen = 0;
+  while (!LOAD(pool.ending)) {
+    if (!SPIN_UNTIL(LOAD(pool.number) != seen || LOAD(pool.ending))) {
+      __atomic_add_fetch(&pool.sleepers, 1, __ATOMIC_SEQ_CST);
+      while (LOAD(pool.number) == seen && !LOAD(pool.ending)) sleep_while(&pool.number, seen);
+      __atomic_sub_fetch(&pool.sleepers, 1, __ATOMIC_SEQ_CST);
+    }
+    seen = LOAD(pool.number);
+    if (!LOAD(pool.ending) && enter()) work(thread), leave();
+  }
+  return NULL;
+}
+
+/* Starts helpers until there are so many, or the system refuses. Signals are for the threads of the caller's own. */
+static void start_helpers(int number) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool.helpers < number) {
+    void *thread = (void *)(intptr_t)(pool.helpers + 1);
+    if (pthread_create(&pool.handles[pool.helpers], NULL, help, thread)) break;
+    ++pool.helpers;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Waits until no helper is at the loop any more. Sleeping gives the core to a helper that has none. */
+static void wait_for_helpers(void) {
+  if (!(__atomic_and_fetch(&pool.gate, INSIDE, __ATOMIC_SEQ_CST))) return;
+  if (SPIN_UNTIL(!(LOAD(pool.gate) & INSIDE))) return;
+  uint32_t gate = __atomic_or_fetch(&pool.gate, WAITED_FOR, __ATOMIC_SEQ_CST);
+  while (gate & INSIDE) sleep_while(&pool.gate, gate), gate = LOAD(pool.gate);
+}
+
+/* The helpers for a loop: fewer for a while after they cost more time than they saved. */
+static int admit(int helpers) {
+  if (helpers > pool.admitted && now() >= pool.paused_until) {
+    pool.admitted += 1;
+    pool.gain = 0;
+    pool.paused_until = now() + pool.pause;
+  }
+  return helpers < pool.admitted ? helpers : pool.admitted;
+}
+
+/* Takes note of a loop: its caller worked on `parts` of all parts, then it waited. Another process that keeps a core
+   busy stops a helper in the midst of a part. One helper fewer leaves a core to that process. */
+static void judge_helpers(int64_t worked, int64_t waited, int parts) {
+  int64_t alone = worked * pool.environment.num_task / (parts ? parts : 1), most = worked * pool.threads;
+  pool.gain += ((alone < most ? alone : most) - worked) / (pool.threads - 1) - waited;
+  if (pool.gain > TIME_SLICE_NS) pool.gain = TIME_SLICE_NS, pool.pause = 0;
+  if (pool.gain > -TIME_SLICE_NS / 2) return;
+  pool.pause = pool.pause ? 2 * pool.pause : TIME_SLICE_NS;
+  if (pool.pause > LONGEST_PAUSE_NS) pool.pause = LONGEST_PAUSE_NS;
+  pool.paused_until = now() + pool.pause;
+  pool.admitted = pool.threads - 2;
+  pool.gain = 0;
+}
+
+static int launch(Loop loop, void *closure, int tasks) {
+  (void)tasks; /* 0: as many as there are threads */
+  int helpers = wanted - 1;
+  if (helpers > 0 && __atomic_exchange_n(&pool.claimed, 1, __ATOMIC_SEQ_CST) == 0) {
+    if (pool.helpers < helpers) start_helpers(helpers);
+    helpers = admit(helpers < pool.helpers ? helpers : pool.helpers);
+    if (helpers > 0) {
+      pool.threads = helpers + 1;
+      pool.loop = loop, pool.closure = closure, pool.failed = 0;
+      pool.environment.num_task = PARTS * pool.threads;
+      for (uint32_t i = 0; i <= (uint32_t)helpers; ++i)
+        STORE(shares[i].begin_end, (uint64_t)(PARTS * (i + 1)) << 32 | PARTS * i);
+      STORE(pool.gate, OPEN | ADMIT * (uint32_t)helpers);
+      __atomic_add_fetch(&pool.number, 1, __ATOMIC_SEQ_CST);
+      if (LOAD(pool.sleepers)) wake(&pool.number, helpers);
+      int64_t begun = now();
+      int parts = work(0);
+      int64_t worked = now();
+      wait_for_helpers();
+      judge_helpers(worked - begun, now() - worked, parts);
+      int failed = (int)pool.failed;
+      void *error = pool.error;
+      STORE(pool.claimed, 0);
+      if (failed && error && TVMFFIErrorSetRaised) TVMFFIErrorSetRaised(error);
+      return failed ? -1 : 0;
+    }
+    STORE(pool.claimed, 0);
+  }
+  Environment alone = {NULL, 1}; /* also where the helpers are at a loop of another thread's */
+  return loop(0, &alone, closure);
+}
+
+__attribute__((visibility("hidden"))) int (*__TVMBackendParallelLaunch)(Loop, void *, int) = launch;
+
+/* use_threads(n): the calling thread's loops are shared among n threads from now on, but not more than its cores. */
+int __tvm_ffi_use_threads(void *self, const Any *arguments, int32_t count, Any *result) {
+  (void)self, (void)count;
+  cpu_set_t cores;
+  int most = MOST_THREADS;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < most) most = CPU_COUNT(&cores);
+  wanted = arguments[0].value < most ? (int)arguments[0].value : most;
+  pid_t process = getpid();
+  if (pool.process != process) { /* a fork has no threads but the one that forked, whatever the others were at */
+    if (pool.process) pool.helpers = 0, pool.sleepers = 0, pool.claimed = 0;
+    pool.process = process;
+  }
+  result->type_index = 0, result->zero_padding = 0, result->value = 0;
+  return 0;
+}
+
+/* Before the library is unloaded, its threads end. */
+static __attribute__((destructor)) void end_helpers(void) {
+  if (pool.process != getpid()) return;
+  STORE(pool.ending, 1);
+  __atomic_add_fetch(&pool.number, 1, __ATOMIC_SEQ_CST); /* so that nobody falls asleep after this */
+  wake(&pool.number, MOST_THREADS);
+  while (pool.helpers > 0) pthread_join(pool.handles[--pool.helpers], NULL);
+}
