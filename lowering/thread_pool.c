@@ -170,7 +170,7 @@ static void start_helpers(int number) {
   while (pool.helpers < number) {
     void *thread = (void *)(intptr_t)(pool.helpers + 1);
     if (pthread_create(&pool.handles[pool.helpers], NULL, help, thread)) break;
-    ++pool.helpers;
+    pthread_setname_np(pool.handles[pool.helpers++], "eqfuse-helper"); /* for ps and top */
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
