@@ -101,7 +101,6 @@ def _print_partition(partition: Partitioned) -> None:
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),
-        ("layouts of feature maps", partition.layouts.summary()),
         ("predicted latency", render.seconds(partition.seconds)),
     ]
     rows.append(("certificate", str(partition.proof or "z3 gave no answer within a second; --certify insists")))

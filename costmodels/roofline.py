@@ -8,12 +8,11 @@ share of the device's peak that kernels of each class reach.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from ..ir.operation import Operation
 from ..ir.operators import CONVOLUTIONS, PRODUCTS, REDUCTIONS
@@ -38,14 +37,9 @@ class Kernel:
 
 
 @cache
-def _sections() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(KERNELS.read_text(encoding="utf-8"))
-
-
-@cache
 def kernels() -> dict[str, Kernel]:
     """Every entry of the table, by operator or ``operator.variant``."""
-    sections = {name: rows for name, rows in _sections().items() if name != "layout"}
+    sections = tomllib.loads(KERNELS.read_text(encoding="utf-8"))
     products = sections.pop("product")
     table = {name: Kernel("product", row["efficiency"], row["depth"]) for name, row in products.items()}
     return table | {name: Kernel(unit, value) for unit, rows in sections.items() for name, value in rows.items()}
@@ -75,16 +69,6 @@ def copy_seconds(operation: Operation, device: Device) -> float:
     if operation.op in VIEWS or kernel.unit != "run":
         return 0.0
     return _RUNS[operation.op](operation) * kernel.value / device.clock
-
-
-def layout_share(operation: Operation, layout: str) -> float:
-    """Share of its tabled speed that a kernel reaches in the layout ``plain`` or ``channels_last``; in others 1."""
-    op, rows = operation.op, _sections()["layout"]
-    variant = _conv_variant(operation) if is_convolution(op) else ""
-    if op == "Conv" and not variant and all(size == 1 for size in operation.operand(1).dimensions[2:]):
-        variant = "pointwise"
-    row = rows.get(f"{op}.{variant}") or rows.get(op, {})
-    return float(row.get(layout, 1.0))
 
 
 def _kernel(operation: Operation) -> Kernel:

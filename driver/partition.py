@@ -28,7 +28,6 @@ from ..extract.partition.certificate.format import certificate_of
 from ..extract.partition.certificate.proof import Proof, UndecidedError, certify
 from ..extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from ..extract.partition.kernels import KernelModel, Members
-from ..extract.partition.layouts.assignment import LayoutPlan, assign_layouts
 from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.savings import index_mapped_operators, intermediate_bytes, removed_values, saved_bytes
@@ -78,11 +77,6 @@ class Partitioned:
         return partition_of(self.partition.graph, [label[m] for m in range(len(label))], "kernels")
 
     @cached_property
-    def layouts(self) -> LayoutPlan:
-        """In which layout of feature maps each sub-graph runs, and the conversions between them."""
-        return assign_layouts(self.partition, self.pricing)
-
-    @cached_property
     def index_maps(self) -> frozenset[int]:
         """Operators that only move data, and are indices inside a kernel."""
         return index_mapped_operators(self.partition, self.pricing)
@@ -99,8 +93,6 @@ class Partitioned:
             "intermediate_bytes": intermediate_bytes(self.by_kernel),
             "index_maps": len(self.index_maps),
             "index_map_bytes": saved_bytes(self.partition.graph, self.index_maps),
-            "layout_conversions": len(self.layouts.conversions),
-            "layout_seconds": self.layouts.seconds,
             "seconds": self.seconds,
         }
 

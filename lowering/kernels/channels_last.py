@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import s_tir, tirx
 
-from ...extract.partition.layouts.feature_maps import FeatureMaps
+from ...extract.partition.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph, Value
 from ..schedules.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
 from .steps import Step, View

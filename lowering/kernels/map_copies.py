@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ...extract.partition.feature_maps import FeatureMaps
 from ...extract.partition.kernels import Members
-from ...extract.partition.layouts.feature_maps import FeatureMaps
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operators import CONVOLUTIONS, POOLS
 from ...ir.operators.linear import is_convolution

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from ...engine.summary import VIEWS
-from ...extract.partition.layouts.feature_maps import FeatureMaps
+from ...extract.partition.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph
 
 _MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}

@@ -65,16 +65,9 @@ class Plan:
     memory: MemoryMap
 
 
-def generate(schedule: Schedule, variant: Variant, batch: int, name: str = "network") -> Generated:
-    """The program of a schedule, which processes `batch` samples.
-
-    Raises DsaError: a tensor, or weights, that fit nowhere even when split fully.
-    """
-    return write_program(plan_program(schedule, variant), batch, name)
-
-
 def plan_program(schedule: Schedule, variant: Variant) -> Plan:
-    """What `generate` decides. Raises DsaError as it does."""
+    """Decide everything before instructions are written. Raises DsaError: a tensor, or weights, that fit nowhere even
+    when split fully."""
     device = schedule.device
     for unit in device.units:
         if unit.per == "cluster":

@@ -1,1 +1,0 @@
-"""The layout of feature maps for each group of a partition."""
