@@ -67,7 +67,7 @@ def rules(folder: Path, *texts: str) -> Path:
 
 
 def optimise(model: Path, *own: Path) -> None:
-    optimize_model(model, None, Options(rules=own, trust_rules=True, verify=False))
+    optimize_model(model, None, Options(rules=own, trust_rules=True, verify=False, time_limit=600.0))
 
 
 def message(model: Path, *own: Path) -> str:
