@@ -18,7 +18,7 @@ from ..engine.onnx.model import Model, is_same_graph, write
 from ..engine.onnx.provenance import forget_partition, stamp
 from ..engine.onnx.typing import drop_annotations
 from ..engine.summary import GraphSummary, knowledge_of_result, summarize
-from ..errors import VerificationError
+from ..errors import UsageError, VerificationError
 from ..support.files import check_destination, write_text
 from .clock import Clock, Observer
 from .extract import Chosen, extract_model, pricing_for, without_bodies
@@ -120,6 +120,8 @@ def optimize_model(
         measure.check_beside(options)
     if options.certificate is not None:
         check_destination(options.certificate)
+        if output is not None and output.resolve() == options.certificate.resolve():
+            raise UsageError(f"{output}: cannot be both model and certificate; name another file for one of them")
     clock = Clock(observer)
     with worker or Worker(options.selection) as started:
         if options.verify:

@@ -192,12 +192,13 @@ def _without_functions(model: Model) -> Model:
 
 def _read(source: Any, output: Path | None, options: Options) -> Model:
     model = _without_functions(read(source))
+    for path in filter(None, (output, options.certificate)):
+        if reads(model, path):
+            raise UsageError(f"{path}: is the input itself, or holds its weights; name another file to write")
     if output is not None:
         check_destination(output)
-        if model.path is not None and output.exists() and output.samefile(model.path):
-            raise UsageError(f"{output}: is the input itself; name another file to write")
-        if reads(model, output.with_name(external_name(output))):
-            name = external_name(output)
+        name = external_name(output)
+        if reads(model, output.with_name(name)):
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
     model = keep_outputs(override_shapes(state_dimensions(model, options.dim), options.input_shapes), options.outputs)
     return raise_opset(model, options.opset)

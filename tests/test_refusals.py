@@ -83,6 +83,22 @@ def test_writing_over_the_input_is_refused(tmp_path: Path) -> None:
         eqfuse.optimize(source, source)
 
 
+@pytest.mark.parametrize("option", ["output", "certificate"])
+def test_writing_over_the_weights_is_refused(tmp_path: Path, option: str) -> None:
+    weights = tmp_path / "w.bin"
+    onnx.save(convnet(), tmp_path / "in.onnx", save_as_external_data=True, location=weights.name, size_threshold=0)
+    before = weights.read_bytes()
+    destinations = {"output": tmp_path / "out.onnx", option: weights}
+    with pytest.raises(UsageError, match=r"w\.bin: is the input itself, or holds its weights"):
+        eqfuse.optimize(tmp_path / "in.onnx", partition="ago", **destinations)  # type: ignore[call-overload]
+    assert weights.read_bytes() == before
+
+
+def test_a_certificate_in_the_place_of_the_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be both model and certificate"):
+        eqfuse.optimize(convnet(), tmp_path / "out", partition="ago", certificate=tmp_path / "out")
+
+
 def test_an_older_opset_is_refused() -> None:
     with pytest.raises(UsageError, match="already uses opset 17"):
         eqfuse.optimize(convnet(), opset=13)

@@ -291,8 +291,9 @@ def elements(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
 
 
 def reads(model: Model, path: Path) -> bool:
-    """Whether weights of the model lie in the file at `path`."""
-    return path.exists() and any(path.samefile(t.path) for _, t in _external_tensors(model.ir))
+    """Whether the model or weights of it lie in the file at `path`."""
+    files = external_files(model) | ({model.path} if model.path is not None else set())
+    return path.exists() and any(path.samefile(file) for file in files)
 
 
 def first_line(error: BaseException) -> str:
@@ -321,7 +322,7 @@ def write(model: Model, path: str | os.PathLike[str], *, external: bool = False)
         with staging_folder(path) as folder:
             ir.save(model.ir, folder / path.name, external_data=external_name(path) if external else None)
             staged_data = folder / external_name(path)
-            if external and staged_data.exists():
+            if external and staged_data.exists() and staged_data.stat().st_size:
                 os.replace(staged_data, path.with_name(staged_data.name))
             os.replace(folder / path.name, path)
     except OSError as error:
