@@ -296,9 +296,12 @@ def _slice(site: Site, literals: Literals) -> Literals:
         size = shape[axis]
         if start == 0 and step == 1 and end >= _NO_END:
             continue
-        if not isinstance(size, int):
+        if isinstance(size, int):
+            first, last, _ = slice(start, end, step).indices(size)
+        elif (start, end, step) == (0, 1, 1) and size in site.knowledge.nonempty:
+            first, last = 0, 1
+        else:
             raise NotEncodable("a slice of a symbolic dimension")
-        first, last, _ = slice(start, end, step).indices(size)
         bounds.append((first, max(first, last), axis, step))
     columns = zip(*bounds, strict=True) if bounds else ((), (), (), ())
     return dict(zip(("starts", "ends", "axes", "steps"), (tuple(c) for c in columns), strict=True))

@@ -17,7 +17,7 @@ from ...ir.operators import CONVOLUTIONS, OPERATORS, REDUCTIONS, Attribute, Oper
 from ...ir.types import TensorType
 from ..onnx.nodes import BODY_DOMAIN
 from ..onnx.typing import dtype_of
-from .graph import ENode
+from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode
 from .other_domains import parse_operator_key
 from .spellings import Line, spell_out
 
@@ -84,7 +84,7 @@ def emit_node(
             context = _Context(literals, operands, output, opset, symbols)
             inputs, attributes = _FORMS[node.op](context, inputs, attributes)
     except _Inexpressible:
-        view = _move_ones(node, operands, symbols)
+        view = _plain_view(node, operands, symbols)
         return None if view is None else emit_node(view, operands, output, opset, symbols, absent, runs=runs)
     while inputs and inputs[-1] is None:
         inputs.pop()
@@ -179,15 +179,24 @@ def _reshape(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple
             free += 1
     if free > 1 or (0 in context.literals["shape"]):
         raise _Inexpressible
+    copied = [size for size, place in zip(context.literals["shape"], target, strict=True) if place == 0]
+    if free and any(size > NONEMPTY_SYMBOLS for size in copied):  # a tensor without elements is refused
+        node = ENode("Reshape", (context.literals["shape"],), (0,))
+        is_said = any(NONEMPTY_SYMBOLS / 2 < size < EMPTY_SYMBOLS for size in copied)
+        if is_said or _plain_view(node, context.operands, context.symbols) is not None:
+            raise _Inexpressible
     return [0, np.asarray(target, np.int64)], attributes
 
 
-def _move_ones(node: ENode, operands: Types, symbols: Mapping[int, str]) -> ENode | None:
-    """A Reshape that only drops or only adds dimensions of 1, as the operator that does so whatever the other sizes."""
+def _plain_view(node: ENode, operands: Types, symbols: Mapping[int, str]) -> ENode | None:
+    """A Reshape that only drops or only adds dimensions of 1, or joins all but the first, as the operator that does so
+    whatever the other sizes."""
     source = operands[0].shape if node.op == "Reshape" and operands[0] is not None else None
     if source is None:
         return None
     result = tuple(symbols.get(size, size) for size in node.attributes[0])  # type: ignore[arg-type, union-attr]
+    if len(result) == 2 < len(source) and result[0] == source[0]:
+        return ENode("Flatten", (1,), node.children)
     op, longer, shorter = ("Squeeze", source, result) if len(source) > len(result) else ("Unsqueeze", result, source)
     axes: list[int] = []
     for axis, size in enumerate(longer):

@@ -31,9 +31,9 @@ from ..onnx.nodes import (
 from ..onnx.typing import constant_type
 from . import other_domains
 from .canonical import Call, canonical
-from .graph import ENode, Literal
+from .graph import EMPTY_SYMBOLS, NONEMPTY_SYMBOLS, ENode, Literal
 
-_FIRST_SYMBOL = -1000
+_SYMBOLS = -1000
 OPAQUE = "!opaque"
 """Name of an artificial graph input. As an operand it keeps an opaque node from being a constant."""
 _ALIASES = frozenset({"Identity", "Dropout", "Sum", "Min", "Max"})
@@ -45,7 +45,7 @@ class Encoding:
 
     `values` gives the term of each named value; `nodes` the term of each ONNX node, except constants and aliases of
     operands; `symbols` numbers the symbolic dimensions, and `products` are those of two of these numbers or of one and
-    a size.
+    a size. `equal` are pairs of terms of one value.
     """
 
     terms: tuple[ENode, ...]
@@ -59,6 +59,7 @@ class Encoding:
     roots: tuple[int, ...]
     symbols: Mapping[str, int]
     products: Mapping[tuple[int, int], int]
+    equal: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -77,6 +78,7 @@ class _Encoder:
     finite: set[int] = field(default_factory=set)
     contents: dict[tuple[Any, ...], int] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    equal: list[tuple[int, int]] = field(default_factory=list)
 
     def term(self, op: str, attributes: Iterable[Literal] = (), children: Iterable[int] = ()) -> int:
         return self.terms.setdefault(ENode(op, tuple(attributes), tuple(children)), len(self.terms))
@@ -158,7 +160,17 @@ class _Encoder:
         if term is None:
             call = canonical(node, self.knowledge, self.model.opset) if is_pure(node) else None
             term = self.opaque(node) if call is None else self.call(node, call)
+            if call is None and node.op_type == "Reshape":
+                self._view(node)
         self.nodes[node] = term
+
+    def _view(self, node: ir.Node) -> None:
+        """Let rules see a Reshape whose target no constant can replace, although none of them can write it."""
+        type_, source = self.knowledge.types.get(node.outputs[0].name or ""), node.inputs[0]
+        shape = None if type_ is None or not is_standard(node) else type_.shape
+        if shape is not None and source is not None and all(isinstance(d, int) or d in self.symbols for d in shape):
+            view = self.term("Reshape", (self._literal(shape),), [self.operand(source.name)])
+            self.equal.append((view, self.values[node.outputs[0].name or ""]))
 
     def operand(self, name: str | None) -> int:
         return self.term("Absent") if name is None else self.values[name]
@@ -271,7 +283,10 @@ def uniform_value(array: np.ndarray[Any, Any]) -> float | None:
 
 def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset()) -> Encoding:
     """The main graph as terms, without unused nodes. `named` are the operators of other domains that rules name."""
-    symbols = {s: _FIRST_SYMBOL - i for i, s in enumerate(sorted(knowledge.symbols))}
+    symbols = {
+        s: (NONEMPTY_SYMBOLS if s in knowledge.nonempty else EMPTY_SYMBOLS if s in knowledge.empty else _SYMBOLS) - i
+        for i, s in enumerate(sorted(knowledge.symbols), 1)
+    }
     encoder = _Encoder(model, knowledge, symbols, named)
     encoder.inputs()
     encoder.constants()
@@ -293,6 +308,7 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
             (encoder.number(a), encoder.number(b)): encoder.number(product)
             for (a, b), product in knowledge.products.items()
         },
+        equal=tuple(encoder.equal),
     )
 
 

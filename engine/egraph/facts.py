@@ -118,6 +118,8 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
     for number in sorted({a for t in encoding.terms for a in t.attributes if isinstance(a, float)}):
         if number not in (0.0, 1.0, 2.0, -1.0):
             tables.add("known-number", repr(number), *tokens(f"number {number!r}"))
+    for one, other in encoding.equal:
+        tables.add("known-equal", one, other)
     for (first, rest), product in encoding.products.items():
         tables.add("known-product", first, rest, product)
     for term in sorted(encoding.nonneg):
@@ -149,6 +151,7 @@ _ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "known-nonzero": (("i64",), "", "(nonzero (term x0))"),
     "known-finite": (("i64",), "", "(finite (term x0))"),
     "known-token": (("i64", "i64", "i64"), "", "(set (token (term x0)) (vec-of x1 x2))"),
+    "known-equal": (("i64", "i64"), "", "(union (term x0) (term x1))"),
     "known-product": (("i64", "i64", "i64"), "", "(set (symbolic-product x0 x1) x2)"),
     "known-number": (("f64", "i64", "i64"), "", "(set (number x0) (vec-of x1 x2))"),
 }

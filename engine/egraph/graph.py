@@ -10,6 +10,11 @@ from typing import NamedTuple
 from ...ir.types import TensorType
 
 Literal = int | float | str | tuple[int, ...]
+NONEMPTY_SYMBOLS = -1_000_000
+"""The numbers of symbolic dimensions that are never 0 lie below this one, which rules know (`least-size`)."""
+EMPTY_SYMBOLS = -250_000
+"""Between this and half of `NONEMPTY_SYMBOLS` lie those that may be 0 because the user says so, or although the symbols
+they depend on are not. All others may be 0 because nothing is known of them."""
 
 
 @dataclass(frozen=True)

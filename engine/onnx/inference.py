@@ -48,7 +48,8 @@ class Knowledge:
 
     A dimension of unknown size is a symbol of `symbols` (equal names mean equal sizes) or any other name, which means
     nothing. Symbols are those that inputs declare, and expressions of these; `symbolic` is what they come from, and
-    `products` what two sizes are multiplied, one of them a symbol.
+    `products` what two sizes are multiplied, one of them a symbol. `nonempty` are the symbols that are never 0,
+    `empty` those that may be 0 although nothing is that could not be.
     """
 
     types: Mapping[str, TensorType]
@@ -56,6 +57,8 @@ class Knowledge:
     symbols: frozenset[str]
     symbolic: SymbolicShapes = field(default_factory=SymbolicShapes, repr=False)
     products: Mapping[tuple[Dimension, Dimension], Dimension] = field(default_factory=dict)
+    nonempty: frozenset[str] = frozenset()
+    empty: frozenset[str] = frozenset()
 
     def without_computed_sizes(self) -> Knowledge:
         """The same, but sizes that are computed from those of inputs mean nothing."""
@@ -94,8 +97,10 @@ def infer(model: Model) -> Knowledge:
             named = symbolic.types(types)
             products = symbolic.products()
             shapes = (*(type_.shape or () for type_ in named.values()), products.values())
-            symbols = {d for shape in shapes for d in shape if isinstance(d, str)} - {NAMELESS}
-            return Knowledge(types | named, constants, skeleton.symbols | symbols, symbolic, products)
+            symbols = skeleton.symbols | {d for shape in shapes for d in shape if isinstance(d, str)} - {NAMELESS}
+            return Knowledge(
+                types | named, constants, symbols, symbolic, products, symbolic.nonempty(), symbolic.empty()
+            )
         constants |= fixed
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.sizes import Size, exact_quotient
+from ...ir.sizes import ZERO, Size, exact_quotient
 from ...ir.types import TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model
@@ -51,6 +51,9 @@ def settle_arguments(model: Model, knowledge: Knowledge) -> tuple[Model, Knowled
     types, constants = dict(knowledge.types), dict(knowledge.constants)
     values = {output.name: output for node in nodes for output in node.outputs}
     for position, arguments in settled.items():
+        nodes[position].attributes.pop("allowzero", None)  # a 0 in a new target of a Reshape copies a dimension
+        if arguments is _FLATTENED:
+            nodes[position].op_type = "Flatten"
         for index, array in arguments.items():
             name = f"{nodes[position].outputs[0].name}.argument{index}"
             value = None
@@ -61,6 +64,8 @@ def settle_arguments(model: Model, knowledge: Knowledge) -> tuple[Model, Knowled
                 types[name], constants[name] = TensorType(array.dtype.name, array.shape), array
             nodes[position].resize_inputs(max(index + 1, len(nodes[position].inputs)))
             nodes[position].replace_input_with(index, value)
+        while nodes[position].inputs[-1] is None:
+            nodes[position].resize_inputs(len(nodes[position].inputs) - 1)
     for name, twin in twins.items():
         values[name].replace_all_uses_with(values[twin])
     return replace(model, ir=clone), replace(knowledge, types=types, constants=constants)
@@ -136,9 +141,15 @@ class _Call:
 
 def _reshape(call: _Call) -> _Arguments:
     target = reshape_target(call.source, call.result(), call.bounds)
-    if target is None or call.node.attributes.get_int("allowzero", False):
-        return {}
-    return {1: np.asarray(target, np.int64)}
+    result = call.result() or ()
+    joins_all_but_first = len(result) == 2 < len(call.source) and result[0] is not None and result[0] == call.source[0]
+    if joins_all_but_first and target in (None, [0, -1]) and not call.bounds.is_at_least(result[0] or ZERO, 1):
+        return _FLATTENED
+    return {} if target is None else {1: np.asarray(target, np.int64)}
+
+
+_FLATTENED: _Arguments = {1: None}
+"""Of a Reshape that becomes a Flatten, which knows the sizes of a tensor without elements, too."""
 
 
 def reshape_target(source: Shape, result: Shape | None, bounds: Bounds) -> list[int] | None:

@@ -48,6 +48,10 @@ class Declared:
         }
         symbols = [size.atom for name in windowed if (size := self.symbols.get(name)) is not None]
         lowest = {atom.text: 1 for atom in symbols if atom is not None and atom.kind == "symbol"}
+        return self.with_lowest(lowest)
+
+    def with_lowest(self, lowest: Mapping[str, int]) -> Declared:
+        """The same, and that symbols are never below these numbers, unless more is known, or the user says less."""
         return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
 
     def size_of(self, dimension: Dimension) -> Size | None:
@@ -104,6 +108,14 @@ class SymbolicShapes:
         products = neighbour_products(shape for shape in shapes if any(s and s.number is None for s in shape))
         return {(self.dimension(a), self.dimension(b)): self.dimension(size) for (a, b), size in products.items()}
 
+    def nonempty(self) -> frozenset[str]:
+        """The names of sizes that are never 0."""
+        return frozenset(name for size, name in self.names.items() if self.declared.bounds.is_at_least(size, 1))
+
+    def empty(self) -> frozenset[str]:
+        """The names of sizes that may be 0 where all symbols are at least 1, of which the user says no less."""
+        return frozenset(name for size, name in self.names.items() if self.declared.bounds.may_be_empty(size))
+
     def constants(self, types: Mapping[str, TensorType]) -> dict[str, np.ndarray[Any, Any]]:
         """Contents that are the same for all sizes, as arrays of their element types."""
         constants = {}
@@ -134,7 +146,8 @@ def evaluate_shapes(
     """Evaluate a graph in order. `types` are those that are known already; a name in them that `declared` lacks
     says nothing.
 
-    Operators that take equal sizes only (Concat, MatMul) tell that some are equal; then evaluation begins again.
+    Operators that take some sizes only tell that sizes are equal (Concat, MatMul) or have elements (Gather); then
+    evaluation begins again.
     """
     equations, certain = Equations(), always_computed(graph)
     declared = declared.with_windows(certain, types)
@@ -155,6 +168,7 @@ def evaluate_shapes(
                 _evaluate_node(site, result, types)
         if len(equations) == known:
             break
+        declared = declared.with_lowest(equations.lowest)
     return result
 
 

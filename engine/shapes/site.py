@@ -31,16 +31,18 @@ class Undecided(Exception):
 
 
 class Equations:
-    """Sizes that are equal in every run that ends without an error, although their forms differ.
+    """What holds of sizes in every run that ends without an error: some are equal, although their forms differ, and
+    symbols are never below what is `lowest` for them.
 
-    `plainest` of each is a number where there is one, then what has a name, then the shortest.
+    `plainest` of equal ones is a number where there is one, then what has a name, then the shortest.
     """
 
     def __init__(self) -> None:
         self._plainer: dict[Size, Size] = {}
+        self.lowest: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._plainer)
+        return len(self._plainer) + sum(self.lowest.values())
 
     def plainest(self, size: Size) -> Size:
         """What stands for a size."""
@@ -53,6 +55,12 @@ class Equations:
         copy = Equations()
         copy._plainer = dict(self._plainer)
         return copy
+
+    def require(self, size: Size | None, least: int) -> None:
+        """Note that a size is never below another one, if it is a symbol."""
+        atom = None if size is None else size.atom
+        if atom is not None and atom.kind == "symbol":
+            self.lowest[atom.text] = max(least, self.lowest.get(atom.text, 0))
 
     def equate(self, sizes: Iterable[Size | None]) -> Size | None:
         """Note that sizes are equal. Returns what stands for them; None if all are unknown."""

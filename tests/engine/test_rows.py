@@ -29,6 +29,20 @@ def test_a_product_and_its_bias_on_three_axes_are_one_gemm(leading: tuple[int | 
     assert result.after.operators == {"Reshape": 2, "Gemm": 1}
 
 
+def test_the_first_of_any_number_of_positions_is_cut_off_early() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "v"], ["c"]),
+        helper.make_node("Gather", ["c", "first"], ["y"], axis=1),
+    ]
+    weights = {"w": normal(32, 64), "v": normal(64, 32), "first": np.array(0)}
+    result = eqfuse.optimize_with_result(model(nodes, [value("x", ["N", "T", 32])], ["y"], weights, opset=17))
+    assert result.verification is not None
+    assert result.verification.status == "passed"
+    assert [node.op_type for node in result.model.graph] == ["Gather", "MatMul", "Relu", "MatMul"]
+
+
 def test_a_shifted_window_is_one_gather() -> None:
     """Rows, as a map, rolled along both axes, cut into windows, and rows again; beside the large weight the places of
     the Gather hardly make the file grow."""

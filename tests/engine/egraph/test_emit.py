@@ -68,7 +68,7 @@ def test_a_squeeze_of_no_axes_is_not_written() -> None:
 @pytest.mark.parametrize(
     ("source", "result", "op_type", "axes"),
     [
-        (("N", 1, 8, "T"), (-1000, 8, -1001), "Reshape", (0, 8, -1)),
+        (("N", 1, 8, "T"), (-1000, 8, -1001), "Squeeze", (1,)),
         ((1, "N", 1, "T"), (-1000, -1001), "Squeeze", (0, 2)),
         (("N", "T"), (1, -1000, -1001, 1), "Unsqueeze", (0, 3)),
         (("N", "T"), (-1001, -1000), "", ()),

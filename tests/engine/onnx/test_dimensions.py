@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnx import helper
 
@@ -31,7 +33,7 @@ def test_empty_batches_keep_the_computed_target_of_a_reshape(facts: list[str], i
         helper.make_node("Slice", ["s", "zero", "one"], ["n"]),
         helper.make_node("Slice", ["s", "one", "three"], ["hw"]),
         helper.make_node("ReduceProd", ["hw"], ["area"], keepdims=1),
-        helper.make_node("Concat", ["n", "area"], ["target"], axis=0),
+        helper.make_node("Concat", ["n", "one", "area"], ["target"], axis=0),
         helper.make_node("Reshape", ["x", "target"], ["r"]),
     ]
     integers = {name: np.asarray([number]) for name, number in {"zero": 0, "one": 1, "three": 3}.items()}
@@ -40,6 +42,23 @@ def test_empty_batches_keep_the_computed_target_of_a_reshape(facts: list[str], i
     assert (result.after.layers == 1) == is_constant
     assert result.verification is not None
     assert result.verification.status == "passed"
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_what_joins_all_axes_but_the_batch_is_right_for_an_empty_one(batch: int) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "zero", "one"], ["n"]),
+        helper.make_node("Concat", ["n", "free"], ["target"], axis=0),
+        helper.make_node("Reshape", ["a", "target"], ["y"]),
+    ]
+    integers = {name: np.asarray([number]) for name, number in {"zero": 0, "one": 1, "free": -1}.items()}
+    result = eqfuse.optimize_with_result(model(nodes, [value("x", ["N", 3, "W"])], ["y"], integers))
+    assert result.after.operators == {"Relu": 1, "Flatten": 1}
+    session = onnxruntime.InferenceSession(ir.to_proto(result.model).SerializeToString())
+    (output,) = session.run(None, {"x": np.ones((batch, 3, 5), np.float32)})
+    assert output.shape == (batch, 15)
 
 
 def test_results_are_verified_at_sizes_that_users_state() -> None:

@@ -34,14 +34,15 @@ def settled(nodes: Sequence[onnx.NodeProto], weights: Mapping[str, Any] | None =
     result, knowledge = settle_arguments(source, infer(source))
     (last,) = (node for node in result.graph if node.outputs[0].name == nodes[-1].output[0])
     constants = [None if v is None else knowledge.constants.get(v.name or "", "computed") for v in last.inputs]
-    return {str(i): c if c is None or isinstance(c, str) else c.tolist() for i, c in enumerate(constants)}
+    inputs = {str(i): c if c is None or isinstance(c, str) else c.tolist() for i, c in enumerate(constants)}
+    return inputs | {"operator": last.op_type}
 
 
 @pytest.mark.parametrize(
     ("parts", "target"),
     [
         (["n", "c", "hw"], [0, 6, -1]),
-        (["n", "free"], [0, -1]),
+        (["n", "free"], "flattened"),
         (["nhw", "c"], [-1, 6]),
         (["n", "c", "w", "h"], "computed"),
         (["n", "two", "three", "h", "w"], "computed"),
@@ -52,7 +53,14 @@ def test_targets_of_reshapes(parts: list[str], target: object) -> None:
     nodes += [NODES("Mul", ["h", "w"], ["hw"]), NODES("Mul", ["n", "hw"], ["nhw"])]
     nodes += [NODES("Concat", parts, ["target"], axis=0), NODES("Reshape", ["x", "target"], ["y"])]
     weights = {"c": np.asarray([6]), "free": np.asarray([-1]), "two": np.asarray([2]), "three": np.asarray([3])}
-    assert settled(nodes, weights)["1"] == target
+    inputs = settled(nodes, weights)
+    assert inputs.get("1", "flattened") == target
+    assert inputs["operator"] == ("Flatten" if target == "flattened" else "Reshape")
+
+
+def test_zeros_that_mean_zero_give_way_to_copies() -> None:
+    nodes = [NODES("Reshape", ["x", "shape"], ["y"], allowzero=1)]
+    assert settled(nodes)["1"] == [0, 6, 0, 0]
 
 
 @pytest.mark.parametrize(("distance", "end"), [(0, 2**63 - 1), (2, "computed")])
@@ -74,7 +82,7 @@ def test_scales_take_the_place_of_sizes() -> None:
         NODES("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest"),
     ]
     inputs = settled(nodes, {"factors": np.asarray([1, 1, 2, 3])})
-    assert inputs == {"0": "computed", "1": None, "2": [1.0, 1.0, 2.0, 3.0], "3": None}
+    assert inputs == {"operator": "Resize", "0": "computed", "1": None, "2": [1.0, 1.0, 2.0, 3.0]}
 
 
 def test_expansions_keep_dimensions() -> None:

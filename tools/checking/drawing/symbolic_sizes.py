@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
+from ....engine.egraph.graph import NONEMPTY_SYMBOLS
 from ....ir.operators import Unsupported
 from ....ir.operators.numbers import element_type
 from ....ir.sizes import Size, neighbour_products, number, symbol
@@ -25,7 +26,7 @@ FIRST_SYMBOL = -2
 """Numbers from here on downwards stand for unknown sizes."""
 _SIZES = (1, 2, 3, 5, 7)
 _RESHAPING = frozenset({"Reshape", "Expand"})
-_NEEDING_SIZES = frozenset({"Slice", "Split", "Resize", "DepthToSpace", "SpaceToDepth"})
+_NEEDING_SIZES = frozenset({"Split", "Resize", "DepthToSpace", "SpaceToDepth"})
 """Operators that the encoder takes only where the sizes they depend on are known."""
 
 
@@ -39,7 +40,8 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
     if not free or sample.heads & _NEEDING_SIZES:
         return None
     chosen = random.sample(free, random.randint(1, len(free)))
-    symbols = {size: FIRST_SYMBOL - i for i, size in enumerate(chosen)}
+    first = random.choice((FIRST_SYMBOL, NONEMPTY_SYMBOLS - 1))
+    symbols = {size: first - i for i, size in enumerate(chosen)}
     if not all(_keeps_symbols(term, sample, symbols) for term in sample.subterms() if isinstance(term, Term)):
         return None
     resized = _resize(sample, symbols, {symbol: size for size, symbol in symbols.items()})
@@ -48,7 +50,7 @@ def with_symbols(sample: Sample, random: Random) -> Sample | None:
 
 def instances(sample: Sample, fired: Fired, random: Random) -> Iterator[tuple[Sample, Fired]]:
     """A sample with symbols, and what its rule made of it, with sizes in their place: those it had, and others."""
-    one = {symbol: random.choice((0, 1)) for symbol in sample.symbols}
+    one = {symbol: 1 if symbol < NONEMPTY_SYMBOLS else random.choice((0, 1)) for symbol in sample.symbols}
     other = dict(zip(sample.symbols, random.sample(_SIZES * 2, len(sample.symbols)), strict=True))
     for chosen in (sample.symbols, other, one):
         sizes = dict(chosen)
@@ -69,8 +71,13 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
         return number(dimension) if dimension >= 0 else symbol(f"s{-dimension}")
 
     def number_of(size: Size) -> int:
-        atom = size.atom
-        return size.number if size.number is not None else -int(atom.text[1:]) if atom else -crc32(str(size).encode())
+        if size.number is not None:
+            return size.number
+        if (atom := size.atom) is not None:
+            return -int(atom.text[1:])
+        digest = crc32(str(size).encode())
+        never_empty = all(-int(name[1:]) < NONEMPTY_SYMBOLS for name in size.names())
+        return NONEMPTY_SYMBOLS - digest if never_empty else FIRST_SYMBOL - 2**10 - digest % 2**17
 
     shapes = [type_.shape for type_ in (*(leaf.type for leaf in sample.leaves()), *sample.types.values())]
     products = neighbour_products(tuple(map(size_of, shape)) for shape in shapes)
@@ -78,7 +85,10 @@ def _products(sample: Sample) -> dict[tuple[int, int], int]:
 
 
 def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
-    """Whether the sizes that get symbols go through a Reshape unchanged."""
+    """Whether the sizes that get symbols go through a Reshape unchanged, and a Slice cuts none but to the first
+    position of one that is never empty, as the encoder wants it."""
+    if term.head == "Slice":
+        return _cuts_no_symbols(term, sample, symbols)
     if term.head not in _RESHAPING:
         return True
     type_, shape = sample.type_of(term.arguments[0]), term.arguments[1]
@@ -89,6 +99,15 @@ def _keeps_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bo
         return False
     rests = [prod(s for s in sizes if s not in symbols) for sizes in (type_.shape, shape)]
     return term.head == "Expand" or rests[0] == rests[1]
+
+
+def _cuts_no_symbols(term: Term, sample: Sample, symbols: Mapping[int, int]) -> bool:
+    type_ = sample.type_of(term.arguments[0])
+    literals = [a for a in term.arguments[1:] if isinstance(a, tuple)]
+    if type_ is None or 1 in symbols or len(literals) != 4:
+        return False
+    cuts = ((type_.shape[axis], (start, end, step)) for start, end, axis, step in zip(*literals, strict=True))
+    return all(cut == (0, 1, 1) and symbols[d] < NONEMPTY_SYMBOLS for d, cut in cuts if d in symbols)
 
 
 def _resize(sample: Sample, sizes: Mapping[int, int], symbols: Mapping[int, int]) -> Sample:
