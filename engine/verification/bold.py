@@ -16,11 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compare import Difference, Tolerance, compare, distances, to_double
-from .values import RunError, Value, layout, leaves
+from .values import Feeds, RunError, Value, layout, leaves
 
 Array = NDArray[Any]
 Truth = Callable[[], Value]
 """Gives the value of a float64 run. Raises RunError if there is none."""
+
+ROUNDING = 32 * 2.0**-23
+"""Relative change of inputs whose effect is that of a whole network's rounding in float32. On a text detector with
+inputs of 10 to 10,000, compiled code was off by 0.25 to 1 times the effect of it, ONNX Runtime by 0.1 to 0.3 times."""
+
+
+def round_inputs(feeds: Feeds, seed: int = 0) -> Feeds:
+    """The same inputs with every float32 and float64 number larger or smaller by ROUNDING."""
+    generator = np.random.default_rng(seed)
+    moved = dict(feeds)
+    for name, value in feeds.items():
+        if isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float64):
+            moved[name] = value * (1 + ROUNDING * generator.choice((-1.0, 1.0), value.shape))
+    return moved
 
 
 def judge_bold(

@@ -38,14 +38,15 @@ _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 
 @dataclass(frozen=True)
 class Steps:
-    """The effect of quantisers' steps on an output: the largest on an element, and the root mean square over all."""
+    """The effect of quantisers' steps, or of rounding, on an output: the largest on an element, and the root mean
+    square over all."""
 
     largest: float
     rms: float
 
     def allow(self, expected: Value, found: Value) -> bool:
         """Whether steps explain the difference of a result, with NaN and infinities in the same places."""
-        difference = _measure_distance(expected, found)
+        difference = measure_distance(expected, found)
         if difference is None:
             return False
         return difference.largest <= FACTOR * self.largest and difference.rms <= FACTOR * self.rms
@@ -59,7 +60,7 @@ class Steps:
         return Steps(max(self.largest, other.largest), max(self.rms, other.rms))
 
 
-def _measure_distance(expected: Value, found: Value) -> Steps | None:
+def measure_distance(expected: Value, found: Value) -> Steps | None:
     """The distance of two values; None if they cannot be subtracted."""
     if layout(expected) != layout(found):
         return None
@@ -104,7 +105,7 @@ class DitheredModel:
             except Exception as error:  # as above
                 raise RunError(one_line(error)) from error
             for name, result in zip(names, results, strict=True):
-                distance = _measure_distance(outputs[name], result)
+                distance = measure_distance(outputs[name], result)
                 if distance is not None and math.isfinite(distance.largest):
                     largest[name] = distance.worst(largest[name])
         return largest

@@ -1,0 +1,69 @@
+"""The comparison of a compiled model with the original, where no float64 run of the candidate can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from eqfuse.lowering.bundle.check import Tolerated, _verification
+from eqfuse.lowering.interface import Port
+
+from ...engine.models import model, normal, value
+
+WEIGHTS = normal(256, 64)
+
+
+def wave(weights: Any, nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
+    """Sines of products: at large inputs rounding alone moves them by more than a tolerance."""
+    last = [helper.make_node("MatMul", ["z", "w"], ["p"]), helper.make_node("Sin", ["p"], ["y"])]
+    return model([*nodes, *last], [value("x", [1, 256])], ["y"], {"w": weights})
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Stands for compiled code: an ONNX model whose file the comparison does not see."""
+
+    proto: onnx.ModelProto
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """One matrix."""
+        return (Port("x", "float32", (1, 256)),)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it in ONNX Runtime."""
+        session = onnxruntime.InferenceSession(self.proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        return {"y": session.run(None, dict(inputs))[0]}
+
+
+def reversed_sums() -> onnx.ModelProto:
+    """The same, summed from the other end."""
+    order = helper.make_node("Gather", ["x", "order"], ["z"], axis=1)
+    proto = wave(np.ascontiguousarray(WEIGHTS[::-1]), [order])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(255, -1, -1), "order"))
+    return proto
+
+
+def bounded() -> onnx.ModelProto:
+    """Wrong, and only on inputs above 50."""
+    proto = wave(WEIGHTS, [helper.make_node("Clip", ["x", "low", "high"], ["z"])])
+    for name, bound in (("low", -50.0), ("high", 50.0)):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(bound), name))
+    return proto
+
+
+@pytest.mark.parametrize(("candidate", "status"), [(reversed_sums, "passed"), (bounded, "failed")])
+def test_on_large_numbers_rounding_is_no_difference(
+    candidate: Callable[[], onnx.ModelProto], status: str, tmp_path: Any
+) -> None:
+    original = wave(WEIGHTS, [helper.make_node("Identity", ["x"], ["z"])])
+    onnx.save(original, tmp_path / "original.onnx")
+    verdict = _verification(tmp_path / "original.onnx", Candidate(candidate()), Tolerated())
+    assert verdict.status == status, verdict
