@@ -155,6 +155,7 @@ def compile(
     *,
     target: str = "host",
     threads: int | None = None,
+    measure: bool = True,
     accelerator: AcceleratorOptions | Mapping[str, Any] | None = None,
     tuning: Settings | Mapping[str, Any] | None = None,
     observer: Observer | None = None,
@@ -189,7 +190,8 @@ def compile(
 ) -> Compiled:
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
-    For a processor, `device` is the target. For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
+    For a processor, `device` is the target; with `measure` its kernels are timed, and slow ones compiled in another way
+    where that is faster. For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
     `variant`, `order` and `per_cluster`. `tuning`, at least ``{"trials": 200}``, searches for schedules; it may hold
     the fields of `lowering.tuning.settings.Settings`. Raises EqfuseError with one clear line on anything a user can
     mend.
@@ -203,7 +205,7 @@ def compile(
 
         accelerator = options_of(AcceleratorOptions, accelerator)
     return compile_model(
-        model, Path(output), options, target=target, threads=threads, accelerator=accelerator,
+        model, Path(output), options, target=target, threads=threads, measure=measure, accelerator=accelerator,
         tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning, observer=observer,
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compilation import Compiled
-    from ..lowering.bundle.manifest import Manifest, TuningSummary
+    from ..lowering.bundle.manifest import Manifest, MeasurementSummary, TuningSummary
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
@@ -45,7 +46,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     with Progress(arguments) as progress:
         compiled = compile_model(
             arguments.model, arguments.output, options, target=arguments.target, threads=arguments.threads,
-            tuning=tuning, accelerator=accelerator, observer=progress,
+            measure=arguments.measure, tuning=tuning, accelerator=accelerator, observer=progress,
         )  # fmt: skip
     if arguments.json:
         render.print_json(_as_dict(compiled))
@@ -122,12 +123,15 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
     if manifest.dsa is None:
         write(fallback_line(manifest))
     for text in origin.replaced:
-        write(f"replaced by a plain schedule: {text}")
+        write(f"replaced: {text}")
     for line in render.trusted_lines(origin.trusted_rules):
         write(line)
     if origin.certificate:
         write(f"certificate: {origin.certificate}")
     write(f"verification: {origin.verification or 'none (--no-verify)'}")
+    if manifest.measurement is not None:
+        for line in measurement_lines(manifest.measurement):
+            write(line)
     if manifest.tuning is not None:
         write(tuning_line(manifest.tuning))
     phases = ", ".join(f"{name} {render.seconds(each)}" for name, each in compiled.phases.items() if each >= 0.05)
@@ -148,6 +152,21 @@ def tuning_line(summary: TuningSummary) -> str:
     if summary.trials < enough:
         line += f"\nnote: so few trials reach the largest kernels only; --trials {enough} reaches all"
     return line if summary.learned else f"{line}\nnote: {_BY_ESTIMATES}"
+
+
+def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
+    """``measured: 84 steps in 310 ms; 1 slow kernel(s), 1 replaced``, and a line about each kernel that was slow."""
+    slow = [each for each in summary.kernels if not each.problem]
+    replaced = sum(bool(each.chosen) for each in slow)
+    outcome = f"{len(slow)} slow kernel(s), {replaced} replaced" if slow else "no slow kernel"
+    if summary.timed:
+        yield f"measured: {summary.timed} steps in {render.seconds(summary.seconds)}; {outcome}"
+    if summary.problem:
+        yield f"measured: {'no more' if summary.timed else 'nothing'} ({summary.problem})"
+    for each in slow:
+        took = f"{render.seconds(each.seconds)}, estimated {render.seconds(each.estimate)}"
+        tried = ", ".join(f"{t.variant} {render.seconds(t.seconds) if t.seconds else 'failed'}" for t in each.trials)
+        yield f"  {each.kernel}: {took}; tried: {tried}; now {each.chosen or 'as it was'}"
 
 
 def fallback_line(manifest: Manifest) -> str:

@@ -187,6 +187,10 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         "--no-intensive", dest="intensive", action="store_false",
         help="put at most one convolution or matrix product into a kernel",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-measure", dest="measure", action="store_false",
+        help="do not time the kernels: slow ones stay, and equal models give equal bundles",
+    )  # fmt: skip
     add_optimization(parser)
     add_rule_trust(parser)
     parser.set_defaults(device="host")

@@ -34,7 +34,8 @@ class FieldError(DatabaseError):
 class Measurement:
     """What a sub-graph took on a device under a schedule. Raises FieldError for content that no measurement has.
 
-    `key` is the sub-graph's canonical key (64 hex digits) and `subgraph` the readable text behind it. `latency` is the
+    `key` is the sub-graph's canonical key (64 hex digits) and `subgraph` the readable text behind it. A compiled kernel
+    has the `template` that made it, and the `estimate` of its seconds; otherwise these are "" and 0. `latency` is the
     median of `runs` runs and `spread` their interquartile range, both in seconds. `schedule` is JSON in its canonical
     spelling, "" where none was chosen. `versions` names the software that compiled and ran it. `measured_at` is UTC.
     """
@@ -48,6 +49,8 @@ class Measurement:
     schedule: str = ""
     subgraph: str = ""
     measured_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    template: str = ""
+    estimate: Annotated[float, Meta(ge=0, le=_LONGEST)] = 0.0
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.key):
@@ -55,6 +58,7 @@ class Measurement:
         if not self.device.strip() or not self.device.isprintable():
             raise FieldError("device", f"must be the name of a device, not {shorten(self.device)}")
         _check_storable("subgraph", self.subgraph)
+        _check_storable("template", self.template)
         for software, version in self.versions.items():
             _check_storable("versions", software)
             _check_storable(f"versions.{software}", version)

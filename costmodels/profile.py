@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..errors import EqfuseError
@@ -28,12 +29,12 @@ from .measurement import (
 
 __all__ = ["FieldError", "Measurement", "ProfileDatabase", "default_path"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WAIT = 10.0
 """Seconds to wait for other processes."""
 _APPLICATION = 0x65716670  # "eqfp", in SQLite's header
 _FORMAT = "eqfuse profile"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 _SCHEMA = (
     """CREATE TABLE measurement (
@@ -45,6 +46,8 @@ _SCHEMA = (
         versions TEXT NOT NULL,
         schedule TEXT NOT NULL,
         subgraph TEXT NOT NULL,
+        template TEXT NOT NULL,
+        estimate REAL NOT NULL CHECK (estimate >= 0),
         measured_at TEXT NOT NULL,
         PRIMARY KEY (device, key, schedule, versions)
     ) STRICT, WITHOUT ROWID""",
@@ -58,6 +61,10 @@ _CLEAR = f"DELETE FROM measurement WHERE {_CHOSEN}"
 _NEWEST = f"""SELECT {_COLUMNS}, max(measured_at) FROM measurement
     WHERE device = :device AND (:versions IS NULL OR versions = :versions) GROUP BY key, schedule"""
 _BEST = f"SELECT {_COLUMNS}, min(latency) FROM ({_NEWEST}) GROUP BY key"
+_FACTORS = "SELECT template, latency / estimate FROM measurement WHERE device = :device AND estimate > 0"
+_SCHEDULES = "SELECT key, schedule, latency FROM measurement WHERE device = :device AND versions = :versions"
+_LEAST_RATIOS = 3
+"""Kernels of a template that have to be measured before they say something of others."""
 
 _ELSEWHERE = "set XDG_CACHE_HOME, or name another file with --database"
 
@@ -102,6 +109,24 @@ class ProfileDatabase:
         if (device, wanted) not in self._best:
             self._best[device, wanted] = self.file.read(lambda c: _fastest(c, device, wanted), {})
         return self._best[device, wanted].get(key)
+
+    def factors(self, device: str) -> dict[str, float]:
+        """How many times as long as estimated kernels take on a device, by the template that makes them: medians."""
+        ratios: dict[str, list[float]] = {}
+        for template, ratio in self._rows(_FACTORS, {"device": device}):
+            ratios.setdefault(template, []).append(ratio)
+        return {template: median(each) for template, each in ratios.items() if len(each) >= _LEAST_RATIOS}
+
+    def schedules(self, device: str, versions: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        """The latencies of each sub-graph by the schedules that it was measured with, with exactly this software."""
+        chosen = {"device": device, "versions": canonical_json(dict(versions))}
+        latencies: dict[str, dict[str, float]] = {}
+        for key, schedule, latency in self._rows(_SCHEDULES, chosen):
+            latencies.setdefault(key, {})[schedule] = latency
+        return latencies
+
+    def _rows(self, statement: str, chosen: Mapping[str, str]) -> list[tuple[Any, ...]]:
+        return self.file.read(lambda c: c.execute(statement, chosen).fetchall(), [])
 
     def add(self, *measurements: Measurement) -> int:
         """Keep these, all or none; how many are in the database now (those with a newer one there are not)."""

@@ -28,6 +28,9 @@ class ArmProject(Processor):
     def prepare(self, options: Options) -> None:
         """Do nothing: the emulator starts fast."""
 
+    def _why_not_measured(self) -> str:
+        return "the kernels are for another processor; `eqfuse bench --emulate` counts them"
+
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.c_project import write_c_project
 

@@ -29,6 +29,7 @@ def compile_model(
     *,
     target: str = "host",
     threads: int | None = None,
+    measure: bool = True,
     tuning: Settings | None = None,
     accelerator: AcceleratorOptions | None = None,
     observer: Observer | None = None,
@@ -37,8 +38,8 @@ def compile_model(
 
     `options` say how to optimise; for a processor the device is the target. With `tuning` schedules are searched for,
     and the result is the bundle with them or the one without, whichever is faster. `accelerator` is for targets
-    ``dsa-NAME``. Raises EqfuseError with one clear line, among them VerificationError where the compiled model differs
-    from the original: then nothing is written.
+    ``dsa-NAME``. With `measure` kernels for this machine are timed. Raises EqfuseError with one clear line, among them
+    VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
     check_target(target)
@@ -49,7 +50,7 @@ def compile_model(
 
         backend = accelerator_for(target, options, accelerator or AcceleratorOptions())
     else:
-        backend = processor = _processor_for(target, threads)
+        backend = processor = _processor_for(target, threads, measure)
         options = replace(options, device=target)
     if processor is not None and accelerator is not None:
         raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
@@ -81,7 +82,7 @@ def compile_model(
     return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
 
 
-def _processor_for(target: str, threads: int | None) -> Processor:
+def _processor_for(target: str, threads: int | None, measure: bool) -> Processor:
     """The back end of a target; it writes a C project where this machine cannot load a library for it.
 
     Raises UsageError for a number of threads that cannot be had or a linker that is missing, DeviceError for figures.
@@ -91,4 +92,4 @@ def _processor_for(target: str, threads: int | None) -> Processor:
     if not processor.is_library:
         return ArmProject(processor)
     check_linker()
-    return Processor(processor)
+    return Processor(processor, measure)

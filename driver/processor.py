@@ -3,56 +3,56 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import VerificationError
 from ..lowering.bundle import bundle, isolation
-from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, Platform
+from ..lowering.bundle.isolation import call_isolated
+from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform
 from ..lowering.errors import CrashError, WrongKernelsError
-from ..lowering.interface import outputs_of
+from ..lowering.interface import outputs_of, random_inputs
 from ..lowering.kernels.fallback import FOLDER, store
+from ..lowering.kernels.table import kernel_facts, write_table
+from ..lowering.kernels.variants import Cut
 from ..lowering.target import Target, check_runs_here
 from ..lowering.weights import Weights
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Built, Compilation, kernels_of
+from .kernel_choice import Attempt, Memory, choose_kernels
 from .optimize import Result
 from .options import Options
 
 if TYPE_CHECKING:
     from ..engine.verification import Verification
+    from ..ir.graph import OperatorGraph
     from ..lowering.bundle.check import Runnable
     from ..lowering.kernels.compilation import CompiledKernels
-    from ..lowering.schedules.decisions import Decisions
+    from ..lowering.running.kernel_times import CallTime
     from ..lowering.tuning.settings import Settings
 
 RUN_SECONDS = 600.0
 """Seconds of one run of a newly compiled model after which a kernel is assumed to hang."""
+TIMING_SECONDS = 0.25
+"""Seconds for which bundles are run in turns to time their kernels, unless five runs of each take longer."""
 _RUNS = 4
 """Runs that share the time limit of verification: two are compared, and more find the kernel that hangs."""
 Runs = TypeVar("Runs", bound="Runnable")
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Kernels of the optimised graph, in running order, and the decisions of their schedules, by task."""
-
-    kernels: tuple[tuple[int, ...], ...]
-    decisions: Mapping[str, Decisions]
-
-
-@dataclass(frozen=True)
 class Processor:
-    """A processor to compile for."""
+    """A processor to compile for; with `measure`, kernels are timed, and slow ones compiled in another way."""
 
     target: Target
+    measure: bool = True
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The target, with the instruction sets that its code may use."""
-        return {"target": self.target}
+        return {"target": self.target, "measure": self.measure}
 
     def check(self, options: Options) -> None:
         """Raises EqfuseError for a target whose library this machine could not verify, and for what TVM lacks."""
@@ -67,54 +67,74 @@ class Processor:
         check_laboratory(self.target, tuning)
 
     def prepare(self, options: Options) -> None:
-        """Start the process that the compiled model is verified in."""
-        if options.verify:
+        """Start the process that the compiled model is verified and timed in."""
+        if options.verify or self.measure:
             isolation.prepare()
 
     def build(self, compilation: Compilation, result: Result, folder: Path, cut: Cut | None = None) -> Built:
-        """A whole bundle in an empty folder. Kernels that are wrong are compiled again, by the plainest schedule.
+        """A whole bundle in an empty folder. Kernels that are wrong, or measure slow, are compiled in another way.
 
         It has the kernels and decisions of the `cut`, by default those of the device model.
         """
-        try:
-            return self._attempt(compilation, result, folder, {}, cut)
-        except WrongKernelsError as wrong:
-            shutil.rmtree(folder)
-            folder.mkdir()
-            return self._attempt(compilation, result, folder, wrong.kernels, cut)
-
-    def _attempt(
-        self, compilation: Compilation, result: Result, folder: Path, wrong: Mapping[str, str], cut: Cut | None
-    ) -> Built:
-        """Build the bundle once; the kernels that were `wrong` get the plainest schedule."""
-        with compilation.clock.phase("compile"):
-            prepared = self._lower(compilation, result, folder, wrong, cut)
-        manifest = self._manifest(compilation, result, prepared, folder, wrong)
+        clock, options = compilation.clock, compilation.options
+        with scratch_folder("attempts") as scratch:
+            workshop = _Workshop(self, compilation, result, Path(scratch))
+            with clock.phase("compile"):
+                base = workshop.build(cut or workshop.first_cut(), folder)
+            wrong: Mapping[str, str] = {}
+            verdict = ""
+            try:
+                verdict = self._verify(compilation, base)
+            except WrongKernelsError as error:
+                wrong = error.kernels
+            attempt, summary = base, MeasurementSummary(0, 0.0, problem=self._why_not_measured())
+            if wrong or not summary.problem:
+                with clock.phase("measure"):
+                    name, threads = self.target.device.name, self.target.threads
+                    memory = None if summary.problem else Memory.of(name, threads, workshop.tell)
+                    attempt, summary = choose_kernels(workshop, base, wrong, memory, checks=options.verify)
+            if attempt.folder != folder:
+                attempt, verdict, summary = self._accept(compilation, base, attempt, verdict, summary)
+            if attempt.folder != folder:
+                shutil.rmtree(folder)
+                shutil.copytree(attempt.folder, folder)
+        if summary.timed:
+            write_table(attempt.facts, folder)
+        manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
         bundle.write_manifest(folder, manifest)
-        if compilation.options.verify:
-            with compilation.clock.phase("verify"):
-                verdict = self._verdict(compilation, folder, manifest, prepared)
-            manifest = replace(manifest, provenance=replace(manifest.provenance, verification=verdict))
-            bundle.write_manifest(folder, manifest)
-        return Built(manifest, {name: answer.seconds for name, answer in prepared.answers.items()})
+        answers = {**attempt.prepared.answers, **base.prepared.answers}
+        return Built(manifest, {name: answer.seconds for name, answer in answers.items()})
 
-    def _lower(
-        self, compilation: Compilation, result: Result, folder: Path, plain: Mapping[str, str], cut: Cut | None
+    def _accept(
+        self, compilation: Compilation, base: Attempt, attempt: Attempt, verdict: str, summary: MeasurementSummary
+    ) -> tuple[Attempt, str, MeasurementSummary]:
+        """The attempt and its verdict; the base where that was right and the attempt is wrong.
+
+        Raises VerificationError where both are wrong.
+        """
+        try:
+            return attempt, self._verify(compilation, attempt), summary
+        except VerificationError as error:
+            if not verdict:
+                raise
+            kept = tuple(replace(kernel, chosen="") for kernel in summary.kernels)
+            return base, verdict, replace(summary, kernels=kept, problem=str(error))
+
+    def _why_not_measured(self) -> str:
+        """Empty where kernels are measured."""
+        return "" if self.measure else "--no-measure"
+
+    def lower(
+        self, compilation: Compilation, graph: OperatorGraph, weights: Weights, cut: Cut, folder: Path
     ) -> CompiledKernels:
-        """The kernels, linked, and what they need besides."""
-        from ..lowering.kernels.compilation import compile_kernels, join_kernels
+        """The kernels of a cut, linked in a folder, and what they need besides."""
+        from ..lowering.kernels.compilation import compile_kernels
 
         clock = compilation.clock
-        graph, kernels = kernels_of(result)
-        weights = Weights(result.rewritten.model)
-        if cut is not None:
-            kernels = cut.kernels
-        elif compilation.options.intensive and result.partition is not None:
-            kernels = join_kernels(graph, kernels, weights, self.target)
         with scratch_folder("kernels") as scratch:
             prepared = compile_kernels(
-                graph, kernels, weights, self.target, Path(scratch), available_cores(),
-                lambda line: clock.tell("compile", line), plain, cut.decisions if cut is not None else {},
+                graph, cut.kernels, weights, self.target, Path(scratch), available_cores(),
+                lambda line: clock.tell("compile", line), cut.choices,
             )  # fmt: skip
             clock.tell("compile", "linking")
             self._link(prepared, folder)
@@ -125,6 +145,13 @@ class Processor:
         from ..lowering.module import link
 
         link(prepared, self.target, folder / LIBRARY)
+
+    def _verify(self, compilation: Compilation, attempt: Attempt) -> str:
+        """The verdict in one line; "" where none is asked for. Raises VerificationError where the bundle is wrong."""
+        if not compilation.options.verify:
+            return ""
+        with compilation.clock.phase("verify"):
+            return self._verdict(compilation, attempt.folder, bundle.read_manifest(attempt.folder), attempt.prepared)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         """Verify the bundle; the verdict in one line. Raises VerificationError where it differs from the original."""
@@ -161,27 +188,31 @@ class Processor:
         text = f"{message}; {len(wrong)} kernel(s) are wrong, the first is {first}; nothing was written"
         return WrongKernelsError(text, wrong)
 
-    def _manifest(
+    def manifest(
         self,
         compilation: Compilation,
         result: Result,
         prepared: CompiledKernels,
         folder: Path,
-        wrong: Mapping[str, str],
+        summary: MeasurementSummary | None = None,
+        verdict: str = "",
     ) -> Manifest:
+        """The manifest of a folder that is otherwise complete."""
         target = self.target
+        mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
+        provenance = compilation.provenance(
+            result,
+            kernels=len(prepared.calls) + len(prepared.fallbacks),
+            distinct=len({call.symbol for call in prepared.calls}),
+            replaced=(*mended, *(f"{text}; now a plain schedule" for text in prepared.recovered)),
+        )
         return Manifest(
             inputs=compilation.ports,
             outputs=outputs_of(prepared.weights.model, prepared.graph),
             platform=Platform(target.name, target.architecture, target.triple, target.cpu, target.features),
             precision=compilation.options.precision,
             threads=target.threads,
-            provenance=compilation.provenance(
-                result,
-                kernels=len(prepared.calls) + len(prepared.fallbacks),
-                distinct=len({call.symbol for call in prepared.calls}),
-                replaced=(*wrong.values(), *prepared.recovered),
-            ),
+            provenance=replace(provenance, verification=verdict),
             fallbacks=tuple(
                 FallbackEntry(f"{FOLDER}/{number}.onnx", entry.operators, entry.reason)
                 for number, entry in enumerate(prepared.fallbacks)
@@ -189,7 +220,60 @@ class Processor:
             versions=bundle.versions(),
             files=bundle.digests(folder),
             library=LIBRARY if target.is_library else PLAN,
+            measurement=summary,
         )
+
+
+@dataclass
+class _Workshop:
+    """Builds, measures and checks bundles of one compilation, in a folder for all that are not the first."""
+
+    processor: Processor
+    compilation: Compilation
+    result: Result
+    scratch: Path
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self._weights = Weights(self.result.rewritten.model)
+        self._graph, self._kernels = kernels_of(self.result)
+
+    def first_cut(self) -> Cut:
+        """The kernels of the partition."""
+        from ..lowering.kernels.compilation import join_kernels
+
+        if not self.compilation.options.intensive or self.result.partition is None:
+            return Cut(self._kernels)
+        return Cut(join_kernels(self._graph, self._kernels, self._weights, self.processor.target))
+
+    def build(self, cut: Cut, folder: Path | None = None) -> Attempt:
+        """A bundle of a cut, by default in a folder of its own."""
+        if folder is None:
+            folder = self.scratch / str(self._count)
+            folder.mkdir()
+            self._count += 1
+        prepared = self.processor.lower(self.compilation, self._graph, self._weights, cut, folder)
+        bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
+        return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
+
+    def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
+        """The time of a call of each step, in turns, by its name."""
+        from ..lowering.running.kernel_times import call_times
+
+        compilation, folders = self.compilation, [attempt.folder for attempt in attempts]
+        inputs = compilation.samples[0].values if compilation.samples else random_inputs(compilation.ports, 0)
+        return call_isolated(RUN_SECONDS, call_times, folders, inputs, self.processor.target.threads, TIMING_SECONDS)
+
+    def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
+        """Those of the kernels that compute something else than their operators, and what is wrong with them."""
+        from ..lowering.running.blame import suspects
+
+        library, threads = attempt.folder / LIBRARY, self.processor.target.threads
+        return {s.symbol: str(s) for s in suspects(attempt.prepared, library, threads, among=symbols)}
+
+    def tell(self, line: str) -> None:
+        """Tell the observer."""
+        self.compilation.clock.tell("measure", line)
 
 
 def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: bool) -> tuple[Verification, Runs]:

@@ -15,7 +15,9 @@ from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import open_emulated
 from ..lowering.bundle.manifest import TuningSummary
 from ..lowering.interface import Port, random_inputs
+from ..lowering.kernels.messages import Choices
 from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
+from ..lowering.kernels.variants import Cut
 from ..lowering.running.isolated_model import IsolatedModel, time_models
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
@@ -26,7 +28,7 @@ from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Built, Compilation, kernels_of
 from .optimize import Result
-from .processor import RUN_SECONDS, Cut, Processor
+from .processor import RUN_SECONDS, Processor
 
 if TYPE_CHECKING:
     from ..costmodels.measurement import Measurement
@@ -116,7 +118,7 @@ class _ScheduleSearch:
     def compare(self, tuned: Tuned, untuned: Path, candidate: Path) -> Contender:
         """Compile the tuned bundle to a folder and time both. The untuned one stays where anything fails."""
         try:
-            cut = Cut(tuned.kernels, tuned.decisions)
+            cut = Cut(tuned.kernels, Choices(tuned.decisions))
             better = self.processor.build(self.compilation, self.result, candidate, cut)
             with self.compilation.clock.phase("confirm"):
                 return Contender(better, self._speed_up(untuned, candidate))

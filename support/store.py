@@ -47,7 +47,8 @@ class Store:
                 write(staging / key)
                 os.utime(staging / key)
                 os.replace(staging / key, self.path(key))
-            self._drop_oldest()
+            if self.most is not None:
+                self.trim(self.most)
         except OSError as error:
             if error.errno in _FULL:
                 print(f"eqfuse: warning: {self.folder}: nothing more is kept: {error.strerror}", file=sys.stderr)
@@ -66,11 +67,12 @@ class Store:
             with suppress(OSError):
                 path.unlink()
 
-    def _drop_oldest(self) -> None:
-        if self.most is not None:
+    def trim(self, most: int) -> None:
+        """Remove the entries that were not used for the longest time, until `most` are left."""
+        with suppress(OSError):
             entries = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
             entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-            for path in entries[self.most :]:
+            for path in entries[most:]:
                 self.drop(path.name)
 
 

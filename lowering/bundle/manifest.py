@@ -20,7 +20,7 @@ from ..interface import Port
 from ..tvm_runtime import MOST_THREADS
 
 FORMAT = 2
-_OPTIONAL = ("dsa", "tuning")
+_OPTIONAL = ("dsa", "tuning", "measurement")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
 """Of an array of numpy's."""
@@ -81,6 +81,44 @@ class FallbackEntry:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """Another way to compile a kernel that was tried: the seconds of a call, None where they were not measured; the
+    `problem` where it is wrong or failed."""
+
+    variant: str
+    seconds: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class KernelTrials:
+    """A kernel that was slow, or wrong (`problem`), and what was tried for it.
+
+    `seconds` are those of a call as it was compiled first, 0 where it was wrong; `estimate` those that were expected.
+    `chosen` is the variant that replaced it, "" where none did.
+    """
+
+    kernel: str
+    operators: tuple[str, ...]
+    seconds: float
+    estimate: float
+    problem: str
+    trials: tuple[Trial, ...]
+    chosen: str
+
+
+@dataclass(frozen=True)
+class MeasurementSummary:
+    """How many steps of the bundle were timed when it was compiled, how many seconds that and what followed took, and
+    which kernels were replaced. `problem` says why nothing, or no more, was timed."""
+
+    timed: Count
+    seconds: float
+    kernels: tuple[KernelTrials, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class TuningSummary:
     """What the search for a bundle's schedules did.
 
@@ -107,8 +145,8 @@ class TuningSummary:
 class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
-    `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), and `tuning` about the search
-    for its schedules; None for other bundles.
+    `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `tuning` about the search for
+    its schedules, and `measurement` about the kernels that were timed; None for other bundles.
     """
 
     inputs: tuple[Port, ...]
@@ -123,6 +161,7 @@ class Manifest:
     library: str = LIBRARY
     dsa: Mapping[str, Any] | None = None
     tuning: TuningSummary | None = None
+    measurement: MeasurementSummary | None = None
     format: int = field(default=FORMAT)
 
     def text(self) -> str:

@@ -6,8 +6,9 @@ a process of its own. Operators without a lowering, and kernels that TVM cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,18 @@ import tvm
 from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import static_type
-from ..schedules.decisions import Decisions
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
 from .convolution_pairs import join_pairs
-from .fallback import Fallback
-from .messages import Answer, Request
+from .fallback import FUNCTION, Fallback
+from .messages import Answer, Choices, Request
+from .object_store import ObjectStore
 from .pool import compile_requests
 from .prim_funcs import Array, DistinctKernels, KernelCall, ScheduleCheck, task_key
 from .product_chains import join_chains
 from .steps import View, steps
+from .variants import Members
 
 Observer = Callable[[str], None]
 """Called with a line about each kernel that was compiled."""
@@ -46,6 +48,8 @@ class CompiledKernels:
     answers: Mapping[str, Answer]
     channels_last: frozenset[int] = frozenset()
     """Values that are stored with their channels last (see the module of that name)."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """The keys of the kernels' tasks (`task_key`), by symbol."""
 
     def stored_shape(self, value: int) -> tuple[int, ...]:
         """The shape of a value in memory. Raises LoweringError where it is not known before the run."""
@@ -67,6 +71,15 @@ class CompiledKernels:
         """The steps that ONNX Runtime runs, numbered by their place here."""
         return tuple(step for step in self.steps if isinstance(step, Fallback))
 
+    def named_steps(self) -> Iterator[tuple[str, Members]]:
+        """What runs, in running order: the symbol of a kernel or the name of a fallback, and its operators."""
+        numbers = itertools.count()
+        for step in self.steps:
+            if isinstance(step, KernelCall):
+                yield step.symbol, step.members
+            elif isinstance(step, Fallback):
+                yield f"{FUNCTION}{next(numbers)}", step.members
+
     def constant(self, call: KernelCall, position: int) -> Array:
         """The elements of a constant input of a kernel, packed the way its schedule reads them."""
         array = self.weights[self.graph.values[call.inputs[position]].name]
@@ -87,29 +100,30 @@ def compile_kernels(
     folder: Path,
     processes: int,
     observer: Observer = lambda line: None,
-    plain: Collection[str] = (),
-    decisions: Mapping[str, Decisions] | None = None,
+    choices: Choices | None = None,
 ) -> CompiledKernels:
-    """Compile the kernels of a graph into `folder`, in several processes at once.
+    """Compile the kernels of a graph into `folder`, in several processes at once; those of the object store are copied.
 
-    `kernels` are the graph's operators in groups, in an order in which they can run. The `plain` ones, by symbol, get
-    the plainest schedule, others that of their `decisions`, by `task_key`. Raises LoweringError where something has no
-    fixed shape, and where an operator without a lowering cannot run elsewhere either.
+    `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
+    their schedules where the `choices` do not. Raises LoweringError where something has no fixed shape, and where an
+    operator without a lowering cannot run elsewhere either.
     """
+    choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
     distinct = DistinctKernels.of(graph, groups, weights)
-    lowered = [distinct.lower_step(step) for step in steps(distinct.graph, groups)]
+    lowered = [distinct.lower_step(step, choices.runtime) for step in steps(distinct.graph, groups)]
+    keys = {name: task_key(function) for name, function in distinct.functions.items()}
     requests = [
         Request(
             name, tvm.ir.save_json(function), target.device, target.description, str(folder / f"{name}.o"),
             target.threads,
-            name not in plain,
-            decisions.get(task_key(function), {}) if decisions else {},
+            decisions=choices.decisions.get(keys[name], {}),
+            without=choices.without.get(keys[name], frozenset()),
         )
         for name, function in distinct.functions.items()
     ]  # fmt: skip
     unordered: dict[str, Answer] = {}
-    for answer in compile_requests(requests, processes):
+    for answer in _compile(requests, keys, processes):
         unordered[answer.name] = answer
         said = answer.problem or answer.recovered
         outcome = f" ({said})" if said else ""
@@ -117,12 +131,29 @@ def compile_kernels(
     answers = {request.name: unordered[request.name] for request in requests}
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
     compiled_steps = tuple(distinct.replace_failed(step, answers) for step in lowered)
-    compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last)
+    compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
     if compiled.fallbacks and not target.is_library:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))
         count = len(compiled.fallbacks)
         raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")
     return compiled
+
+
+def _compile(requests: Sequence[Request], keys: Mapping[str, str], processes: int) -> Iterator[Answer]:
+    """An answer for each request, first those of the object store, then others in the order they come in."""
+    store, rest = ObjectStore.in_cache(), []
+    for request in requests:
+        answer = store.fetch(request, keys[request.name])
+        if answer is None:
+            rest.append(request)
+        else:
+            yield answer
+    by_name = {request.name: request for request in rest}
+    for answer in compile_requests(rest, processes) if rest else ():
+        store.keep(by_name[answer.name], keys[answer.name], answer)
+        yield answer
+    if rest:
+        store.trim()
 
 
 def join_kernels(

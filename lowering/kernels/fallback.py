@@ -28,8 +28,10 @@ FOLDER = "fallback"
 
 @dataclass(frozen=True)
 class Fallback:
-    """Operators that ONNX Runtime runs. `inputs` and `outputs` are values of the graph, `reason` says why."""
+    """Operators that ONNX Runtime runs: `members` of the graph, of which `inputs` and `outputs` are values; `reason`
+    says why."""
 
+    members: tuple[int, ...]
     operators: tuple[str, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -70,7 +72,7 @@ def fallback(
         ports.extend(_make_port(graph, value, name_in_model(graph.values[value])) for value in values)
     _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
     _require_runnable(proto, operators, reason)
-    return Fallback(operators, inputs, outputs, reason, proto)
+    return Fallback(inside, operators, inputs, outputs, reason, proto)
 
 
 def _copy(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Collection[int]) -> Fallback:
@@ -83,7 +85,7 @@ def _copy(graph: OperatorGraph, inside: tuple[int, ...], reason: str, last: Coll
     stored = zip(("from", "to"), (source, result), strict=True)
     _store_last(copy, {name for name, value in stored if value in last})
     proto = onnx.helper.make_model(copy, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    return Fallback((operator.op,), (source,), (result,), reason, proto)
+    return Fallback(inside, (operator.op,), (source,), (result,), reason, proto)
 
 
 def is_constant(graph: OperatorGraph, number: int, model: Model) -> bool:

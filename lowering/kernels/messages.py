@@ -14,8 +14,8 @@ from ..schedules.decisions import Decisions, DecisionSite
 class Request:
     """One kernel for `threads` threads. `prim_func` is TVM's JSON of it, `target` as TVM takes it.
 
-    Its schedule takes these `decisions`, as far as its rule has such sites. Without `with_rules` it gets a plain
-    schedule, which no compiler stumbles over.
+    Its schedule takes these `decisions`, as far as its rule has such sites, and is not by the rules `without`. Without
+    `with_rules` it gets a plain schedule, which no compiler stumbles over.
     """
 
     name: str
@@ -26,6 +26,20 @@ class Request:
     threads: int = 1
     with_rules: bool = True
     decisions: Decisions = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is decided about kernels in place of the device model, by the keys of their tasks (`task_key`).
+
+    `decisions` of their schedules, and schedule rules that they are `without`. ONNX Runtime runs the kernels all of
+    whose operators are in `runtime`; the reason goes into the bundle.
+    """
+
+    decisions: Mapping[str, Decisions] = field(default_factory=dict)
+    without: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    runtime: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

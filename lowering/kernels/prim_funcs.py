@@ -25,6 +25,9 @@ from .steps import Kernel, Step, View, steps
 
 _NAMED_OPERATORS = 4
 """Operators in the name of a kernel; more would make it too long to read."""
+_KEY_DIGITS = 8
+"""Hexadecimal digits of its key in the name of a kernel, which is the same in every model that has this kernel: of a
+thousand kernels two have equal ones with a probability of 1 in 10,000, and then a number is added."""
 
 Array = np.ndarray[Any, Any]
 
@@ -137,10 +140,15 @@ class DistinctKernels:
         typed = replace(graph, values=values)
         return cls(typed, weights, channels_last_values(typed, tuple(steps(typed, kernels))))
 
-    def lower_step(self, step: Step) -> View | KernelCall | Fallback:
-        """The step as it is run: as a call of a kernel, by ONNX Runtime, or not at all."""
+    def lower_step(self, step: Step, runtime: Mapping[int, str] | None = None) -> View | KernelCall | Fallback:
+        """The step as it is run: as a call of a kernel, by ONNX Runtime, or not at all.
+
+        ONNX Runtime gets kernels without a lowering, and those all of whose operators have a reason in `runtime`.
+        """
         if isinstance(step, View):
             return step
+        if runtime and all(member in runtime for member in step.members):
+            return fallback(self.graph, step.members, self.weights, runtime[step.members[0]], self.last)
         reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
         function = next((reason for reason in reasons if reason is not None), None) or self.lower(step)
         if isinstance(function, str):
@@ -149,15 +157,16 @@ class DistinctKernels:
 
     def lower(self, kernel: Kernel) -> KernelFunction | str:
         """The kernel as a function, or the reason why the lowering failed."""
-        operators = "_".join(self.graph.operators[m].op.lower() for m in kernel.members[:_NAMED_OPERATORS])
-        name = f"kernel_{len(self.functions)}_{operators}"
         try:
-            function = lower_kernel(self.graph, kernel.members, name, self._scalars(kernel))
+            function = lower_kernel(self.graph, kernel.members, "kernel", self._scalars(kernel))
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
             return " ".join(f"{type(error).__name__}: {error}".split())[:200]
         positions = tuple(position for position, value in enumerate(function.inputs) if self._is_constant(value))
         stored = {n for n, value in enumerate((*function.inputs, *function.outputs)) if value in self.last}
-        return replace(function, prim_func=channels_last(mark_constants(function.prim_func, positions), stored))
+        prim_func = channels_last(mark_constants(function.prim_func, positions), stored)
+        operators = "_".join(self.graph.operators[m].op.lower() for m in kernel.members[:_NAMED_OPERATORS])
+        name = f"kernel_{task_key(prim_func)[:_KEY_DIGITS]}_{operators}"
+        return replace(function, prim_func=prim_func.with_attr("global_symbol", name))
 
     def replace_failed(
         self, step: View | KernelCall | Fallback, answers: Mapping[str, Answer]
@@ -186,8 +195,9 @@ class DistinctKernels:
         for other in alike:
             if tvm_ffi.structural_equal(nameless, self.functions[other].without_attr("global_symbol")):
                 return other
+        name = name if name not in self.functions else f"{name}_{len(self.functions)}"
         alike.append(name)
-        self.functions[name] = function.prim_func
+        self.functions[name] = function.prim_func.with_attr("global_symbol", name)
         return name
 
 

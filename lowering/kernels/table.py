@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ class KernelFacts:
 
     Of one call: multiply-adds of products and convolutions, floating-point operations in all, and the bytes that it
     reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
-    longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction).
+    longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction); `measured`
+    those that it took when it was compiled (None: it was not measured).
     """
 
     symbol: str
@@ -40,6 +42,7 @@ class KernelFacts:
     bytes: int
     roofline: float
     predicted: float | None
+    measured: float | None = None
 
 
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
@@ -51,9 +54,9 @@ def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts
     return tuple(_facts(prepared, target, model, same) for same in calls.values())
 
 
-def write_table(prepared: CompiledKernels, target: Target, folder: Path) -> None:
+def write_table(table: Iterable[KernelFacts], folder: Path) -> None:
     """Write the table into a bundle."""
-    rows = [asdict(facts) for facts in kernel_facts(prepared, target)]
+    rows = [asdict(facts) for facts in table]
     (folder / KERNELS).write_text(json.dumps({"kernels": rows}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -36,7 +36,9 @@ def _compile(request: Request) -> tuple[Scheduled, Trace]:
     from ..schedules import list_candidates
 
     prim_func = tvm.ir.load_json(request.prim_func)
-    *better, last = list_candidates(prim_func, request.device, request.threads, with_rules=request.with_rules)
+    *better, last = list_candidates(
+        prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
+    )
     for candidate in better:
         trace = Trace(request.decisions)
         try:
@@ -58,5 +60,6 @@ def _build(scheduled: Scheduled, request: Request) -> None:
 
     (function,) = scheduled.schedule.mod.functions.values()
     module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
-    executable = tvm.compile(module, target=tvm.target.Target(request.target))
+    with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
+        executable = tvm.compile(module, target=tvm.target.Target(request.target))
     executable.mod.write_to_file(request.object_file, "o")

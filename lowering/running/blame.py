@@ -5,7 +5,7 @@ Kernels run in a process of their own, and one that crashes or hangs is found as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +39,15 @@ class Suspect:
         return f"{self.symbol} (schedule: {self.rule}): {self.difference}"
 
 
-def suspects(prepared: CompiledKernels, library: Path, threads: int, crashed_in: str = "") -> Iterator[Suspect]:
-    """The kernels of a library that are wrong, in running order, each distinct one once. Slow: for explanations.
+def suspects(
+    prepared: CompiledKernels,
+    library: Path,
+    threads: int,
+    crashed_in: str = "",
+    among: Collection[str] | None = None,
+) -> Iterator[Suspect]:
+    """The kernels of a library that are wrong, in running order, each distinct one once, only those `among` these if
+    some are given. Slow: for explanations.
 
     One is where the model crashed, whatever it does by itself.
     """
@@ -48,7 +55,7 @@ def suspects(prepared: CompiledKernels, library: Path, threads: int, crashed_in:
     generator = np.random.default_rng(0)
     seen: set[str] = set()
     for call in prepared.calls:
-        if call.symbol not in seen:
+        if call.symbol not in seen and (among is None or call.symbol in among):
             seen.add(call.symbol)
             difference = _difference(prepared, call, kernels, generator)
             if difference is None and call.symbol == crashed_in:

@@ -8,6 +8,7 @@ instrument is between the clock and the kernel.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,11 @@ from ...errors import UsageError
 from ..kernels.fallback import FUNCTION
 from ..kernels.table import KernelFacts, read_table
 from .runner import CompiledModel
-from .turns import wait_until_idle
+from .turns import Middle, wait_until_idle
 
 _WARM_UP = 3
+_LEAST_ROUNDS, _MOST_ROUNDS = 5, 25
+"""Runs of each of several bundles that are timed in turns: a median of fewer is not worth much, more tell no more."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class _Recorded:
     arguments: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class CallTime:
+    """The seconds of a call of a kernel, or of what ONNX Runtime runs: the median of `runs` runs of the model, and
+    their interquartile range. Where the model has several calls of it, the mean of these."""
+
+    seconds: float
+    spread: float
+    runs: int
+
+
 def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = None, repeat: int = 30) -> Breakdown:
     """Time each kernel of the bundle in place: by CPU time with one thread, by the wall clock with more.
 
@@ -75,24 +88,76 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
         raise UsageError(f"kernels are timed at least once, not {repeat} times")
     model = CompiledModel(path, threads)
     facts = read_table(path)
+    replay = _Replay.of(model, inputs)
     run = model.bind_inputs(inputs)
-    calls, functions = _record_calls(model, inputs, {row.symbol for row in facts})
-    clock = time.process_time if model.threads == 1 else time.perf_counter
-    spent: dict[str, list[float]] = {symbol: [] for symbol in functions}
     whole: list[float] = []
     wait_until_idle()
-    for number in range(repeat + _WARM_UP):
-        started = clock()
+    for _ in range(repeat + _WARM_UP):
+        started = replay.clock()
         run()
-        taken = clock() - started
-        seconds_of = _replay(calls, functions, clock)
-        if number >= _WARM_UP:
-            whole.append(taken)
-            for symbol, seconds in seconds_of.items():
-                spent[symbol].append(seconds)
+        whole.append(replay.clock() - started)
+        replay.run()
+    spent = {symbol: seconds[_WARM_UP:] for symbol, seconds in replay.spent.items()}
     kernels = tuple(KernelTime(row, median(spent[row.symbol])) for row in facts)
     fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(FUNCTION))
-    return Breakdown(median(whole), kernels, fallbacks)
+    return Breakdown(median(whole[_WARM_UP:]), kernels, fallbacks)
+
+
+def call_times(
+    paths: Sequence[Path], inputs: Mapping[str, Any], threads: int, budget: float
+) -> tuple[Mapping[str, CallTime], ...]:
+    """For each bundle the time of a call of each of its kernels by symbol, and of each model that ONNX Runtime runs.
+
+    The bundles' calls are made in turns, for about `budget` seconds, so that all meet what else the machine does.
+    Clocks are those of `kernel_times`. Raises BundleError and UsageError as that does.
+    """
+    replays = [_Replay.of(CompiledModel(path, threads), inputs) for path in paths]
+    wait_until_idle()
+    started = time.perf_counter()
+    for replay in replays:
+        replay.run()
+    rounds = budget / max(time.perf_counter() - started, 1e-6)
+    for replay in replays:
+        replay.forget()
+    for number in range(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, int(rounds)))):
+        for replay in replays if number % 2 else reversed(replays):
+            replay.run()
+    return tuple(replay.times() for replay in replays)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """The calls of one run of a model, to be made again; the seconds that all calls of a function `spent` in each."""
+
+    calls: Sequence[_Recorded]
+    functions: Mapping[str, Callable[..., Any]]
+    clock: Callable[[], float]
+    spent: dict[str, list[float]]
+
+    @staticmethod
+    def of(model: CompiledModel, inputs: Mapping[str, Any]) -> _Replay:
+        calls, functions = _record_calls(model, inputs, {row.symbol for row in read_table(model.path)})
+        clock = time.process_time if model.threads == 1 else time.perf_counter
+        return _Replay(calls, functions, clock, {symbol: [] for symbol in functions})
+
+    def run(self) -> None:
+        """Make all calls once, in their order, on the same memory."""
+        for symbol, seconds in _replay(self.calls, self.functions, self.clock).items():
+            self.spent[symbol].append(seconds)
+
+    def forget(self) -> None:
+        """Forget the runs so far: they were the first."""
+        for seconds in self.spent.values():
+            seconds.clear()
+
+    def times(self) -> Mapping[str, CallTime]:
+        """The time of a call of each function."""
+        count = Counter(call.symbol for call in self.calls)
+        middles = {symbol: Middle.of(seconds) for symbol, seconds in self.spent.items()}
+        return {
+            symbol: CallTime(m.median / count[symbol], (m.upper - m.lower) / count[symbol], len(self.spent[symbol]))
+            for symbol, m in middles.items()
+        }
 
 
 def _record_calls(

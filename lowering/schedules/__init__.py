@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -70,16 +70,18 @@ def schedule(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: T
 
 
 def list_candidates(
-    function: tirx.PrimFunc, device: Device, threads: int, *, with_rules: bool
+    function: tirx.PrimFunc, device: Device, threads: int, *, with_rules: bool, without: Collection[str] = ()
 ) -> Iterator[Callable[[Trace], Scheduled | None]]:
     """Schedules to try, the best first, each made for a trace; None where a rule does not match.
 
-    The last is so plain that every function has it, and LLVM compiles it.
+    Those by the rules `without` are left out. The last is so plain that every function has it, and LLVM compiles it.
     """
 
     def apply(rule: Rule, trace: Trace) -> Scheduled | None:
         return rule(Draft.of(function, device, threads, trace))
 
     for rule in (*RULES, fallback) if with_rules else ():
+        if rule.__name__ in without:
+            continue
         yield partial(apply, rule)
     yield partial(apply, plain)

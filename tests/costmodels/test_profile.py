@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -184,7 +185,7 @@ def test_export_to_what_is_no_file(database: ProfileDatabase, tmp_path: Path, ta
 def test_load_names_the_bad_row_and_keeps_none(database: ProfileDatabase, tmp_path: Path) -> None:
     file = tmp_path / "in.json"
     records = [record_of(measured(1)), {**record_of(measured(2)), "runs": "many"}]
-    file.write_text(json.dumps({"format": "eqfuse profile", "version": 1, "measurements": records}))
+    file.write_text(json.dumps({"format": "eqfuse profile", "version": 2, "measurements": records}))
     with pytest.raises(DatabaseError, match=r"in\.json: field measurements\[1\]\.runs: must be a whole number"):
         database.load(file)
     assert database.all() == ()
@@ -197,11 +198,11 @@ def test_load_names_the_bad_row_and_keeps_none(database: ProfileDatabase, tmp_pa
         ("\udcff", "not a JSON file"),
         ("[" * 100_000, "nested too deeply"),
         ("[]", "field format"),
-        ('{"format": "eqfuse profile", "version": 2}', "field version: must be 1, not 2"),
-        ('{"format": "eqfuse profile", "version": 1}', "field measurements: must be a list"),
-        ('{"format": "eqfuse profile", "version": 1, "measurements": [3]}', r"field measurements\[0\]: must be an obj"),
+        ('{"format": "eqfuse profile", "version": 1}', "field version: must be 2, not 1"),
+        ('{"format": "eqfuse profile", "version": 2}', "field measurements: must be a list"),
+        ('{"format": "eqfuse profile", "version": 2, "measurements": [3]}', r"field measurements\[0\]: must be an obj"),
         (
-            '{"format": "eqfuse profile", "version": 1, "measurements": [{"speed": 1}]}',
+            '{"format": "eqfuse profile", "version": 2, "measurements": [{"speed": 1}]}',
             r"field measurements\[0\]\.speed: unknown",
         ),
     ],
@@ -359,3 +360,21 @@ def test_writing_where_one_may_not(read_only: ProfileDatabase) -> None:
 def test_making_a_database_where_one_may_not(read_only: ProfileDatabase) -> None:
     with pytest.raises(DatabaseError, match="Permission denied"):
         ProfileDatabase.open(read_only.path.parent / "sub" / "profile.db").add(measured())
+
+
+# --- what compiled kernels tell of estimates
+
+
+def test_factors_are_medians_over_the_kernels_of_a_template(database: ProfileDatabase) -> None:
+    for number, ratio in enumerate((1.0, 3.0, 9.0)):
+        database.add(replace(measured(number), template="contraction", latency=ratio * 2e-5, estimate=2e-5))
+    database.add(replace(measured(7), template="rows", latency=1.0, estimate=0.5))  # one kernel says nothing of others
+    database.add(replace(measured(8), device="other", template="rows", latency=1.0, estimate=0.5))
+    assert database.factors("host") == {"contraction": pytest.approx(3.0)}
+
+
+def test_schedules_of_other_software_are_left_out(database: ProfileDatabase) -> None:
+    database.add(replace(measured(1), schedule='{"a":1}', latency=2.0, versions={"tvm": "new"}))
+    database.add(replace(measured(1), schedule="", latency=3.0, versions={"tvm": "new"}))
+    database.add(replace(measured(1), latency=1.0, versions={"tvm": "old"}))
+    assert database.schedules("host", {"tvm": "new"}) == {key(1): {'{"a":1}': 2.0, "": 3.0}}

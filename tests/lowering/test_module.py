@@ -87,7 +87,8 @@ def test_views_give_the_same_numbers_however_the_graph_is_cut(tmp_path: Path, gr
 @pytest.mark.conformance
 def test_kernels_that_differ_in_their_weights_only_are_compiled_once(tmp_path: Path) -> None:
     compiled = assert_right(chain(), [(0, 1), (2, 3)], tmp_path)
-    assert [call.symbol for call in compiled.calls] == ["kernel_0_matmul_relu"] * 2
+    first, second = (call.symbol for call in compiled.calls)
+    assert first == second == f"kernel_{compiled.keys[first][:8]}_matmul_relu"
 
 
 def test_a_constant_that_is_computed_is_computed_once_and_before(tmp_path: Path) -> None:
@@ -129,11 +130,15 @@ def test_a_reason_that_several_kernels_have_is_said_once(tmp_path: Path) -> None
 
 
 def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crashed = [Answer("kernel_0_matmul_relu", 0.0, problem="the compiler crashed (exit code -11)")]
-    monkeypatch.setattr(compilation, "compile_requests", lambda requests, processes: iter(crashed))
+    problem = "the compiler crashed (exit code -11)"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        compilation, "compile_requests", lambda requests, _: (Answer(r.name, 0.0, problem=problem) for r in requests)
+    )
     compiled = compile_groups(chain(), [(0, 1), (2, 3)], tmp_path)
-    reason = "kernel_0_matmul_relu: the compiler crashed (exit code -11)"
-    assert [entry.reason for entry in compiled.fallbacks] == [reason, reason]
+    first, second = (entry.reason for entry in compiled.fallbacks)
+    assert first == second
+    assert first.endswith(f"_matmul_relu: {problem}")
 
 
 def test_a_size_that_depends_on_values_is_an_error_that_names_the_operator(tmp_path: Path) -> None:

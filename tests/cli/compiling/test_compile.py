@@ -17,7 +17,6 @@ from onnx import helper
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.running import blame
 
 from ..command_line import CommandLine
 
@@ -105,17 +104,6 @@ def test_nothing_is_written_where_verification_fails(eqfuse: CommandLine, monkey
     assert outcome.code == 3
     assert "output 'y' differs; each kernel by itself is right" in outcome.error
     assert eqfuse.files() == ["in.onnx"]
-
-
-def test_a_kernel_that_is_wrong_gets_a_plain_schedule(eqfuse: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = iter([Verification("failed", (), None, "", 0.0), Verification("passed", (), None, "", 0.0)])
-    wrong = blame.Suspect("kernel_0_relu_add", "fast", "value 'y' is off by 1")
-    monkeypatch.setattr(check, "verify_compiled", lambda original, compiled, *_: (next(verdicts), compiled))
-    monkeypatch.setattr(blame, "suspects", lambda *arguments: iter([wrong]))
-    eqfuse.small()
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--seed", "8")
-    assert outcome.code == 0
-    assert "replaced by a plain schedule: kernel_0_relu_add (schedule: fast)" in outcome.out
 
 
 @pytest.mark.conformance

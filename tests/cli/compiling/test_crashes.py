@@ -1,8 +1,9 @@
-"""Compiled code that crashes or hangs: one line that names the kernel, which gets a plain schedule where that helps."""
+"""Compiled code that crashes or hangs: one line that names the kernel, which is compiled in another way."""
 
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,14 +35,15 @@ def build(source: str, made: Path, *options: str) -> None:
 
 
 @pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], None]:
-    """Once it is called, compiled products do something else: those of a plain schedule, too, or only others."""
+def spoil(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, bool], None]:
+    """Once it is called, compiled products do something else: those of any schedule, or only of the first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no other test gets such objects
 
-    def use(body: str, even_plain: bool) -> None:
+    def use(body: str, all_schedules: bool) -> None:
         def spoiled(requests: Sequence[Request], processes: int) -> Iterator[Answer]:
             answers = list(compile_requests(requests, processes))
             for request in requests:
-                if "matmul" in request.name and (even_plain or request.with_rules):
+                if "matmul" in request.name and (all_schedules or not request.without):
                     source = KERNEL.replace("NAME", request.name).replace("BODY", body)
                     build(source, Path(request.object_file), "-c")
             return iter(answers)
@@ -59,37 +61,37 @@ def compiled(eqfuse: CommandLine, seed: int, *options: object) -> Outcome:
     return eqfuse.run("compile", "in.onnx", "-o", "build", *fixed, *options)
 
 
-def test_a_kernel_that_crashes_gets_a_plain_schedule(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
+def test_a_kernel_that_crashes_gets_another_schedule(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
     spoil(CRASH, False)
-    outcome = compiled(eqfuse, 101)
+    outcome = compiled(eqfuse, 101, "--no-measure")
     assert outcome.code == 0
     (replaced,) = (line for line in outcome.out.splitlines() if line.startswith("replaced"))
-    assert replaced.startswith("replaced by a plain schedule: kernel_1_matmul (schedule: ")
-    assert replaced.endswith("): crashed (SIGILL)")
+    assert re.match(r"replaced: kernel_\w{8}_matmul \(schedule: contraction\): ", replaced)
+    assert replaced.endswith("): crashed (SIGILL); now without contraction")
     assert eqfuse.run("run", "build", "--random", 0).code == 0
 
 
 @pytest.mark.conformance
-def test_a_kernel_that_hangs_gets_a_plain_schedule(
+def test_a_kernel_that_hangs_gets_another_schedule(
     eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 5)
     monkeypatch.setattr("eqfuse.lowering.running.blame.KERNEL_SECONDS", 5)
     spoil(HANG, False)
-    outcome = compiled(eqfuse, 105)
+    outcome = compiled(eqfuse, 105, "--no-measure")
     assert outcome.code == 0
     (replaced,) = (line for line in outcome.out.splitlines() if line.startswith("replaced"))
-    assert replaced.startswith("replaced by a plain schedule: kernel_1_matmul (schedule: ")
-    assert replaced.endswith("): took longer than 5 s")
+    assert re.match(r"replaced: kernel_\w{8}_matmul \(schedule: contraction\): ", replaced)
+    assert replaced.endswith("): took longer than 5 s; now without contraction")
 
 
 @pytest.mark.conformance
-def test_a_kernel_that_crashes_anyway_is_named(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
+def test_onnx_runtime_gets_what_crashes_anyway(eqfuse: CommandLine, spoil: Callable[[str, bool], None]) -> None:
     spoil(CRASH, True)
     outcome = compiled(eqfuse, 102)
-    assert outcome.code == 3
-    assert "crashed (SIGILL) in kernel_1_matmul; 1 kernel(s) are wrong, the first is kernel_1_matmul" in outcome.error
-    assert eqfuse.files() == ["in.onnx"]
+    assert outcome.code == 0
+    assert "): crashed (SIGILL); now ONNX Runtime\n" in outcome.out
+    assert eqfuse.run("run", "build", "--random", 0).code == 0
 
 
 @pytest.mark.conformance
@@ -99,7 +101,7 @@ def test_the_kernel_in_which_a_model_crashes_is_named(eqfuse: CommandLine, spoil
     for command in (("run", "build", "--random", 0), ("bench", "build"), ("bench", "build", "--kernels")):
         outcome = eqfuse.run(*command)
         assert outcome.code == 1
-        assert outcome.error.startswith("build: the compiled model crashed (SIGILL) in kernel_1_matmul; ")
+        assert re.match(r"build: the compiled model crashed \(SIGILL\) in kernel_\w{8}_matmul; ", outcome.error)
 
 
 @pytest.mark.parametrize("command", [("run", "--random", 0), ("bench",), ("bench", "--kernels")])

@@ -15,6 +15,7 @@ from eqfuse.lowering.bundle.check import call_for_verdict
 from eqfuse.lowering.bundle.isolation import NO_LIMIT, call_isolated
 from eqfuse.lowering.bundle.manifest import LIBRARY
 from eqfuse.lowering.errors import BundleError, CrashError, LoweringError
+from eqfuse.lowering.kernels.table import read_table
 from eqfuse.lowering.running.isolated_model import IsolatedKernels, IsolatedModel
 
 from ..small_models import chain, expected, random_inputs
@@ -86,7 +87,7 @@ def test_inputs_that_do_not_fit_are_refused(plain_bundle: Path) -> None:
 def test_a_kernel_that_is_called_wrongly_is_an_error(plain_bundle: Path) -> None:
     kernels = IsolatedKernels(plain_bundle / LIBRARY, 1, NO_LIMIT)
     with pytest.raises(LoweringError):
-        kernels.run("kernel_0_matmul_relu", [np.zeros(1, np.float32)], [])
+        kernels.run(read_table(plain_bundle)[0].symbol, [np.zeros(1, np.float32)], [])
 
 
 def test_an_original_that_never_ends_is_given_up_at_the_limit() -> None:

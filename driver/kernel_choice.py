@@ -1,0 +1,377 @@
+"""Compiled kernels measured, and those that are slow or wrong compiled in another way: ``Attempt -> Attempt``.
+
+A kernel that takes longer than it should is tried in other ways (`lowering/kernels/variants.py`), each in a bundle of
+its own whose calls are made in turns with those of the first. What is fastest stays. The profile database keeps all
+times, so the next compilation takes at once what was best in this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ..costmodels.measurement import Measurement
+from ..costmodels.profile import ProfileDatabase
+from ..errors import EqfuseError
+from ..extract.partition.canonical_key import subgraph_key, subgraph_text
+from ..lowering.bundle.bundle import versions
+from ..lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
+from ..lowering.kernels.variants import Cut, Members, Variant, list_variants
+from ..support.database import DatabaseError
+from ..support.store import source_digest
+
+if TYPE_CHECKING:
+    from ..ir.graph import OperatorGraph
+    from ..lowering.kernels.compilation import CompiledKernels
+    from ..lowering.kernels.table import KernelFacts
+    from ..lowering.running.kernel_times import CallTime
+
+SLOW = 2.0
+"""A kernel is slow that takes more than this many times its estimate (times what a quarter of the model's kernels are
+within of theirs, where that is above 1: a device file may hope too much of a machine, or its clock be low just now),"""
+NOTICEABLE_SHARE = 0.02
+"""and more than this share of the model's time,"""
+LEAST_LOSS = 10e-6
+"""and loses at least this many seconds in a run: trying costs about a second of compilation."""
+CLEARLY = 0.95
+"""A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
+_SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
+"""The packages that decide which code a variant gives."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A bundle in a folder, its kernels, and the cut that it was made of."""
+
+    cut: Cut
+    folder: Path
+    prepared: CompiledKernels
+    facts: tuple[KernelFacts, ...]
+
+
+class Workshop(Protocol):
+    """What builds, measures and checks bundles for a target."""
+
+    def build(self, cut: Cut) -> Attempt:
+        """A bundle of a cut, in a folder of its own. Raises EqfuseError."""
+        ...
+
+    def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
+        """The time of a call of each step, in turns, by its symbol. Raises EqfuseError."""
+        ...
+
+    def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:
+        """Those of the kernels that compute something else than their operators, and what is wrong with them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A distinct kernel that is slow or wrong, and its calls. `seconds` are those of a call, and so is `estimate`; they
+    are 0 where the kernel is wrong, for which `problem` has the reason."""
+
+    facts: KernelFacts
+    task: str
+    calls: tuple[Members, ...]
+    seconds: float
+    estimate: float
+    problem: str = ""
+
+    @property
+    def members(self) -> frozenset[int]:
+        """The operators of all calls."""
+        return frozenset(member for call in self.calls for member in call)
+
+
+# --- which kernels are slow
+
+
+def estimate(facts: KernelFacts) -> float:
+    """The seconds of a call that the device model expects; at least what the roofline says."""
+    return max(facts.roofline, facts.predicted or 0.0)
+
+
+def find_slow(attempt: Attempt, times: Mapping[str, CallTime]) -> list[Suspect]:
+    """The slow kernels of a bundle, that which loses most first."""
+    rows = [(facts, times[facts.symbol].seconds) for facts in attempt.facts if facts.symbol in times]
+    whole = sum(seconds * facts.calls for facts, seconds in rows)
+    ratios = sorted(seconds / estimate(facts) for facts, seconds in rows if estimate(facts) > 0.0)
+    usual = max([1.0, *ratios[len(ratios) // 4 :][:1]])
+    slow = []
+    for facts, seconds in rows:
+        loss = (seconds - SLOW * usual * estimate(facts)) * facts.calls
+        if loss > 0.0 and seconds * facts.calls > NOTICEABLE_SHARE * whole and loss >= LEAST_LOSS:
+            slow.append((loss, _suspect(attempt, facts, seconds)))
+    return [suspect for _, suspect in sorted(slow, key=lambda pair: -pair[0])]
+
+
+def _suspect(attempt: Attempt, facts: KernelFacts, seconds: float, problem: str = "") -> Suspect:
+    calls = tuple(call.members for call in attempt.prepared.calls if call.symbol == facts.symbol)
+    return Suspect(facts, attempt.prepared.keys[facts.symbol], calls, seconds, estimate(facts), problem)
+
+
+# --- trying variants
+
+
+@dataclass
+class _Trials:
+    """What was tried for a suspect, and which variants are left.
+
+    `costs` are ratios of their times to the suspect's; for a wrong one, which has no time, seconds; infinite where they
+    were not timed.
+    """
+
+    suspect: Suspect
+    left: list[Variant]
+    costs: dict[Variant, float] = field(default_factory=dict)
+    record: list[tuple[Variant, Trial]] = field(default_factory=list)
+
+    @property
+    def best(self) -> Variant | None:
+        """The variant to take; None where the kernel stays."""
+        best = min(self.costs, key=self.costs.__getitem__, default=None)
+        return best if best is not None and (self.suspect.problem or self.costs[best] <= CLEARLY) else None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether one was found that is as fast as expected, so that others need not be tried."""
+        slowest = SLOW * self.suspect.estimate
+        return not self.suspect.problem and any(c * self.suspect.seconds <= slowest for c in self.costs.values())
+
+    def add(self, variant: Variant, cost: float, seconds: float | None) -> None:
+        """Note a variant that is right."""
+        self.costs[variant] = cost
+        self.record.append((variant, Trial(str(variant), seconds)))
+
+    def refuse(self, variant: Variant, problem: str) -> None:
+        """Note a variant that is wrong, or failed."""
+        self.record.append((variant, Trial(str(variant), None, problem)))
+
+    def summary(self) -> KernelTrials:
+        """For the manifest."""
+        return _summary(self.suspect, self.best, tuple(trial for _, trial in self.record))
+
+
+def try_variants(
+    workshop: Workshop, base: Attempt, suspects: Sequence[Suspect], *, checks: bool, times: bool
+) -> list[_Trials]:
+    """Try the variants of suspects; each bundle holds the next one of every suspect.
+
+    With `checks` no variant is taken that is wrong by itself. Without `times` the first one that is right is taken.
+    """
+    graph, answers = base.prepared.graph, base.prepared.answers
+    trials = [_Trials(s, list(list_variants(graph, s.calls[0], answers[s.facts.symbol]))) for s in suspects]
+    while active := [each for each in trials if each.left and not each.is_good and (times or not each.costs)]:
+        wanted = [(each, each.left.pop(0)) for each in active]
+        try:
+            attempt = workshop.build(vary(graph, base.cut, [(each.suspect, variant) for each, variant in wanted]))
+            _compare(workshop, base, attempt, wanted, checks=checks, times=times)
+        except EqfuseError as error:
+            for each, variant in wanted:
+                each.refuse(variant, str(error))
+    return trials
+
+
+def vary(graph: OperatorGraph, cut: Cut, chosen: Iterable[tuple[Suspect, Variant | None]]) -> Cut:
+    """The cut with a variant of each suspect, unless that is None."""
+    for suspect, variant in chosen:
+        if variant is not None:
+            cut = cut.vary(graph, suspect.calls, suspect.task, variant)
+    return cut
+
+
+def _compare(
+    workshop: Workshop,
+    base: Attempt,
+    attempt: Attempt,
+    wanted: Sequence[tuple[_Trials, Variant]],
+    *,
+    checks: bool,
+    times: bool,
+) -> None:
+    """Note what an attempt shows of its variants. One that has a wrong kernel is not timed: it may crash."""
+    names = {each.suspect: _names(attempt, each.suspect.members) for each, _ in wanted}
+    wrong = workshop.find_wrong(attempt, {name for each in names.values() for name in each}) if checks else {}
+    is_base_right = not any(each.suspect.problem for each, _ in wanted)
+    measured: Sequence[Mapping[str, CallTime]] = ()
+    if times and not wrong:
+        measured = workshop.time([base, attempt] if is_base_right else [attempt])
+    for each, variant in wanted:
+        members, calls = each.suspect.members, len(each.suspect.calls)
+        fault = next((wrong[name] for name in names[each.suspect] if name in wrong), None)
+        if fault is not None:
+            each.refuse(variant, fault)
+        elif not measured:
+            each.add(variant, inf, None)
+        else:
+            seconds = step_seconds(attempt, measured[-1], members)
+            before = step_seconds(base, measured[0], members) if is_base_right else 1.0
+            each.add(variant, seconds / before, seconds / calls)
+
+
+def step_seconds(attempt: Attempt, times: Mapping[str, CallTime], members: frozenset[int]) -> float:
+    """Seconds of the steps that run only these operators, in one run of the model."""
+    return sum(times[name].seconds for name in _names(attempt, members))
+
+
+def _names(attempt: Attempt, members: frozenset[int]) -> list[str]:
+    """The steps that run only these operators, a name for each call."""
+    return [name for name, inside in attempt.prepared.named_steps() if members.issuperset(inside)]
+
+
+def _summary(suspect: Suspect, chosen: Variant | None, trials: tuple[Trial, ...]) -> KernelTrials:
+    return KernelTrials(
+        suspect.facts.symbol, suspect.facts.operators, suspect.seconds, suspect.estimate, suspect.problem, trials,
+        str(chosen) if chosen is not None else "",
+    )  # fmt: skip
+
+
+# --- the whole choice
+
+
+def choose_kernels(
+    workshop: Workshop, base: Attempt, wrong: Mapping[str, str], memory: Memory | None, *, checks: bool
+) -> tuple[Attempt, MeasurementSummary]:
+    """The bundle whose kernels are right and measure best, beginning with a `base` of which some may be `wrong`.
+
+    Without a `memory` nothing is measured: a wrong kernel gets the first variant that is right.
+    """
+    started = time.monotonic()
+    record: tuple[KernelTrials, ...] = ()
+    timed, problem = 0, ""
+    if wrong:
+        suspects = [_suspect(base, facts, 0.0, wrong[facts.symbol]) for facts in base.facts if facts.symbol in wrong]
+        trials = try_variants(workshop, base, suspects, checks=checks, times=memory is not None)
+        base = workshop.build(vary(base.prepared.graph, base.cut, [(each.suspect, each.best) for each in trials]))
+        record = tuple(each.summary() for each in trials)
+    if memory is not None:
+        try:
+            base, slow, timed = _replace_slow(workshop, base, memory, checks=checks)
+            record += slow
+        except EqfuseError as error:
+            problem = str(error)
+    return base, MeasurementSummary(timed, time.monotonic() - started, record, problem)
+
+
+def _replace_slow(
+    workshop: Workshop, base: Attempt, memory: Memory, *, checks: bool
+) -> tuple[Attempt, tuple[KernelTrials, ...], int]:
+    """The bundle with slow kernels replaced, what was tried for each, and how many steps were timed."""
+    graph = base.prepared.graph
+    (times,) = workshop.time([base])
+    memory.keep(base, times)
+    slow = find_slow(base, times)
+    known = {suspect: memory.recall(graph, suspect.calls[0]) for suspect in slow}
+    trials = try_variants(workshop, base, [s for s in slow if known[s] is None], checks=checks, times=True)
+    memory.keep_trials(graph, trials)
+    chosen = {**{s: recalled.best for s, recalled in known.items() if recalled}, **{t.suspect: t.best for t in trials}}
+    record = [_summary(s, recalled.best, recalled.trials) for s, recalled in known.items() if recalled]
+    cut = vary(graph, base.cut, chosen.items())
+    if cut != base.cut:  # each was measured beside others: all together have to be faster, too
+        better = workshop.build(cut)
+        times, after = workshop.time([base, better])
+        everything = frozenset(range(len(graph.operators)))
+        if step_seconds(better, after, everything) < step_seconds(base, times, everything):
+            base, times = better, after
+        else:
+            chosen = {}
+    measured = tuple(replace(f, measured=times[f.symbol].seconds if f.symbol in times else None) for f in base.facts)
+    record += [each.summary() for each in trials]
+    if not chosen:
+        record = [replace(each, chosen="") for each in record]
+    return replace(base, facts=measured), tuple(record), len(times)
+
+
+# --- what earlier compilations measured
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """The variants of a kernel that were measured earlier, and the best; None where the kernel itself is."""
+
+    trials: tuple[Trial, ...]
+    best: Variant | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The times of kernels on a device in the profile database. A failure there is told, and nothing else.
+
+    `device` is its name, for several threads with their number, for prices are those of one thread.
+    """
+
+    device: str
+    tell: Callable[[str], None]
+    known: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(device: str, threads: int, tell: Callable[[str], None]) -> Memory:
+        """What is known now."""
+        name = device if threads == 1 else f"{device}/{threads}"
+        try:
+            return Memory(name, tell, ProfileDatabase.open().schedules(name, _software()))
+        except DatabaseError as error:
+            tell(f"earlier measurements are not used: {error}")
+            return Memory(name, tell)
+
+    def recall(self, graph: OperatorGraph, members: Members) -> Recalled | None:
+        """What is known of a kernel; None where no variant of it was measured."""
+        seconds = {Variant.of(t): s for t, s in self.known.get(subgraph_key(graph, members) or "", {}).items()}
+        seconds.pop(None, None)
+        usual = seconds.pop(Variant(), inf)
+        if not seconds:
+            return None
+        best = min(seconds, key=seconds.__getitem__)
+        trials = tuple(Trial(str(variant), each) for variant, each in seconds.items())
+        return Recalled(trials, best if seconds[best] <= CLEARLY * usual else None)
+
+    def keep(self, attempt: Attempt, times: Mapping[str, CallTime]) -> None:
+        """Keep the time of each kernel as it was compiled, beside its estimate."""
+        graph, calls = attempt.prepared.graph, {call.symbol: call.members for call in attempt.prepared.calls}
+        measured = ((facts, times[facts.symbol]) for facts in attempt.facts if facts.symbol in times)
+        self._add(
+            self._row(graph, calls[facts.symbol], Variant(), each.seconds, each.spread, each.runs, facts)
+            for facts, each in measured
+        )
+
+    def keep_trials(self, graph: OperatorGraph, trials: Sequence[_Trials]) -> None:
+        """Keep the times of variants."""
+        self._add(
+            self._row(graph, each.suspect.calls[0], variant, trial.seconds)
+            for each in trials
+            for variant, trial in each.record
+            if trial.seconds is not None
+        )
+
+    def _row(
+        self,
+        graph: OperatorGraph,
+        members: Members,
+        variant: Variant,
+        seconds: float,
+        spread: float = 0.0,
+        runs: int = 1,
+        facts: KernelFacts | None = None,
+    ) -> Measurement | None:
+        key = subgraph_key(graph, members)
+        if key is None or seconds <= 0.0:
+            return None
+        return Measurement(
+            key, self.device, seconds, spread, runs, _software(), variant.text, subgraph_text(graph, members),
+            template=facts.rule if facts is not None else "", estimate=estimate(facts) if facts is not None else 0.0,
+        )  # fmt: skip
+
+    def _add(self, rows: Iterable[Measurement | None]) -> None:
+        try:
+            ProfileDatabase.open().add(*(row for row in rows if row is not None))
+        except DatabaseError as error:
+            self.tell(f"times of kernels are not kept: {error}")
+
+
+def _software() -> dict[str, str]:
+    """What decides which code a variant gives, and what runs it."""
+    return {**versions(), "kernels": source_digest(*_SOURCES)[:12]}
