@@ -67,6 +67,9 @@ $(DEMO): examples/demo_model.py | $(VENV)/.stamp-run
 	mkdir -p $(@D)
 	$(BIN)/python $< $@
 
+# As pip does for what it installs: without it each run compiles all modules where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := $(BIN)/python -m compileall -q -x '/(\.|tests/)' .
+
 # A stamp holds while pyproject.toml does not change. The link gives mypy the package under its own name.
 $(VENV)/.stamp-venv:
 	@test -n "$(PYTHON)" || { echo "eqfuse needs Python 3.11, 3.12 or 3.13 with venv (Debian: apt install python3-venv);" \
@@ -77,12 +80,15 @@ $(VENV)/.stamp-venv:
 
 $(VENV)/.stamp-run: pyproject.toml | $(VENV)/.stamp-venv
 	$(INSTALL) .
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
 	$(INSTALL) '.[test]'
+	$(COMPILE)
 	touch $@ $(VENV)/.stamp-run
 
 $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
 	$(INSTALL) '.[bench]'
+	$(COMPILE)
 	touch $@ $(VENV)/.stamp-run
