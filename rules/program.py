@@ -6,8 +6,7 @@ It is light to import. Only where a program is not kept yet are rule files read,
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -21,19 +20,26 @@ if TYPE_CHECKING:
 
 _KEPT = 32
 """Programs of about 500 kB each: those of a few precisions and of a user's files at work."""
-_HEAD = re.compile(r"\(([^\s()]+)")
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a program: it may run once there are rows in all tables of `needs`, and adds rows to `gives`.
+    """One command of a program: it does nothing before there are rows in all tables of `needs`.
 
-    Tables are constructors, functions and relations. `gives` may name more than the command ever adds to.
+    Tables are constructors, functions and relations.
     """
 
     text: str
     needs: frozenset[str]
-    gives: frozenset[str]
+
+
+Commands = Sequence[Command]
+
+
+def split_ready(commands: Commands, tables: Collection[str]) -> tuple[list[Command], list[Command]]:
+    """The commands that may do something once these tables have rows, and the others."""
+    ready = [command for command in commands if command.needs.issubset(tables)]
+    return ready, [command for command in commands if not command.needs.issubset(tables)]
 
 
 @dataclass(frozen=True)
@@ -47,28 +53,6 @@ class Program:
         """The whole program."""
         return "\n".join(command.text for command in self.commands)
 
-    def text_for(self, facts: str) -> str:
-        """The program without the rules that can never match after these facts, themselves an egglog program.
-
-        A rule matches only if each table that its left side names has rows: from the facts, from a command, or from
-        the right side of a rule that can match. egglog takes longer to load the rules than to run most of them.
-        """
-        given = set(_HEAD.findall(facts))
-        chosen: set[int] = set()
-        waiting = list(enumerate(self.commands))
-        size = -1
-        while len(given) > size:
-            size = len(given)
-            remaining = []
-            for index, command in waiting:
-                if command.needs <= given:
-                    given |= command.gives
-                    chosen.add(index)
-                else:
-                    remaining.append((index, command))
-            waiting = remaining
-        return "\n".join(command.text for index, command in enumerate(self.commands) if index in chosen)
-
 
 def rule_program(selection: RuleSelection) -> Program:
     """The program of a selection, which egglog accepts.
@@ -81,14 +65,14 @@ def rule_program(selection: RuleSelection) -> Program:
     try:
         rows = json.loads(store.path(key).read_text(encoding="utf-8"))
         store.use(key)
-        return Program(tuple(Command(text, frozenset(needs), frozenset(gives)) for text, needs, gives in rows))
+        return Program(tuple(Command(text, frozenset(needs)) for text, needs in rows))
     except (OSError, ValueError):
         pass
     from .loader import load_selection, prelude  # with the linter and the table of operators, which take a while
 
     program = Program(tuple(_commands(f"{prelude()}\n{load_selection(selection).program}")))
     execute(load().EGraph(), program.text)  # once the whole, since later runs load parts
-    rows = [(command.text, sorted(command.needs), sorted(command.gives)) for command in program.commands]
+    rows = [(command.text, sorted(command.needs)) for command in program.commands]
     store.keep(key, lambda path: path.write_text(json.dumps(rows), encoding="utf-8"))
     return program
 
@@ -99,8 +83,7 @@ def _commands(text: str) -> Iterator[Command]:
     forms = read(text).forms
     tables = frozenset(table for form in forms if form.head in DECLARATIONS for table in _declared(form))
     for form in forms:
-        needs, gives = _dependencies(form)
-        yield Command(text[form.start : form.end], tables & needs, tables & gives)
+        yield Command(text[form.start : form.end], tables & _conditions(form))
 
 
 def _declared(form: Form) -> set[str]:
@@ -108,17 +91,12 @@ def _declared(form: Form) -> set[str]:
     return _heads(form.items[1:]) if form.head.startswith("datatype") else {str(form.items[1])}
 
 
-def _dependencies(form: Form) -> tuple[set[str], set[str]]:
-    """The heads in the left side of a rule and those in its right side; a fact has no left side."""
-    if form.head in DECLARATIONS:
-        return set(), set()
+def _conditions(form: Form) -> set[str]:
+    """The heads in the left side of a rule; of a birewrite those of both, for either side may be the left one."""
     if form.head not in RULES:
-        return set(), _heads([form])
-    left, right = _heads(form.items[1:2]), _heads(form.items[2:3])
-    conditions = _heads(form.items[3:])  # of a rewrite: all else there is atoms
-    if form.head == "birewrite":  # either side may be the left one
-        return (left & right) | conditions, left | right
-    return left | conditions, right
+        return set()
+    left, conditions = _heads(form.items[1:2]), _heads(form.items[3:])  # of a rewrite: all else there is atoms
+    return (left & _heads(form.items[2:3]) if form.head == "birewrite" else left) | conditions
 
 
 def _heads(nodes: Sequence[Node]) -> set[str]:

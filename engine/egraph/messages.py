@@ -11,11 +11,11 @@ Message = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """A program with its facts and the limits of the run; `schedule` is the text of one iteration."""
+    """A program with its facts and the limits of the run; an iteration runs two schedules."""
 
     facts: str
-    schedule: str
-    closing: str
+    simplification: str
+    exploration: str
     node_limit: int
     time_limit: float
     iteration_limit: int

@@ -23,12 +23,13 @@ from .graph import EClass, EGraph, ENode, NodePosition, RuleStatistics, Saturati
 from .messages import Job, Progress, Snapshot
 from .worker import Worker
 
-ITERATION = "(run-schedule (saturate (seq (saturate analysis) simplify)) settle explore)"
-"""One iteration: simplifications and analyses until nothing changes, then one round of exploration.
-
-Constants are hidden between the two: a constant that exploration made, such as a transposed transposition, must first
-be simplified to its origin, or the next round makes another one from it."""
-CLOSING = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
+SIMPLIFICATION = "(run-schedule (saturate (seq (saturate analysis) simplify)))"
+"""Simplifications and analyses until nothing changes."""
+EXPLORATION = "(run-schedule settle explore)"
+"""One round of exploration, before which constants are hidden: a constant that exploration made, such as a transposed
+transposition, must first be simplified to its origin, or the next round makes another one from it."""
+ITERATION = SIMPLIFICATION + EXPLORATION
+"""One iteration. A simplification follows the last one."""
 _INTERNAL = ("analysis.", "settle.", "(")
 """Prefixes of rules that rewrite nothing: they analyse, hide constants or load tables."""
 _OUT_OF_MEMORY = ("memory allocation of", "MemoryError")
@@ -68,13 +69,14 @@ def saturate(
     RuleError if egglog refuses the rules.
     """
     facts, labels = write_facts(encoding, worker.folder)
-    job = Job(facts, ITERATION, CLOSING, budget.nodes, budget.seconds, budget.iterations)
+    job = Job(facts, SIMPLIFICATION, EXPLORATION, budget.nodes, budget.seconds, budget.iterations)
     conversation = _Conversation(worker, job, progress)
     conversation.run()
     seconds = time.monotonic() - conversation.started
     if conversation.snapshot is None:
         return _unrewritten(encoding, _statistics(Progress(stop_reason=conversation.progress.stop_reason), seconds))
-    return _egraph(conversation.snapshot, encoding, labels.originals, _statistics(conversation.progress, seconds))
+    statistics = _statistics(conversation.progress, seconds)
+    return number_classes(conversation.snapshot, encoding, labels.originals, statistics)
 
 
 class _Conversation:
@@ -162,10 +164,10 @@ def _unrewritten(encoding: Encoding, statistics: Saturation) -> EGraph:
     return EGraph(classes, {i: i for i in range(len(classes))}, encoding.roots, statistics)
 
 
-def _egraph(
+def number_classes(
     snapshot: Snapshot, encoding: Encoding, originals: Mapping[str, str], statistics: Saturation
 ) -> EGraph:
-    """Number the classes by the first term they hold, so that results do not depend on egglog's numbering."""
+    """The e-graph of a snapshot. Classes are numbered by the first term they hold, not as egglog does."""
     rows: dict[int, list[ENode]] = {}
     for op, literals, children, owner in snapshot.rows:
         attributes = tuple([originals.get(a, a) if isinstance(a, str) else a for a in literals])

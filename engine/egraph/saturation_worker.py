@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...rules.egglog_bindings import execute, load
-from ...rules.program import Program, rule_program
+from ...rules.program import Commands, rule_program, split_ready
 from ...rules.vocabulary import RuleSelection
 from .messages import Job, Message, Progress, Snapshot
 from .rule_times import rule_seconds
@@ -33,7 +33,7 @@ class SaturationRun:
         gc.disable()  # each collection would walk over all that was built so far
         self.bindings = load()
         self.egraph = self.bindings.EGraph(fact_directory=folder)
-        self.program = Program(())
+        self.waiting: Commands = ()
         self.progress = Progress()
         self.next_snapshot = 0.0
 
@@ -45,7 +45,7 @@ class SaturationRun:
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
         yield "stage", "rules"
-        self.program = rule_program(selection)
+        self.waiting = rule_program(selection).commands
 
     def execute(self, text: str) -> list[Any]:
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))
@@ -53,7 +53,7 @@ class SaturationRun:
     def saturate(self, job: Job) -> Iterator[Message]:
         """Load one job and run it to its end."""
         self.job = job
-        execute(self.egraph, self.program.text_for(job.facts))
+        self.load_ready()
         self.started = time.monotonic()
         yield "stage", "facts"
         execute(self.egraph, job.facts)
@@ -62,7 +62,7 @@ class SaturationRun:
         if self.is_too_large():
             self.progress.stop_reason = "time limit"
         else:
-            self.execute(job.closing)
+            self.simplify()
             yield "snapshot", self.snapshot()
         yield "done", self.progress
 
@@ -91,8 +91,33 @@ class SaturationRun:
         return self.progress.growth[-1] * _READING > left
 
     def iterate(self) -> bool:
-        report = self.execute(self.job.schedule)[0].report
+        updated = self.simplify()
+        updated |= self.run(self.job.exploration)
         self.progress.iterations += 1
+        return updated
+
+    def simplify(self) -> bool:
+        """Whether anything changed; what rules made that were loaded before may let others match."""
+        updated = False
+        self.load_ready()
+        while self.run(self.job.simplification):
+            updated = True
+            if not self.load_ready():
+                break
+        return updated
+
+    def load_ready(self) -> bool:
+        """Load the rules that may match by now. Whether there were any.
+
+        egglog takes longer to load a rule than to run most of them, and looks at each of them in every round.
+        """
+        ready, self.waiting = split_ready(self.waiting, {name for name, size in self.sizes().items() if size})
+        execute(self.egraph, "\n".join(command.text for command in ready))
+        return bool(ready)
+
+    def run(self, schedule: str) -> bool:
+        """Whether a schedule changed anything."""
+        report = self.execute(schedule)[0].report
         for rule, matches in report.num_matches_per_rule.items():
             self.progress.matches[rule] = self.progress.matches.get(rule, 0) + matches
         for rule, seconds in rule_seconds(report).items():
@@ -100,8 +125,11 @@ class SaturationRun:
         return bool(report.updated)
 
     def size(self) -> int:
-        sizes = dict(self.execute("(print-size)")[0].sizes)
-        return sum(n for name, n in sizes.items() if name[:1].isupper())
+        return sum(n for name, n in self.sizes().items() if name[:1].isupper())
+
+    def sizes(self) -> dict[str, int]:
+        """The rows of every table."""
+        return dict(self.execute("(print-size)")[0].sizes)
 
     def offer_snapshot(self) -> Iterator[Message]:
         """Send one unless the last cost too much: the next iteration may explode, and this is the result then."""

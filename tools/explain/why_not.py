@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...engine.egraph.encode import multiple_outputs
 from ...engine.egraph.facts import write_facts
 from ...engine.egraph.graph import EGraph, ENode, Literal
-from ...engine.egraph.saturate import CLOSING, ITERATION
+from ...engine.egraph.saturate import ITERATION, SIMPLIFICATION
 from ...errors import UsageError
 from ...rules.loader import Rule
 from .catalogue import analyses
@@ -142,7 +142,7 @@ class _Probe:
         self.session.load("\n".join(rule.text for rule in self.rewriting.rules.rules if not rule.derives))
         for _ in range(self.rewriting.egraph.saturation.iterations):
             self.session.load(ITERATION)
-        self.session.load(CLOSING)
+        self.session.load(SIMPLIFICATION)
 
     def attempt(self, stage: str) -> Attempt:
         """How far the best candidate gets."""

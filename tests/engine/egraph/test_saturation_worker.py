@@ -5,21 +5,24 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
+from eqfuse.engine.egraph import saturation_worker
 from eqfuse.engine.egraph.encode import Encoding, encode
 from eqfuse.engine.egraph.facts import write_facts
-from eqfuse.engine.egraph.messages import Job
-from eqfuse.engine.egraph.saturate import CLOSING, ITERATION
+from eqfuse.engine.egraph.graph import EGraph, Saturation
+from eqfuse.engine.egraph.messages import Job, Progress
+from eqfuse.engine.egraph.saturate import EXPLORATION, SIMPLIFICATION, number_classes
 from eqfuse.engine.egraph.saturation_worker import SaturationRun
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
-from eqfuse.rules.program import Program, rule_program
+from eqfuse.rules.program import rule_program, split_ready
 from eqfuse.rules.vocabulary import RuleSelection
 
 from ...rules.random_graphs.generate import random_graph
+
+STATISTICS = Saturation("saturated", 2, (), 0.0, ())
 
 
 def encode_random_graph(seed: int) -> Encoding:
@@ -27,27 +30,28 @@ def encode_random_graph(seed: int) -> Encoding:
     return encode(model, infer(model))
 
 
-def saturate_here(encoding: Encoding, folder: Path) -> dict[str, Any]:
-    """The last message of each kind, after two iterations."""
+def saturate_here(encoding: Encoding, folder: Path) -> tuple[EGraph, Progress]:
+    """The e-graph after two iterations."""
     run = SaturationRun(str(folder))
     gc.enable()
-    facts, _ = write_facts(encoding, folder)
-    messages = [*run(RuleSelection()), *run(Job(facts, ITERATION, CLOSING, 5_000, 60.0, 2))]
-    return dict(messages)
+    facts, labels = write_facts(encoding, folder)
+    messages = dict([*run(RuleSelection()), *run(Job(facts, SIMPLIFICATION, EXPLORATION, 5_000, 60.0, 2))])
+    return number_classes(messages["snapshot"], encoding, labels.originals, STATISTICS), messages["done"]
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.conformance) for seed in range(1, 100))])
 def test_rules_that_cannot_match_change_nothing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoding = encode_random_graph(seed)
     some = saturate_here(encoding, tmp_path)
-    monkeypatch.setattr(Program, "text_for", lambda program, _: program.text)
+    monkeypatch.setattr(saturation_worker, "split_ready", lambda commands, _: (commands, ()))
     every = saturate_here(encoding, tmp_path)
-    assert some["snapshot"] == every["snapshot"]
-    assert some["done"].growth == every["done"].growth
-    first, second = ({rule: n for rule, n in each["done"].matches.items() if n} for each in (some, every))
+    assert some[0] == every[0]
+    assert some[1].growth == every[1].growth
+    first, second = ({rule for rule, n in progress.matches.items() if n} for _, progress in (some, every))
     assert first == second
 
 
 def test_most_rules_cannot_match_a_small_graph() -> None:
-    program = rule_program(RuleSelection())
-    assert 0 < len(program.text_for("(union (term 0) (Relu (term 1)))")) < len(program.text) / 4
+    commands = rule_program(RuleSelection()).commands
+    ready, waiting = split_ready(commands, {"term", "Relu"})
+    assert 0 < len(ready) < len(waiting) / 3
