@@ -42,8 +42,8 @@ class CostModel(Protocol):
         An operator all of whose operands are constant is folded before any run. It costs next to nothing, but not 0, so
         that fewer such nodes stay better.
 
-        A Concat whose operands are Concats of the same axis flags them in the attribute ``continued``, e.g. (1, 0):
-        such a chain of binary Concats costs as much as one Concat of all its operands.
+        A Concat whose operands are Concats of the same axis (or a Max of Maxs, ...) flags them in the attribute
+        ``continued``, e.g. (1, 0): such a chain of binary Concats costs as much as one Concat of all its operands.
         """
 
 

@@ -15,6 +15,9 @@ SYMBOL = 128
 """What an unknown dimension counts: the order of a sentence length or of a feature map's side. A dimension that
 is named as a batch counts 1: so models are deployed, and so a flattened batch x length counts the same."""
 
+VARIADIC = frozenset({"Concat", "Max", "Min"})
+"""Operators that ONNX writes with any number of operands: here they are chains, whose links have two."""
+
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 LIMIT = 2**62
@@ -130,10 +133,10 @@ class Operation:
 
     @property
     def continued(self) -> tuple[int, ...]:
-        """Of a Concat: per operand, 1 if it is itself a Concat of the same axis, part of one n-ary chain."""
-        return self.integers("continued") if self.op == "Concat" else ()
+        """Of a link of a chain: per operand, 1 if it is itself such a link, with the same attributes."""
+        return self.integers("continued") if self.op in VARIADIC else ()
 
     @property
     def starts_kernel(self) -> bool:
-        """Whether the node is a kernel of its own, not the next link of a Concat chain."""
-        return self.op != "Concat" or not any(self.continued)
+        """Whether the node is a kernel of its own, not the next link of a chain."""
+        return not any(self.continued)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from ...ir.operators import OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
+from ...ir.operation import VARIADIC
+from ...ir.operators import OPERATORS, RECURRENT, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import Knowledge
 from ..onnx.nodes import is_standard
@@ -109,7 +110,7 @@ def canonical(node: ir.Node, knowledge: Knowledge, opset: int) -> Call | None:
     return Call(operator, _operands(site, operator), tuple(literals[a.name] for a in operator.attributes))
 
 
-_FURTHER_INPUTS = frozenset({"Concat", "Pad", "Resize"})
+_FURTHER_INPUTS = VARIADIC | {"Pad", "Resize"}
 """Operators whose canonical form, or the encoder, deals with inputs beyond their signature."""
 
 
@@ -355,14 +356,19 @@ _RESIZE_DEFAULTS = {
 """ONNX's: an attribute that a node leaves out has these."""
 
 
+def _recurrence(site: Site, literals: Literals) -> Literals:
+    """What few models give goes into one string, without the attributes that say what holds anyway."""
+    hidden = site.shape(2)[-1]
+    _require(site.raw.pop("layout", 0) == 0 and literals["hidden_size"] in (None, hidden), "another layout or size")
+    config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
+    site.raw.clear()
+    config = {k: v for k, v in config.items() if v not in (0, [])}
+    return literals | {"hidden_size": hidden, "config": json.dumps(config, sort_keys=True)}
+
+
 def _cast(site: Site, literals: Literals) -> Literals:
     _require(site.raw.pop("saturate", 1) == 1 and site.raw.pop("round_mode", "up") == "up", "a special rounding")
     return literals | {"to": dtype_name(ir.DataType(literals["to"]))}
-
-
-def _binary_only(site: Site, literals: Literals) -> Literals:
-    _require(len(site.node.inputs) == 2, "not two operands")
-    return literals
 
 
 FORMS: dict[str, Form] = {
@@ -387,8 +393,7 @@ FORMS: dict[str, Form] = {
     "Split": _split,
     "Resize": _resize,
     "Cast": _cast,
-    "Min": _binary_only,
-    "Max": _binary_only,
+    **dict.fromkeys(RECURRENT, _recurrence),
     **dict.fromkeys(REDUCTIONS, _reduction),
 }
 _PLACED = frozenset(o.name for o in OPERATORS.values() if any(a.name == "axis" for a in o.attributes)) - FORMS.keys()

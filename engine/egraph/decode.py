@@ -15,16 +15,18 @@ import numpy as np
 import onnx_ir as ir
 
 from ...costmodels.runtime import NO_RUNTIME, Runtime
-from ...errors import EqfuseError, ModelError
+from ...errors import EqfuseError
+from ...ir.operation import VARIADIC
+from ...ir.operators import OPERATORS
 from ..onnx.inference import Knowledge
 from ..onnx.model import Model
-from ..onnx.nodes import body_graphs, has_body, title
+from ..onnx.nodes import body_graphs, has_body
 from ..onnx.typing import dtype_of
 from .emit import Emission, emit_node
 from .encode import OPAQUE, Encoding
 from .folding import FOLD, Array, Folder, uniform_element
 from .graph import EGraph, ENode, Selection
-from .plan import Origins, PlanStep, is_value, locate_origins, plan_steps
+from .plan import PlanStep, is_value, locate_origins, missing_value_error, plan_steps
 from .spellings import Earlier, Operand
 
 _FILL_FROM = 256
@@ -151,6 +153,7 @@ class _Decoder:
 
     def node(self, step: PlanStep) -> None:
         node = self.new(step) if step.original is None else self.keep(self.clones[step.original])
+        self.complete(node, step)
         if not node.attributes:  # an Add has some before opset 7
             node.op_type = self.apart.get(step.owner, node.op_type)
         self.nodes.append(node)
@@ -159,6 +162,17 @@ class _Decoder:
             self.values[step.owner] = node.outputs[0]
         elif step.original is not None:
             self.several[step.owner] = tuple(node.outputs)
+
+    def complete(self, node: ir.Node, step: PlanStep) -> None:
+        """Name the outputs that are read, or may not be left out."""
+        row = OPERATORS.get(step.node.op)
+        node.resize_outputs(max(len(node.outputs), row.outputs if row is not None else 1))
+        for index, output in enumerate(node.outputs):
+            if row is not None and row.outputs > 1 and not (output.name or self._projections(step.owner, index)):
+                output.name = ""
+            elif not output.name:
+                output.name = self._output_name(step, None if is_value(step.node) else index)
+                self._annotate(output, step, index)
 
     def keep(self, node: ir.Node) -> ir.Node:
         """A node of the model on the new values of its operands."""
@@ -200,12 +214,6 @@ class _Decoder:
         )  # fmt: skip
         if spec.domain:
             self.target.opset_imports.setdefault(spec.domain, 1)
-        for index, output in enumerate(node.outputs):
-            if spec.domain and spec.outputs > 1 and not self._projections(step.owner, index):
-                output.name = ""  # its outputs are optional
-                continue
-            output.name = self._output_name(step, index if spec.outputs > 1 or not is_value(step.node) else None)
-            self._annotate(output, step, index)
         return node
 
     def spell_out(self, spec: Emission, step: PlanStep) -> ir.Node:
@@ -236,9 +244,10 @@ class _Decoder:
         return nodes[-1]
 
     def _emission(self, step: PlanStep) -> Emission:
-        if step.node.op == "Concat":
-            attributes = {"axis": step.node.attributes[0]}
-            return Emission("Concat", tuple(range(len(step.operands))), attributes)
+        if step.node.op in VARIADIC:
+            names = (attribute.name for attribute in OPERATORS[step.node.op].attributes)
+            attributes = dict(zip(names, step.node.attributes, strict=True))
+            return Emission(step.node.op, tuple(range(len(step.operands))), attributes)
         types = tuple(self.egraph.classes[c].type for c in step.operands)
         symbols = {number: name for name, number in self.encoding.symbols.items()}
         output = self.egraph.classes[step.owner].type
@@ -350,7 +359,7 @@ def decode(
     constants = folder.values(missing)
     unknown = [c for c in missing if c not in constants]
     if unknown:
-        raise _missing_value_error(model, egraph, origin, unknown[0])
+        raise missing_value_error(model, egraph, origin, unknown[0])
     decoder = _Decoder(
         model,
         model.ir.clone(),
@@ -382,19 +391,3 @@ def _write_apart(plan: Sequence[PlanStep], egraph: EGraph, runtime: Runtime) -> 
                 if len(shapes) == 1 and None not in shapes:
                     names[source.owner] = apart.write
     return names
-
-
-def _missing_value_error(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
-    """The error for a constant class without a value. It blames the model's own node if one makes that value."""
-    names = origin.names.get(owner, ())
-    node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
-    if node is None:
-        ops = sorted({n.op for n in egraph.classes[owner].nodes})
-        return ModelError(
-            f"{model.label}: rules make a constant by {', '.join(ops)} that cannot be computed: element types or "
-            "shapes of the model contradict each other, or a rule is wrong; mend the model or leave rules out by --skip"
-        )
-    return ModelError(
-        f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
-        "too large; mend the node or remove it"
-    )

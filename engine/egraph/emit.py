@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from ...costmodels.runtime import NO_RUNTIME, Runtime
-from ...ir.operators import CONVOLUTIONS, OPERATORS, REDUCTIONS, Attribute, Operand, OperatorSchema
+from ...ir.operators import CONVOLUTIONS, OPERATORS, RECURRENT, REDUCTIONS, Attribute, Operand, OperatorSchema
 from ...ir.types import TensorType
 from ..onnx.nodes import BODY_DOMAIN
 from ..onnx.typing import dtype_of
@@ -88,7 +88,7 @@ def emit_node(
         return None if view is None else emit_node(view, operands, output, opset, symbols, absent, runs=runs)
     while inputs and inputs[-1] is None:
         inputs.pop()
-    outputs = len(literals["split"]) if node.op == "Split" else 1  # type: ignore[arg-type]
+    outputs = len(literals["split"]) if node.op == "Split" else operator.outputs  # type: ignore[arg-type]
     result = Emission(node.op, tuple(inputs), attributes, outputs)
     if runs and _lacks_kernel(result, operands, opset):
         return None
@@ -265,6 +265,11 @@ def _resize(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[
     return [0, *extra], {"mode": context.literals["mode"], **config}
 
 
+def _recurrence(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
+    config = json.loads(context.literals["config"])
+    return inputs, {**{n: v for n, v in attributes.items() if n != "config"}, **config}
+
+
 def _average_pool(context: _Context, inputs: Inputs, attributes: Attributes) -> tuple[Inputs, Attributes]:
     dilated = any(d != 1 for d in context.literals["dilations"])
     return inputs, {n: v for n, v in attributes.items() if n != "dilations" or dilated}  # not before opset 19
@@ -283,6 +288,7 @@ _FORMS: dict[str, Callable[[_Context, Inputs, Attributes], tuple[Inputs, Attribu
     "GroupNormalization": _group_normalization,
     "Resize": _resize,
     "AveragePool": _average_pool,
+    **dict.fromkeys(RECURRENT, _recurrence),
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 from ..onnx.inference import SMALL, Knowledge
@@ -43,9 +44,9 @@ _ALIASES = frozenset({"Identity", "Dropout", "Sum", "Min", "Max"})
 class Encoding:
     """The graph as terms: `terms[i].children` are indices below i.
 
-    `values` gives the term of each named value; `nodes` the term of each ONNX node, except constants and aliases of
-    operands; `symbols` numbers the symbolic dimensions, and `products` are those of two of these numbers or of one and
-    a size. `equal` are pairs of terms of one value.
+    `uniform` gives the number that all elements of a term are; `values` the term of each named value; `nodes` that of
+    each ONNX node, except constants and aliases of operands; `symbols` numbers the symbolic dimensions, and `products` are
+    those of two of these numbers or of one and a size. `equal` are pairs of terms of one value.
     """
 
     terms: tuple[ENode, ...]
@@ -162,6 +163,9 @@ class _Encoder:
             term = self.opaque(node) if call is None else self.call(node, call)
             if call is None and node.op_type == "Reshape":
                 self._view(node)
+            number = self._fill_number(node)
+            if number is not None:
+                self.uniform[self.values[node.outputs[0].name or ""]] = number
         self.nodes[node] = term
 
     def _view(self, node: ir.Node) -> None:
@@ -179,15 +183,19 @@ class _Encoder:
         literals = tuple(self._literal(a) for a in call.attributes)
         if call.operator.name == "Concat":
             term = self._concat([self.operand(i.name if i else None) for i in node.inputs], literals)
+        literals = tuple(self._number(a) for a in call.attributes)
+        if call.operator.name in VARIADIC:
+            operands = [self.operand(i.name if i else None) for i in node.inputs]
+            term = self._chain(call.operator.name, operands, literals)
         else:
             term = self.term(call.operator.name, literals, (self.operand(o) for o in call.operands))
         self._outputs(node, term, call.operator.sort == "N")
         return term
 
-    def _concat(self, operands: list[int], literals: tuple[Literal, ...]) -> int:
+    def _chain(self, op: str, operands: list[int], literals: tuple[Literal, ...]) -> int:
         term = operands[-1]
         for operand in reversed(operands[:-1]):
-            term = self.term("Concat", literals, (operand, term))
+            term = self.term(op, literals, (operand, term))
         return term
 
     def _literal(self, literal: Any) -> Literal:
@@ -247,15 +255,24 @@ class _Encoder:
         if node.op_type != "ConstantOfShape" or not is_standard(node) or node.inputs[0] is None:
             return None
         shape = self.knowledge.constants.get(node.inputs[0].name or "")
-        tensor = node.attributes.get_tensor("value", None)
-        array = np.zeros(1, np.float32) if tensor is None else elements(tensor)
-        number = uniform_value(array)
+        number = self._fill_number(node)
         if shape is None or number is None:
             return None
-        term = self.term("Full", (tuple(int(d) for d in shape), number, array.dtype.name))
-        self.types[term] = TensorType(array.dtype.name, tuple(int(d) for d in shape))
+        tensor = node.attributes.get_tensor("value", None)
+        dtype = "float32" if tensor is None else elements(tensor).dtype.name
+        term = self.term("Full", (tuple(int(d) for d in shape), number, dtype))
+        self.types[term] = TensorType(dtype, tuple(int(d) for d in shape))
         self.bind(node.outputs[0].name, term)
         return term
+
+    def _fill_number(self, node: ir.Node) -> float | None:
+        """The number that a node repeats, whatever the shape of its result is; None where it does something else."""
+        if not is_standard(node) or not node.inputs or node.inputs[0] is None:
+            return None
+        if node.op_type == "ConstantOfShape":
+            tensor = node.attributes.get_tensor("value", None)
+            return 0.0 if tensor is None else uniform_value(elements(tensor))
+        return self.uniform_of(node.inputs[0]) if node.op_type in ("Expand", "Tile") else None
 
 
 def is_finite(array: np.ndarray[Any, Any]) -> bool:
@@ -296,7 +313,8 @@ def encode(model: Model, knowledge: Knowledge, named: frozenset[str] = frozenset
     return Encoding(
         terms=tuple(encoder.terms),
         types=encoder.types,
-        uniform={t: float(n.attributes[1]) for n, t in encoder.terms.items() if n.op == "Full"},  # type: ignore[arg-type]
+        uniform=encoder.uniform
+        | {t: float(n.attributes[1]) for n, t in encoder.terms.items() if n.op == "Full"},  # type: ignore[arg-type]
         nonneg=frozenset(encoder.nonneg),
         nonzero=frozenset(encoder.nonzero),
         finite=frozenset(encoder.finite),

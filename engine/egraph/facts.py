@@ -112,6 +112,8 @@ def _write_analyses(encoding: Encoding, tables: Tables) -> None:
         shape = _number_shape(type_, encoding)
         if shape is not None:
             tables.add("known-shape", term, tables.key(shape))
+    for term, number in encoding.uniform.items():
+        tables.add("known-value", term, repr(number))
     for index, node in enumerate(encoding.terms):
         if node.op == "Weight":
             tables.add("known-token", index, *tokens(f"weight {node.attributes[0]}"))
@@ -147,6 +149,7 @@ _PRIMES = (2147483647, 2147483629)
 _ANALYSES: dict[str, tuple[tuple[str, ...], str, str]] = {
     "known-dtype": (("i64", "String"), "", "(set (dtype (term x0)) x1)"),
     "known-shape": (("i64", "String"), "(= v (integers x1))", "(set (shape (term x0)) v)"),
+    "known-value": (("i64", "f64"), "", "(set (value (term x0)) x1)"),
     "known-nonneg": (("i64",), "", "(nonneg (term x0))"),
     "known-nonzero": (("i64",), "", "(nonzero (term x0))"),
     "known-finite": (("i64",), "", "(finite (term x0))"),

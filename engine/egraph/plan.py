@@ -1,7 +1,7 @@
 """A plan for writing the chosen graph: which values to make, in which order, by which nodes.
 
-It orders the selected classes, flattens chains of binary Concats into one node, and finds for each node the original
-ONNX node that it can reuse.
+It orders the selected classes, flattens chains of binary Concats, Maxs or Mins into one node, and finds for each node
+the original ONNX node that it can reuse.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from ...errors import ModelError
+from ...ir.operation import VARIADIC
+from ..onnx.model import Model
+from ..onnx.nodes import title
 from .encode import Encoding, multiple_outputs
 from .graph import EGraph, ENode, Selection, postorder
 
@@ -38,7 +42,7 @@ class Origins:
 
     def find(self, owner: int, node: ENode, operands: tuple[int, ...]) -> int | None:
         """The position of a node of the model that is this e-node of this class."""
-        if node.op == "Concat":
+        if node.op in VARIADIC:
             return self.chains.get((owner, operands))
         return self.nodes.get((owner, node))
 
@@ -54,7 +58,7 @@ def locate_origins(graph: ir.Graph, encoding: Encoding, egraph: EGraph) -> Origi
         owner, node = egraph.terms[term], encoding.terms[term]
         enode = ENode(node.op, node.attributes, tuple(egraph.terms[c] for c in node.children))
         nodes.setdefault((owner, enode), position)
-        if node.op == "Concat":
+        if node.op in VARIADIC:
             operands = (encoding.values[i.name or ""] for i in onnx_node.inputs if i is not None)
             chains.setdefault((owner, tuple(egraph.terms[o] for o in operands)), position)
     names: dict[int, list[str]] = {}
@@ -69,7 +73,7 @@ def plan_steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[P
     places: dict[int, tuple[float, int]] = {}
 
     def operands_of(owner: int) -> tuple[int, ...]:
-        return tuple(_flatten_concat(selection.choice[owner], egraph, selection))
+        return tuple(_flatten_chain(selection.choice[owner], egraph, selection))
 
     for rank, owner in enumerate(postorder(egraph.roots, operands_of)):
         node, operands = selection.choice[owner], operands_of(owner)
@@ -80,13 +84,13 @@ def plan_steps(egraph: EGraph, selection: Selection, origin: Origins) -> tuple[P
     return tuple(steps[owner] for owner in sorted(steps, key=lambda o: places[o]))
 
 
-def _flatten_concat(node: ENode, egraph: EGraph, selection: Selection) -> Iterator[int]:
-    """Operands of a node; of a Concat, those of the Concats below it on the same axis."""
+def _flatten_chain(node: ENode, egraph: EGraph, selection: Selection) -> Iterator[int]:
+    """Operands of a node; of a link of a chain, those of the links below it with the same attributes."""
     for child in node.children:
         inner = selection.choice.get(child)
-        nested = node.op == "Concat" and inner is not None and not egraph.classes[child].constant
-        if nested and inner is not None and inner.op == "Concat" and inner.attributes == node.attributes:
-            yield from _flatten_concat(inner, egraph, selection)
+        nested = node.op in VARIADIC and inner is not None and not egraph.classes[child].constant
+        if nested and inner is not None and (inner.op, inner.attributes) == (node.op, node.attributes):
+            yield from _flatten_chain(inner, egraph, selection)
         else:
             yield child
 
@@ -95,3 +99,18 @@ def is_value(node: ENode) -> bool:
     """Whether an e-node is a tensor rather than a node with several outputs."""
     return not multiple_outputs(node.op)
 
+
+def missing_value_error(model: Model, egraph: EGraph, origin: Origins, owner: int) -> ModelError:
+    """The error for a constant class without a value. It blames the model's own node if one makes that value."""
+    names = origin.names.get(owner, ())
+    node = next((n for n in model.graph if any(o.name in names for o in n.outputs)), None)
+    if node is None:
+        ops = sorted({n.op for n in egraph.classes[owner].nodes})
+        return ModelError(
+            f"{model.label}: rules make a constant by {', '.join(ops)} that cannot be computed: element types or "
+            "shapes of the model contradict each other, or a rule is wrong; mend the model or leave rules out by --skip"
+        )
+    return ModelError(
+        f"{model.label}: {title(node)}: makes a constant that cannot be computed, for its operands do not fit or are "
+        "too large; mend the node or remove it"
+    )

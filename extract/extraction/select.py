@@ -14,7 +14,7 @@ from ...engine.egraph.encode import Encoding, opaque_type
 from ...engine.egraph.folding import FOLD, is_foldable_class
 from ...engine.egraph.graph import EClass, EGraph, ENode, Selection
 from ...engine.egraph.plan import Origins
-from ...ir.operation import Operation
+from ...ir.operation import VARIADIC, Operation
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 from ...support.deadlines import seconds_left
@@ -76,12 +76,12 @@ class _Pricer:
         self.prices: dict[tuple[object, ...], float | None] = {}
         anchors = {anchor for fused in pricing.runtime.fused for anchor in fused.into}
         self.fused = {anchor: pricing.runtime.operators_fused_into(anchor) for anchor in sorted(anchors)}
-        self.concats = {
-            (owner, node.attributes[0])
+        self.links = {
+            (owner, node.op, node.attributes)
             for owner, class_ in enumerate(egraph.classes)
             if not class_.constant
             for node in class_.nodes
-            if node.op == "Concat"
+            if node.op in VARIADIC
         }
 
     def candidates(self, owner: int) -> list[tuple[ENode, float]]:
@@ -117,8 +117,8 @@ class _Pricer:
         output = classes[owner].type
         is_original = (owner, node) in self.origin.nodes
         continued: tuple[int, ...] = ()
-        if node.op == "Concat":  # an operand that is a Concat of the same axis: writing flattens it
-            continued = tuple(int((c, node.attributes[0]) in self.concats) for c in node.children)
+        if node.op in VARIADIC:  # an operand that is a link with the same attributes: writing flattens it
+            continued = tuple(int((c, node.op, node.attributes) in self.links) for c in node.children)
         absences = tuple(c == absent for c in node.children)
         size = self.assumptions[owner]
         key = (node.op, node.attributes, operands, sizes, constant, output, size, is_original, continued, absences)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import contributed, control, elementwise, layout, linear, normalization, pooling, reduction
+from . import contributed, control, elementwise, layout, linear, normalization, pooling, recurrent, reduction
 from .arithmetic import Arithmetic, Array, Unsupported
 from .numbers import NUMBERS, full
 from .schema import Attribute, Operand, OperatorSchema
@@ -18,6 +18,7 @@ __all__ = [
     "OPERATORS",
     "POOLS",
     "PRODUCTS",
+    "RECURRENT",
     "REDUCTIONS",
     "SCHEMAS",
     "STANDARD",
@@ -35,7 +36,7 @@ __all__ = [
 Value = int | float | str | tuple[int, ...]
 """What an attribute may be."""
 
-_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, control, contributed)
+_FAMILIES = (elementwise, linear, normalization, reduction, pooling, layout, recurrent, control, contributed)
 
 SCHEMAS: Mapping[str, OperatorSchema] = {row.name: row for family in _FAMILIES for row in family.OPERATORS}
 """Every operator of which something is known, by name."""
@@ -62,6 +63,7 @@ CONVOLUTIONS = _named("linear", "kernel_shape")
 POOLS = _named("pooling", "kernel_shape")
 GLOBAL_POOLS = _named("pooling") - POOLS
 REDUCTIONS = _named("reduction", "axes")
+RECURRENT = _named("recurrent")
 
 
 def evaluate(

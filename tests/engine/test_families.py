@@ -61,6 +61,31 @@ CASES = {
         " y = Transpose <perm = [0, 3, 1, 2]> (q) }",
         ["Sigmoid", "Reshape"],
     ),
+    "a recurrent network from states of zeros, as many as the batch": (
+        "(float[t, n, 2] x) => (float[t, 1, n, 3] y)"
+        " <float[1, 9, 2] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9},"
+        " float[1, 9, 3] r = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9},"
+        " int64[1] one = {1}, int64[1] two = {2}, int64[1] size = {3}, int64[1] axis = {0}>"
+        "{ s = Shape(x) n = Slice(s, one, two, axis) t = Concat <axis = 0> (one, n, size) h = ConstantOfShape(t)"
+        " y, last = GRU <hidden_size = 3> (x, w, r, , , h) }",
+        ["GRU"],
+    ),
+    "the last of all states of a recurrent network": (
+        "(float[4, n, 2] x) => (float[n, 2] y) <float[1, 2, 2] w = {1, 2, 3, 4}, float[1, 2, 2] r = {4, 3, 2, 1},"
+        " int64[1] one = {1}, int64 last = {-1}>"
+        "{ all = RNN <hidden_size = 2> (x, w, r) a = Squeeze(all, one) b = Transpose <perm = [1, 0, 2]> (a)"
+        " g = Gather <axis = 1> (b, last) y = Tanh(g) }",
+        ["RNN", "Reshape", "Tanh"],
+    ),
+    "directions that are joined before the batch comes first": (
+        "(float[4, 2, n, 3] x) => (float[n, 4, 6] y) <int64[3] s = {0, 0, -1}>"
+        "{ a = Transpose <perm = [0, 2, 1, 3]> (x) b = Reshape(a, s) y = Transpose <perm = [1, 0, 2]> (b) }",
+        ["Transpose", "Reshape"],
+    ),
+    "the maximum of three, one of which is not negative": (
+        "(float[n] x, float[n] z) => (float[n] y) { a = Exp(x) m = Max(x, z, a) y = Relu(m) }",
+        ["Exp", "Max"],
+    ),
     "parts that make up an axis": (
         "(float[n, 6, w] x) => (float[n, 2, w] y) <int64[1] z = {0}, int64[1] one = {1}, int64[1] two = {2},"
         " int64[1] four = {4}, int64[1] six = {6}>"

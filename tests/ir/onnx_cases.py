@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from eqfuse.ir.operators import OPERATORS, REDUCTIONS, Operand
+from eqfuse.ir.operators import OPERATORS, RECURRENT, REDUCTIONS, Operand
 
 Shape = tuple[int, ...]
 Literal = int | float | str | tuple[int, ...]
@@ -259,6 +260,19 @@ def split(draw: Draw) -> Case:
     return Case("Split", (x,), {"split": tuple(sizes), "axis": axis}, outputs=len(sizes))
 
 
+@st.composite
+def recurrence(draw: Draw, op: str) -> Case:
+    steps, batch, inputs, hidden = (draw(st.integers(1, 4)) for _ in range(4))
+    direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
+    directions, rows = 2 if direction == "bidirectional" else 1, {"RNN": 1, "GRU": 3, "LSTM": 4}[op] * hidden
+    x, w, r = (steps, batch, inputs), (directions, rows, inputs), (directions, rows, hidden)
+    state = draw(st.sampled_from([None, (directions, batch, hidden)]))
+    more = (state, draw(st.sampled_from([None, (directions, 3 * hidden)]))) if op == "LSTM" else ()
+    operands = (x, w, r, draw(st.sampled_from([None, (directions, 2 * rows)])), None, state, *more)
+    literals: dict[str, Literal] = {"hidden_size": hidden, "direction": direction, "config": "{}"}
+    return Case(op, operands, literals, outputs=OPERATORS[op].outputs)
+
+
 SPECIAL: dict[str, st.SearchStrategy[Case]] = {
     "Where": where, "If": if_, "Clip": clip,
     "PRelu": prelu(), "MatMul": matmul(), "Gemm": gemm(), "Conv": convolution(),
@@ -286,6 +300,8 @@ def cases(op: str) -> st.SearchStrategy[Case]:
         return SPECIAL[op]
     if op in REDUCTIONS:
         return reduction(op)
+    if op in RECURRENT:
+        return recurrence(op)
     if "axis" in literals and len(operator.operands) == 1:
         return along_axis(op)
     if operator.category == "normalization":
@@ -337,6 +353,7 @@ def onnx_model(case: Case) -> onnx.ModelProto:
         else:
             value = case.literals[argument.name]
             attributes[argument.name] = _element_type(str(value)) if argument.name == "to" else value
+    attributes |= json.loads(attributes.pop("config", "{}"))
     outputs = [f"y{i}" for i in range(case.outputs)]
     node = helper.make_node(case.op, names, outputs, **attributes)
     graph = helper.make_graph(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ....ir.operators import OPERATORS
+from ....ir.operators import OPERATORS, RECURRENT
 from .conditions import Type
 from .left_side import LEAVES, Value
 from .operator_draft import Choice, Misfit, OperatorDraft, Recipe, image, one_axis, random_shape, some_axes
@@ -24,6 +24,7 @@ def order(head: str) -> tuple[str, ...]:
 
 
 _ORDER: dict[str, tuple[str, ...]] = {
+    **{f: ("direction", *(a.name for a in OPERATORS[f].arguments if a.name != "direction")) for f in RECURRENT},
     "Gemm": ("transA", "transB", "A", "B", "C", "alpha", "beta"),
     "Conv": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides"),
     "ConvTranspose": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides", "output_padding"),
@@ -324,6 +325,23 @@ def _pooling(draft: OperatorDraft, name: str) -> Choice:
     return draft.random.choice((0, 0, 1)) if name == "storage_order" else _window(draft, name)
 
 
+def _recurrence(draft: OperatorDraft, name: str) -> Choice:
+    """Operands of a short sequence; weights come before the size of the state, which they give."""
+    steps, directions, batch, inputs, hidden, gates = 2, 1, 1, 2, 2, {"RNN": 1, "GRU": 3, "LSTM": 4}[draft.head]
+    directions = 2 if draft.attributes.get("direction") == "bidirectional" else directions
+    dtype, state = draft.wish.dtype, (directions, batch, hidden)
+    shapes = {
+        "X": (steps, batch, inputs), "W": (directions, gates * hidden, inputs),
+        "R": (directions, gates * hidden, hidden),
+        "B": (directions, 2 * gates * hidden), "initial_h": state, "initial_c": state, "P": (directions, 3 * hidden),
+    }  # fmt: skip
+    if name in shapes:
+        return Type(shapes[name], dtype) if name in ("X", "W", "R") or draft.chance(0.6) else None
+    settings: dict[str, Choice] = {"hidden_size": hidden, "config": "{}"}
+    directed = draft.random.choice(("forward", "reverse", "bidirectional"))
+    return directed if name == "direction" else settings.get(name)
+
+
 def _full(draft: OperatorDraft, name: str) -> Choice:
     if name == "0":
         return draft.wish.shape
@@ -351,6 +369,7 @@ _BY_CATEGORY: dict[str, Recipe] = {
     "normalization": _normalization,
     "reduction": _reduction,
     "pooling": _pooling,
+    "recurrent": _recurrence,
     "layout": layout,
     "multiple-output": split,
 }

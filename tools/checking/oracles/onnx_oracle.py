@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from ....ir.operators import DOMAINS, OPERATORS, Array, Attribute, OperatorSchema, full
+from ....ir.operators import DOMAINS, OPERATORS, RECURRENT, Array, Attribute, OperatorSchema, full
 from ....ir.operators.numbers import element_type
 from ..drawing.evaluation import Comparison, Evaluation, is_float
 from ..drawing.left_side import Value
@@ -259,6 +259,8 @@ class _TermWriter:
             for name, dtype in _INPUTS_OF_RESIZE.items():
                 inputs.append(self._write_constant(np.asarray(config.pop(name), dtype)) if name in config else "")
             onnx_attributes |= config
+        elif head in RECURRENT:
+            onnx_attributes |= json.loads(str(onnx_attributes.pop("config")))
         name = f"?v{len(self.nodes)}"
         outputs = [name]
         while inputs and not inputs[-1]:

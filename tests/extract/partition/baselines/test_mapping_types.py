@@ -112,6 +112,10 @@ _OTHERS = [
     Call("SpaceToDepth", ((1, 1, 2, 2),), {"blocksize": 1}),
     Call("Concat", ((2, 3), (2, 2)), {"axis": 1}),
     Call("Split", ((2, 4),), {"axis": 1, "split": (1, 3)}),
+    *(
+        Call(head, ((2, 1, 2), (1, rows, 2), (1, rows, 2)), {"hidden_size": 2, "direction": "forward", "config": "{}"})
+        for head, rows in {"RNN": 2, "GRU": 6, "LSTM": 8}.items()
+    ),
     Call("Resize", ((2, 3),), {"mode": "nearest", "config": _NEAREST}),
     Call("Resize", ((2, 3),), {"mode": "linear", "config": _LINEAR}),
     Call("Resize", ((2, 3),), {"mode": "linear", "config": _SAME}),
