@@ -45,8 +45,8 @@ class Encoding:
     """The graph as terms: `terms[i].children` are indices below i.
 
     `uniform` gives the number that all elements of a term are; `values` the term of each named value; `nodes` that of
-    each ONNX node, except constants and aliases of operands; `symbols` numbers the symbolic dimensions, and `products` are
-    those of two of these numbers or of one and a size. `equal` are pairs of terms of one value.
+    each ONNX node, except constants and aliases of operands; `symbols` numbers the symbolic dimensions, and `products`
+    are those of two of these numbers or of one and a size. `equal` are pairs of terms of one value.
     """
 
     terms: tuple[ENode, ...]
@@ -181,9 +181,6 @@ class _Encoder:
 
     def call(self, node: ir.Node, call: Call) -> int:
         literals = tuple(self._literal(a) for a in call.attributes)
-        if call.operator.name == "Concat":
-            term = self._concat([self.operand(i.name if i else None) for i in node.inputs], literals)
-        literals = tuple(self._number(a) for a in call.attributes)
         if call.operator.name in VARIADIC:
             operands = [self.operand(i.name if i else None) for i in node.inputs]
             term = self._chain(call.operator.name, operands, literals)
