@@ -53,13 +53,13 @@ CASES = {
         "(float[n, 4, 1, w] x) => (float[n, 4, w] y) <int64[1] one = {1}>"
         "{ s = Sigmoid(x) t = Transpose <perm = [0, 2, 3, 1]> (s) q = Squeeze(t, one)"
         " y = Transpose <perm = [0, 2, 1]> (q) }",
-        ["Sigmoid", "Reshape"],
+        ["Sigmoid", "Squeeze"],
     ),
     "transposes around an axis that is added": (
         "(float[n, 4, w] x) => (float[n, 4, 1, w] y) <int64[1] one = {1}>"
         "{ s = Sigmoid(x) t = Transpose <perm = [0, 2, 1]> (s) q = Unsqueeze(t, one)"
         " y = Transpose <perm = [0, 3, 1, 2]> (q) }",
-        ["Sigmoid", "Reshape"],
+        ["Sigmoid", "Unsqueeze"],
     ),
     "a recurrent network from states of zeros, as many as the batch": (
         "(float[t, n, 2] x) => (float[t, 1, n, 3] y)"
