@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from ..costmodels.flops import flops
 from ..costmodels.model import CostModel
-from ..ir.operation import Operation, dimension_size
+from ..ir.operation import Operation, assume_sizes, dimension_size
 from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
@@ -75,6 +75,9 @@ class GraphSummary:
 def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSummary:
     """Measure the main graph, which holds the nodes of bodies if the model is flat; shapes come from `knowledge`."""
     layers = list(layer_nodes(model))
+    inputs = [value.name or "" for value in model.graph.inputs if FORMAL_KEY not in value.metadata_props]
+    sizes = assume_sizes(type_.shape or () for name in inputs if (type_ := knowledge.types.get(name)) is not None)
+    knowledge = replace(knowledge, types={name: _assume(type_, sizes) for name, type_ in knowledge.types.items()})
     operations = [_operation(n, model, knowledge) for n in layers]
     initializers = model.graph.initializers  # `stored` has Constant nodes, too
     outputs = [knowledge.types.get(o.name or "") for n in layers if n.op_type not in VIEWS for o in n.outputs]
@@ -87,18 +90,26 @@ def summarize(model: Model, knowledge: Knowledge, price: CostModel) -> GraphSumm
         weight_bytes=model.weight_bytes + sum(t.nbytes for n, t in model.stored.items() if n not in initializers),
         predicted=sum(price.price(o) for o in operations),
         unit=price.unit,
-        assumed_sizes=_assumed_sizes(model),
+        assumed_sizes=_name_sizes(model, sizes),
         counted_bodies=dict(Counter(n.op_type for n in layers if n.domain == BODY_DOMAIN)),
         uncounted_bodies=dict(Counter(n.op_type for n in layers if has_body(n))),
     )
 
 
-def _assumed_sizes(model: Model) -> dict[str, int]:
-    """The size that each symbolic dimension of an input counts, by its name."""
-    inputs = [value for value in model.graph.inputs if FORMAL_KEY not in value.metadata_props]
-    shapes = (value.shape for value in inputs if value.shape is not None)
-    symbols = (d.value for shape in shapes for d in shape if not isinstance(d, int))
-    return {name or "unnamed dimensions": dimension_size(name or "") for name in symbols}
+def _assume(type_: TensorType, sizes: Mapping[str, int]) -> TensorType:
+    """The type with a number for each dimension."""
+    if type_.shape is None or type_.is_static:
+        return type_
+    return TensorType(type_.dtype, tuple(dimension_size(d, sizes) for d in type_.shape))
+
+
+def _name_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes by the names that the inputs give to their dimensions; the others have a name together."""
+    named = {str(d.value) for i in model.graph.inputs for d in i.shape or () if not isinstance(d, int) and d.value}
+    return {
+        name if name in named else "unnamed batches" if size == 1 else "unnamed dimensions": size
+        for name, size in sizes.items()
+    }
 
 
 def layer_nodes(model: Model) -> Iterator[ir.Node]:

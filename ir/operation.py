@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -12,8 +12,10 @@ from .size_names import parse_size
 from .types import Dimension, TensorType
 
 SYMBOL = 128
-"""What an unknown dimension counts: the order of a sentence length or of a feature map's side. A dimension that
-is named as a batch counts 1: so models are deployed, and so a flattened batch x length counts the same."""
+"""What an unknown dimension counts: the order of a sentence length or of a feature map's side. A batch counts 1
+(`assume_sizes`): so models are deployed, and so a flattened batch x length counts the same."""
+_IMAGE_RANK = 4
+"""The least rank of an input whose free first dimension is a batch whatever its name."""
 
 VARIADIC = frozenset({"Concat", "Max", "Min"})
 """Operators that ONNX writes with any number of operands: here they are chains, whose links have two."""
@@ -56,6 +58,19 @@ def dimension_size(dimension: Dimension, sizes: Mapping[str, int] = NO_SIZES) ->
 
 def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
     return sizes.get(name, 1 if name == "N" or name.lower() in ("batch", "batch_size", "bs") else SYMBOL)
+
+
+def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
+    """The number that each symbolic dimension of the inputs counts: 1 for a batch, else `SYMBOL`.
+
+    Batches are those that are named so, and the first dimension of an image or of what has still more axes, unless it
+    is another axis of one as well.
+    """
+    shapes = [*shapes]
+    images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
+    batches = {shape[0] for shape in images} - {dimension for shape in images for dimension in shape[1:]}
+    names = dict.fromkeys(d for shape in shapes for d in shape if isinstance(d, str))
+    return {name: 1 if name in batches else dimension_size(name) for name in names}
 
 
 @lru_cache(maxsize=1 << 16)

@@ -33,7 +33,8 @@ class Region:
     """What a flat Loop or Scan does not say itself.
 
     `attributes` are its own but for the body; `formals` the names of the inputs of its body, `inputs` the number of
-    operands before those that the body returns, `scope` that of its body.
+    operands before those that the body returns, `scope` that of its body. `declared` are values of the types that the
+    source declares for what the body returns: the runtime takes the shape of what no iteration computed from there.
     """
 
     op_type: str
@@ -42,6 +43,7 @@ class Region:
     formals: tuple[str, ...]
     inputs: int
     scope: int
+    declared: tuple[ir.Value, ...] = ()
 
     @property
     def scan_inputs(self) -> int:
@@ -228,7 +230,8 @@ class _Flattener:
         inputs = [*node.inputs, *[None] * missing]
         attributes = tuple(a for a in node.attributes.values() if a.name != "body")
         names = tuple(formal.name or "" for formal in formals)
-        region = Region(node.op_type, node.name, attributes, names, len(inputs), inner)
+        declared = tuple(ir.Value(type=value.type, shape=value.shape) for value in results)
+        region = Region(node.op_type, node.name, attributes, names, len(inputs), inner, declared)
         self.regions.append(region)
         flat = make_region(len(self.regions) - 1, region, [*inputs, *results], replace_outputs(node))
         yield self.at_home(flat, scope)

@@ -48,6 +48,7 @@ def _simplify(flat: FlatModel, node: ir.Node, region: Region) -> None:
         attributes=_attributes(region, slices, kept[count:]),
         formals=tuple(compress(region.formals, taken)),
         inputs=len(inputs),
+        declared=(*region.declared[: region.first_result], *compress(region.declared[region.first_result :], kept)),
     )
     number = flat.regions.index(region)
     flat.regions[number] = smaller

@@ -148,6 +148,9 @@ class _Nester:
         region = region_of(first, self.flat.regions)
         if region is not None:
             body = self.write_body(self.placement.bodies[first][0], scope)
+            for output, declared in zip(body.outputs, region.declared, strict=True):
+                if output.shape is None:
+                    output.type, output.shape = output.type or declared.type, declared.shape
             inputs = [None if v is None else scope.value(v) for v in self.placement.inputs[first][: region.inputs]]
             return self.add(ir.Node(
                 "", region.op_type, inputs, [*region.attributes, ir.AttrGraph("body", body)],

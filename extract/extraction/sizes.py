@@ -19,12 +19,11 @@ from ...engine.egraph.encode import Encoding
 from ...engine.egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from ...engine.onnx.inference import Knowledge, infer_node_types
 from ...engine.onnx.typing import dtype_of, tensor_type
-from ...ir.operation import dimension_size
+from ...ir.operation import assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.types import Dimension, TensorType
 
 Types = tuple[TensorType | None, ...]
-_IMAGE_RANK = 4
 _FAILURES = (onnx.defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
@@ -32,7 +31,7 @@ def assume_types(
     egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge, sizes: Mapping[str, int]
 ) -> Types:
     """The type of each class, of fixed sizes wherever these follow from assumed sizes of the inputs: those in `sizes`,
-    by the name of a dimension, else those of `dimension_size`.
+    by the name of a dimension, else those of `assume_sizes`.
 
     Where nothing else is known of a value of the model, the dimensions of its type in `knowledge` count.
     """
@@ -46,7 +45,8 @@ class _Assumptions:
         self, egraph: EGraph, encoding: Encoding, opset: int, knowledge: Knowledge, sizes: Mapping[str, int]
     ) -> None:
         self.egraph, self.encoding, self.opset, self.knowledge = egraph, encoding, opset, knowledge
-        self.sizes = {**_batches(egraph), **sizes}
+        inputs = (c.type for c in egraph.classes if any(n.op == "Var" for n in c.nodes))
+        self.sizes = assume_sizes(type_.shape or () for type_ in inputs if type_ is not None) | dict(sizes)
         self.symbols = {number: name for name, number in encoding.symbols.items()}
         self.types = [self._assume(class_.type) for class_ in egraph.classes]
         self.named: dict[int, TensorType] = {}
@@ -133,14 +133,6 @@ class _Assumptions:
         types = {name: type_ for name, owner in classes.items() if (type_ := self.types[owner]) is not None}
         inferred = infer_node_types(node, types, self.knowledge.constants, {"": self.opset})
         return tuple(inferred.get(output.name or "") for output in node.outputs)
-
-
-def _batches(egraph: EGraph) -> dict[str, int]:
-    """The free first dimensions of inputs of four axes and more: such models are run on one image at a time."""
-    shapes = [c.type.shape for c in egraph.classes if c.type is not None and any(n.op == "Var" for n in c.nodes)]
-    images = [shape for shape in shapes if shape is not None and len(shape) >= _IMAGE_RANK]
-    inner = {dimension for shape in images for dimension in shape[1:]}
-    return {shape[0]: 1 for shape in images if isinstance(shape[0], str) and shape[0] not in inner}
 
 
 def _broadcast(operands: Types) -> tuple[int, ...] | None:

@@ -88,6 +88,14 @@ def with_assumptions(path: Path) -> None:
     onnx.save(model, path)
 
 
+def test_batches_without_a_name_count_once(eqfuse: CommandLine) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 3, "H", None]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "graph", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, eqfuse.folder / "in.onnx")
+    assert "assumed sizes: unnamed batches = 1; H, unnamed dimensions = 128" in eqfuse.run("inspect", "in.onnx").out
+
+
 @pytest.mark.parametrize("command", ["inspect", "optimize"])
 def test_figures_name_their_assumptions(eqfuse: CommandLine, command: str) -> None:
     with_assumptions(eqfuse.folder / "in.onnx")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.ir.operation import dimension_size
+from eqfuse.ir.operation import assume_sizes, dimension_size
 from eqfuse.ir.size_names import declared_sizes, parse_size
 from eqfuse.ir.sizes import (
     ONE,
@@ -159,3 +159,19 @@ def test_expressions_among_declared_names(names: list[str], expression: str) -> 
 
 def test_zero_is_the_empty_polynomial() -> None:
     assert number(0) == ZERO == symbol("H") - symbol("H")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batches"),
+    [
+        ([("x.0", 3, "H", "W")], {"x.0"}),
+        ([("A", 3, "A", "W")], set()),
+        ([("A", 3, "H", "W"), ("H", "A")], {"A"}),
+        ([("A", "T"), ("batch", 4)], {"batch"}),
+        ([("A", 3, "H")], set()),
+    ],
+)
+def test_batches_of_images_count_once(shapes: list[tuple[int | str, ...]], batches: set[str]) -> None:
+    sizes = assume_sizes(shapes)
+    assert sizes.keys() == {dimension for shape in shapes for dimension in shape if isinstance(dimension, str)}
+    assert {name for name, size in sizes.items() if size == 1} == batches

@@ -15,7 +15,8 @@ from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
 
 X = np.asarray([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]], np.float32)
-FEEDS = [{"x": X, "c": np.array(c), "n": np.array(n)} for c in (True, False) for n in (0, 1, 3)]
+TARGET = np.asarray(X.shape)
+FEEDS = [{"x": X, "c": np.array(c), "n": np.array(n), "target": TARGET} for c in (True, False) for n in (0, 1, 3)]
 
 
 def read(text: str) -> onnx.ModelProto:
@@ -74,6 +75,17 @@ def test_states_of_nested_loops_keep_their_shapes() -> None:
     }""")
     states = [value for graph in result.graph.subgraphs() for value in graph.inputs[2:]]
     assert [value.shape for value in (*states, *result.graph.outputs)] == [ir.Shape([2, 3])] * 3
+
+
+def test_results_of_no_iteration_have_the_shape_that_the_body_declares() -> None:
+    """Nothing else says what it is where the loop does not run."""
+    result = optimise("""(float[2,3] x, int64 n, int64[k] target) => (float[m,2,3] y) {
+        true = Constant<value: tensor = bool {1}>()
+        y = Loop(n, true) <body = g(int64 i, bool c) => (bool d, float[2,3] s) {
+            d = Identity(c)  f = Cast<to = 1>(i)  a = Add(x, f)  r = Reshape(a, target)  s = Identity(r) }>
+    }""")
+    assert operators(result)["Reshape"] == 1
+    assert next(graph.outputs[1].shape for graph in result.graph.subgraphs()) == ir.Shape([2, 3])
 
 
 def test_branches_that_are_equal_take_the_place_of_an_if() -> None:
