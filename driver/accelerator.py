@@ -75,6 +75,8 @@ def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -
     """The back end of an accelerator. Raises UsageError for a target that is none, DeviceError for its figures."""
     if options.inputs:
         raise OptionError("inputs", "a program for an accelerator has its own batch; it is verified on drawn inputs")
+    if options.domains:
+        raise OptionError("domains", "a program for an accelerator has operators of ONNX only")
     if options.verify:
         check_linker()
     choices = Choices(VARIANTS[wanted.variant], wanted.order, wanted.per_cluster)

@@ -170,8 +170,6 @@ class Options(PricingOptions):
         for name in ("as_functions", "certify", "certificate"):
             if self.partition == "none" and getattr(self, name):
                 raise OptionError(name, "is about sub-graphs, and partition is none")
-        if self.domains and self.partition != "none":
-            raise OptionError("domains", "is for whole graphs in ONNX Runtime, and a partition was asked for")
         if self.partition == "joint" and self.cost == "flops":
             raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import helper
 
 import eqfuse
 from eqfuse.cli import main
+from eqfuse.driver.options import PartitionMethod
 from eqfuse.errors import UsageError
 
 from .engine.models import model, normal, value
@@ -108,6 +110,23 @@ def test_kernels_of_the_runtime_take_the_place_of_several_nodes(given: onnx.Mode
 @pytest.mark.parametrize("given", [residual(), attention(2, 32), convolutions(), perceptron()])
 def test_results_are_portable_unless_a_domain_is_asked_for(given: onnx.ModelProto) -> None:
     assert {node.domain for node in eqfuse.optimize(given).graph.node} == {""}
+
+
+@pytest.mark.parametrize("partition", ["joint", "ago"])
+def test_sub_graphs_have_kernels_of_the_runtime(partition: PartitionMethod) -> None:
+    result = eqfuse.optimize_with_result(convolutions(), domains=(MICROSOFT,), partition=partition)
+    assert result.verification is not None
+    assert result.verification.status == "passed"
+    assert [node.op_type for node in result.model.graph] == ["FusedConv", "FusedConv"]
+
+
+@pytest.mark.conformance
+def test_a_compiled_model_has_kernels_of_the_runtime(tmp_path: Path) -> None:
+    """ONNX Runtime runs the kernels that TVM has no lowering for."""
+    eqfuse.compile(convolutions(), tmp_path / "bundle", domains=(MICROSOFT,), threads=1)
+    x = normal(1, 4, 6, 6)
+    expected = ort.InferenceSession(convolutions().SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(eqfuse.load(tmp_path / "bundle")(x), expected[0], rtol=1e-4, atol=1e-5)
 
 
 def test_an_output_that_nobody_reads_has_no_name() -> None:
