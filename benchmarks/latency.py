@@ -50,7 +50,7 @@ from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.driver.options import Options
 from eqfuse.lowering.running.turns import Middle
 
-OURS, OFF, REFERENCE, RELAX, TUNED, PEER = TOOLS
+OURS, OFF, REFERENCE, RELAX, TUNED, PEER, OPENVINO = TOOLS
 RELATIVE = 1e-3
 """By how much outputs may differ, relative to the largest of the output."""
 LEAST_DIFFERENCE = 1e-3
@@ -136,7 +136,7 @@ def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str) -> floa
 
 def tools(options: argparse.Namespace) -> list[str]:
     """Who takes part."""
-    absent = {TUNED, PEER, *([RELAX] if options.no_relax else [])}
+    absent = {TUNED, PEER, OPENVINO, *([RELAX] if options.no_relax else [])}
     if not any(option.name == "intensive" for option in fields(Options)):
         absent.add(OFF)
     return [tool for tool in TOOLS if tool not in absent]

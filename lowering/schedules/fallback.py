@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tvm import s_tir
 
 from .blocks import BlockInfo
 from .draft import Draft, Scheduled
-from .pointwise import schedule_pointwise, vector_width
+from .pointwise import decide_parallel, schedule_pointwise, vector_width
 from .tails import finish
+from .tiling.tiles import largest_divisor
 
 
 def fallback(draft: Draft) -> Scheduled:
@@ -44,9 +46,10 @@ def _schedule(draft: Draft, block: BlockInfo) -> None:
 
 
 def _schedule_reduction(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
-    """for i, j, k: ... => parallel i: for j_outer: { init; for k: vectorised j_inner }.
+    """for i, j, k: ... => parallel i, j_outer: { local init; for k: local vectorised j_inner; result }.
 
-    The reduction is inside of the tile, for a tile that is moved back (see tails) starts it anew.
+    A local result stays in registers, and threads do not write to the same line of memory again and again; it needs
+    whole tiles. The reduction is inside of the tile, for a tile that is moved back (see tails) starts it anew.
     """
     schedule = draft.schedule
     spatial = [loops[i] for i in block.spatial]
@@ -55,10 +58,15 @@ def _schedule_reduction(draft: Draft, block: BlockInfo, loops: list[Any]) -> Non
         return
     *outer, last = spatial
     width = 1 if block.has_booleans() else vector_width(draft.extent(last), draft.device)
-    tile, lanes = schedule.split(last, [None, width])
+    divisor = largest_divisor(draft.extent(last), width)
+    is_whole = 2 * divisor > width
+    tile, lanes = schedule.split(last, [None, divisor if is_whole else width])
     schedule.reorder(*outer, tile, *reduced, lanes)
-    if draft.threads > 1:
-        schedule.parallel(draft.fuse([*outer, tile]))
+    tile = draft.fuse([*outer, tile])
+    if draft.threads > 1 and decide_parallel(draft, prod(block.extents)):
+        schedule.parallel(tile)
+    if is_whole and len(schedule.get(block.block).writes) == 1:
+        schedule.reverse_compute_at(schedule.cache_write(block.block, 0, "local"), tile)
     schedule.vectorize(lanes)
     initial = schedule.decompose_reduction(block.block, reduced[0])
     schedule.vectorize(schedule.get_loops(initial)[-1])

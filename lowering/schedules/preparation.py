@@ -11,6 +11,8 @@ from .draft import Draft
 
 PARALLEL_ELEMENTS = 1 << 15
 """One thread computes fewer output elements than this: waking the others takes as long."""
+FINE_SHARES = 8
+"""Iterations for each thread that are enough for an even share, whatever their number."""
 
 
 def find_anchor(draft: Draft, is_anchor: Callable[[BlockInfo], bool]) -> tuple[BlockInfo, BlockInfo] | None:
@@ -79,9 +81,14 @@ def reads_directly(after: BlockInfo, anchor: BlockInfo) -> bool:
 
 
 def pad_in_place(draft: Draft, block: BlockInfo, loops: list[Any]) -> None:
-    """Fill and copy plane by plane; blocks of another form than padding stay one loop nest."""
-    inner = loops[max(0, len(loops) - 2) :]
+    """Fill and copy plane by plane, or row by row where threads share few planes.
+
+    Blocks of another form than padding stay one loop nest.
+    """
+    depth = max(0, len(loops) - 2)
     if draft.threads > 1 and len(loops) > 2 and prod(block.extents) >= PARALLEL_ELEMENTS:
-        draft.schedule.parallel(draft.schedule.fuse(*loops[:-2]))
-    if draft.is_padding(block, inner[0]):
-        draft.schedule.decompose_padding(block.block, inner[0])
+        if prod(map(draft.extent, loops[:depth])) < FINE_SHARES * draft.threads:
+            depth += 1
+        draft.schedule.parallel(draft.schedule.fuse(*loops[:depth]))
+    if draft.is_padding(block, loops[depth]):
+        draft.schedule.decompose_padding(block.block, loops[depth])

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..blocks import BlockInfo
 from ..draft import Draft
+from ..preparation import FINE_SHARES
 from .tiles import Tile, largest_divisor
 
 UNROLLED_PRODUCTS = 288
@@ -118,7 +119,7 @@ def _count_shared_loops(extents: Sequence[int], threads: int) -> int:
     together = 1
     for count, extent in enumerate(extents, 1):
         together *= extent
-        if together >= 8 * threads or (together >= threads and together % threads == 0):
+        if together >= FINE_SHARES * threads or (together >= threads and together % threads == 0):
             return count
     return len(extents)
 
