@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -204,6 +205,25 @@ def test_a_tail_that_overlaps_is_not_computed_in_place() -> None:
     arrays = inputs(function)
     computed = execute(fallback(Draft.of(function, HOST)), arrays)
     np.testing.assert_allclose(computed, run(function, arrays), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [12, 32, 17])
+def test_means_over_pixels_are_shared_by_channels(channels: int) -> None:
+    x = te.placeholder((1, 60, 60, channels), name="x")
+    h, w = te.reduce_axis((0, 60)), te.reduce_axis((0, 60))
+    total = te.compute((1, channels), lambda n, c: te.sum(x(n, h, w, c), axis=[h, w]), name="total")
+    y = te.compute((1, channels, 1, 1), lambda n, c, *_: total(n, c) / 3600.0, name="y")
+    function = te.create_prim_func([x, y])
+    arrays = inputs(function)
+    computed = execute(fallback(Draft.of(function, HOST, 2)), arrays)
+    np.testing.assert_allclose(computed, run(function, arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_threads_share_few_planes_of_padding_row_by_row() -> None:
+    scheduled = check(convolution((1, 3, 112, 112), 16, 3, 2, 1), "contraction", threads=2)
+    extents = re.findall(r"parallel\((\d+)\)", scheduled.schedule.mod["main"].script())
+    assert len(extents) == 2
+    assert all(int(extent) >= 8 * 2 for extent in extents)
 
 
 def test_a_guard_in_steps_of_several_rows_moves_in_all_blocks() -> None:
