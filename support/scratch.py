@@ -19,8 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-_PREFIX = "eqfuse-"
+_PREFIX = "eqfuse-scratch-"
 _STAGING = ".eqfuse-staging-"
+_TOKEN_BYTES = 8
 _FRESH = 10.0
 """Seconds for which a folder without a lock may be one that is just being made."""
 
@@ -36,7 +37,7 @@ def scratch_root() -> Path:
         if _root is None or _root[0] != os.getpid() or not _root[1].is_dir():
             parent = Path(tempfile.gettempdir())
             _sweep(parent, _PREFIX)
-            folder = parent / f"{_PREFIX}{token_hex(8)}"
+            folder = parent / f"{_PREFIX}{token_hex(_TOKEN_BYTES)}"
             atexit.register(_remove, folder, os.getpid())  # before it is there: a signal may come at any moment
             folder.mkdir(0o700)
             _lock(folder)  # until the process ends
@@ -58,7 +59,7 @@ def staging_folder(beside: Path) -> Iterator[Path]:
     parent = beside.absolute().parent
     prefix = f".{beside.name[:100]}{_STAGING}"
     _sweep(parent, prefix)
-    folder = parent / f"{prefix}{token_hex(8)}"
+    folder = parent / f"{prefix}{token_hex(_TOKEN_BYTES)}"
     lock = None
     try:
         folder.mkdir(0o700)
@@ -88,9 +89,13 @@ def _remove(folder: Path, owner: int, lock: int | None = None) -> None:
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove folders of this name whose processes are gone, as far as they are this user's."""
+    """Remove folders of this name and a token whose processes are gone, as far as they are this user's.
+
+    A folder that the user calls by the same prefix has no token, and is not ours.
+    """
+    token = "[0-9a-f]" * 2 * _TOKEN_BYTES
     with suppress(OSError):
-        for folder in parent.glob(f"{glob.escape(prefix)}*"):
+        for folder in parent.glob(glob.escape(prefix) + token):
             with suppress(OSError):
                 info = folder.lstat()
                 if info.st_uid == os.getuid() and folder.is_dir() and time.time() - info.st_mtime > _FRESH:

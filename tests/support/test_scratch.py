@@ -66,6 +66,14 @@ def test_what_a_living_process_holds_is_left_alone(tmp_path: Path) -> None:
     living.wait()
 
 
+@pytest.mark.parametrize("name", ["eqfuse-bundle", "eqfuse-scratch-mine", ".out.eqfuse-staging-kept"])
+def test_a_folder_of_the_user_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    age(tmp_path)
+    assert holder(tmp_path, "end").wait() == 0
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_staging_folder_goes_where_an_error_leaves_it(tmp_path: Path) -> None:
     def fail() -> None:
         with staging_folder(tmp_path / "a[b]*") as folder:

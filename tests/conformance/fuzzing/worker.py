@@ -89,8 +89,8 @@ def _high_water(process: int) -> int:
 def _temporary_files() -> Iterator[str]:
     """All but the folder of this process, and in there those of the processes that it started: they go with it."""
     root = Path(tempfile.gettempdir())
-    for path in (*root.glob("*"), *root.glob("eqfuse-*/*")):
-        if not (path.is_dir() and path.name.startswith("eqfuse-")):
+    for path in (*root.glob("*"), *root.glob("eqfuse-scratch-*/*")):
+        if not (path.is_dir() and path.name.startswith("eqfuse-scratch-")):
             yield str(path.relative_to(root))
 
 
