@@ -13,18 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import EqfuseError, RuleError
-from ..ir.operators import OPERATORS, Operand
 from ..rules.places import shipped_files
 from ..rules.vocabulary import RuleSelection
 from ..support.deadlines import OutOfTime, require_time, seconds_left
 from ..support.minimal_failure import minimal_failure
 from .egraph.encode import Encoding
-from .egraph.folding import Array
+from .egraph.folding import Array, Value, compute
 from .egraph.graph import EGraph, ENode, NodePosition, WaitingNodes
 from .egraph.saturate import Budget, UnsoundRuleError, saturate
 from .egraph.worker import Worker
@@ -34,7 +33,6 @@ from .onnx.model import Model, elements
 if TYPE_CHECKING:
     from ..rules.loader import Rule
 
-Value = Array | tuple[Array, ...] | None
 
 _MOST_ELEMENTS = 2**16
 """Larger constants are not computed; two stored ones are compared whatever their size."""
@@ -257,21 +255,11 @@ class _Values:
 
 def _compute(node: ENode, operands: Sequence[Value]) -> Value:
     """The value of an e-node from the values of its operands; None if it cannot be computed."""
-    from ..ir.operators import Unsupported, evaluate  # it takes a while, and most graphs do without
-
-    literals = [_WIDE.get(a, a) if isinstance(a, str) else a for a in node.attributes]
+    literals = tuple(_WIDE.get(a, a) if isinstance(a, str) else a for a in node.attributes)
     if node.op == "Out":
         parts = operands[0]
         return parts[int(literals[0])] if isinstance(parts, tuple) else None  # type: ignore[arg-type]
-    values, attributes = iter(operands), iter(literals)
-    arguments: list[Any] = [
-        next(values) if isinstance(a, Operand) else next(attributes) for a in OPERATORS[node.op].arguments
-    ]
-    try:
-        with np.errstate(all="ignore"):
-            return evaluate(node.op, arguments)
-    except Unsupported:
-        return None
+    return compute(replace(node, attributes=literals), operands)
 
 
 def _apart(one: Array, other: Array) -> Array:

@@ -7,7 +7,7 @@ itself, run in their own element type: a runtime would have computed them so.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 import onnx
 from onnx_ir import serde
 
+from ...ir.operators import OPERATORS, Operand, Unsupported
+from ...ir.operators import evaluate as evaluate_operator
 from ..onnx.evaluation import evaluate, evaluate_by_reference
 from ..onnx.model import Model, elements
 from ..onnx.typing import dtype_of
@@ -24,6 +26,7 @@ from .graph import EGraph, ENode, NodePosition, WaitingNodes, postorder
 from .plan import Origins
 
 Array = np.ndarray[Any, Any]
+Value = Array | tuple[Array, ...] | None
 
 FOLD = ENode("Constant", (), ())
 """The e-node that means "evaluate this constant at compile time" in a selection."""
@@ -98,10 +101,23 @@ class Folder:
             elif node.op in _LEAVES:
                 values[_name(owner)] = self._leaf(node)
             elif self._bytes(owner) <= _LARGEST_BYTES:
-                values |= self._step(owner, node).run(values)
+                values |= self._compute(owner, node, values) or self._step(owner, node).run(values)
         return {
             c: values[_name(c)].astype(self._dtype(c), copy=False) for c in reachable if _name(c) in values
         }
+
+    def _compute(self, owner: int, node: ENode, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The value by the operator table: of movements in their own type, of what rules made in float64; else {}."""
+        is_movement = node.op in _MOVEMENT
+        if multiple_outputs(node.op) or not (is_movement or self.origin.find(owner, node, node.children) is None):
+            return {}
+        operands = [values.get(_name(child)) for child in node.children]
+        if any(o is None and c != self.egraph.absent for o, c in zip(operands, node.children, strict=True)):
+            return {}
+        if not is_movement:
+            operands = [o.astype(np.float64) if o is not None and _is_float(o) else o for o in operands]
+        value = compute(node, operands)
+        return {_name(owner): np.asarray(value)} if value is not None and not isinstance(value, tuple) else {}
 
     def _choose_expressions(self) -> dict[int, ENode]:
         """The e-node of each constant class with the fewest operations, by Knuth's generalisation of Dijkstra."""
@@ -206,6 +222,21 @@ class Folder:
         type_ = self.egraph.classes[owner].type
         assert type_ is not None
         return np.dtype(dtype_of(type_.dtype).numpy())
+
+
+def compute(node: ENode, operands: Sequence[Value]) -> Value:
+    """The value of an e-node from those of its operands, None for one that is absent; None if no row says it."""
+    if node.op not in OPERATORS:
+        return None
+    values, attributes = iter(operands), iter(node.attributes)
+    arguments: list[Any] = [
+        next(values) if isinstance(a, Operand) else next(attributes) for a in OPERATORS[node.op].arguments
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            return evaluate_operator(node.op, arguments)
+    except Unsupported:
+        return None
 
 
 def _name(owner: int) -> str:
