@@ -21,7 +21,7 @@
 #define PARTS 16 /* for each thread: the last to end is late by a sixteenth of its share at most */
 #define SPIN_NS 50000 /* as long as it takes to wake a thread on an idle core of a virtual machine */
 #define TIME_SLICE_NS 4000000 /* how long a process keeps a core that it took from a helper, and how long that pauses */
-#define LONGEST_PAUSE_NS (16 * TIME_SLICE_NS)
+#define LONGEST_PAUSE_NS (32 * TIME_SLICE_NS)
 #define POLLS 32 /* between two looks at the clock */
 
 typedef struct {
@@ -46,22 +46,31 @@ extern void TVMFFIErrorSetRaised(void *error) __attribute__((weak));
 #define ADMIT 0x00010000u
 #define INSIDE 0x0000ffffu
 
-typedef struct {
-  uint64_t begin_end; /* parts that nobody has begun: the first in the lower half, in the upper the one behind the last */
-} __attribute__((aligned(64))) Share;
+#define CACHE_LINE 64
 
+/* What helpers read of a loop, in the line of memory that tells them of it. */
 static struct {
-  uint32_t number __attribute__((aligned(64))); /* of the current loop; helpers sleep while it stays the same */
-  uint32_t sleepers;
-  uint32_t gate __attribute__((aligned(64)));
-  uint32_t claimed __attribute__((aligned(64))); /* by the thread whose loop this is */
-  uint32_t failed;
-  uint32_t ending;
-  int threads; /* that the current loop has shares for */
+  uint32_t number; /* of the loop; helpers sleep while it stays the same */
+  uint32_t gate;
+  int threads; /* that it has shares for */
   Loop loop;
   void *closure;
-  void *error;
   Environment environment;
+} __attribute__((aligned(CACHE_LINE))) job;
+
+/* Parts that nobody has begun: the first in the lower half, in the upper the one behind the last. */
+typedef struct {
+  uint64_t begin_end;
+} __attribute__((aligned(CACHE_LINE))) Share;
+
+static Share shares[MOST_THREADS];
+
+static struct {
+  uint32_t sleepers; /* helpers */
+  uint32_t ending;
+  uint32_t claimed __attribute__((aligned(CACHE_LINE))); /* by the thread whose loop this is */
+  uint32_t failed;
+  void *error;
   int helpers;
   pid_t process;
   int admitted; /* helpers at most, for the time being */
@@ -70,7 +79,6 @@ static struct {
   pthread_t handles[MOST_THREADS];
 } pool;
 
-static Share shares[MOST_THREADS];
 static __thread int wanted = 1; /* threads for the loops of the calling thread */
 
 #define LOAD(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
@@ -95,14 +103,14 @@ static void sleep_while(uint32_t *word, uint32_t value) { syscall(SYS_futex, wor
 static void wake(uint32_t *word, int sleepers) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, sleepers); }
 
 /* Whether the condition came true within a short while. */
-#define SPIN_UNTIL(condition)                                  \
-  ({                                                           \
-    int64_t limit = now() + SPIN_NS;                           \
-    int is_true;                                               \
-    do {                                                       \
+#define SPIN_UNTIL(condition)                                                       \
+  ({                                                                                \
+    int64_t limit = now() + SPIN_NS;                                                \
+    int is_true;                                                                    \
+    do {                                                                            \
       for (int poll = 0; !(is_true = (condition)) && poll < POLLS; ++poll) relax(); \
-    } while (!is_true && now() < limit);                       \
-    is_true;                                                   \
+    } while (!is_true && now() < limit);                                            \
+    is_true;                                                                        \
   })
 
 /* Takes a part of a share: its owner the first, others the last. The number of the part, or -1. */
@@ -118,7 +126,7 @@ static int take_part(Share *share, int is_own) {
 }
 
 static void run_part(int part) {
-  if (pool.loop(part, &pool.environment, pool.closure) == 0) return;
+  if (job.loop(part, &job.environment, job.closure) == 0) return;
   void *error = NULL;
   if (TVMFFIErrorMoveFromRaised) TVMFFIErrorMoveFromRaised(&error);
   if (__atomic_exchange_n(&pool.failed, 1, __ATOMIC_SEQ_CST) == 0) pool.error = error; /* the first one is told */
@@ -126,7 +134,7 @@ static void run_part(int part) {
 
 /* Runs parts until every one has been begun by somebody; the number of those that this thread ran. */
 static int work(int thread) {
-  int threads = pool.threads, part, parts = 0;
+  int threads = job.threads, part, parts = 0;
   for (int other = 0; other < threads; ++other) {
     Share *share = &shares[(thread + other) % threads];
     while ((part = take_part(share, other == 0)) >= 0) run_part(part), ++parts;
@@ -135,31 +143,31 @@ static int work(int thread) {
 }
 
 static int enter(void) {
-  uint32_t gate = LOAD(pool.gate);
+  uint32_t gate = LOAD(job.gate);
   do {
     if (!(gate & OPEN) || !(gate & ~(OPEN | WAITED_FOR | INSIDE))) return 0;
-  } while (!__atomic_compare_exchange_n(&pool.gate, &gate, gate - ADMIT + 1, 1, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  } while (!__atomic_compare_exchange_n(&job.gate, &gate, gate - ADMIT + 1, 1, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
   return 1;
 }
 
 static void leave(void) {
-  uint32_t before = __atomic_fetch_sub(&pool.gate, 1, __ATOMIC_SEQ_CST);
-  if ((before & WAITED_FOR) && (before & INSIDE) == 1) wake(&pool.gate, 1);
+  uint32_t before = __atomic_fetch_sub(&job.gate, 1, __ATOMIC_SEQ_CST);
+  if ((before & WAITED_FOR) && (before & INSIDE) == 1) wake(&job.gate, 1);
 }
 
 static void *help(void *argument) {
   int thread = (int)(intptr_t)argument;
   uint32_t seen = 0;
-  while (!LOAD(pool.ending)) {
-    if (!SPIN_UNTIL(LOAD(pool.number) != seen || LOAD(pool.ending))) {
+  for (;;) {
+    if (!SPIN_UNTIL(LOAD(job.number) != seen)) {
       __atomic_add_fetch(&pool.sleepers, 1, __ATOMIC_SEQ_CST);
-      while (LOAD(pool.number) == seen && !LOAD(pool.ending)) sleep_while(&pool.number, seen);
+      while (LOAD(job.number) == seen) sleep_while(&job.number, seen);
       __atomic_sub_fetch(&pool.sleepers, 1, __ATOMIC_SEQ_CST);
     }
-    seen = LOAD(pool.number);
-    if (!LOAD(pool.ending) && enter()) work(thread), leave();
+    seen = LOAD(job.number);
+    if (LOAD(pool.ending)) return NULL;
+    if (enter()) work(thread), leave();
   }
-  return NULL;
 }
 
 /* Starts helpers until there are so many, or the system refuses. Signals are for the threads of the caller's own. */
@@ -177,10 +185,10 @@ static void start_helpers(int number) {
 
 /* Waits until no helper is at the loop any more. Sleeping gives the core to a helper that has none. */
 static void wait_for_helpers(void) {
-  if (!(__atomic_and_fetch(&pool.gate, INSIDE, __ATOMIC_SEQ_CST))) return;
-  if (SPIN_UNTIL(!(LOAD(pool.gate) & INSIDE))) return;
-  uint32_t gate = __atomic_or_fetch(&pool.gate, WAITED_FOR, __ATOMIC_SEQ_CST);
-  while (gate & INSIDE) sleep_while(&pool.gate, gate), gate = LOAD(pool.gate);
+  if (!(__atomic_and_fetch(&job.gate, INSIDE, __ATOMIC_SEQ_CST))) return;
+  if (SPIN_UNTIL(!(LOAD(job.gate) & INSIDE))) return;
+  uint32_t gate = __atomic_or_fetch(&job.gate, WAITED_FOR, __ATOMIC_SEQ_CST);
+  while (gate & INSIDE) sleep_while(&job.gate, gate), gate = LOAD(job.gate);
 }
 
 /* The helpers for a loop: fewer for a while after they cost more time than they saved. */
@@ -196,14 +204,14 @@ static int admit(int helpers) {
 /* Takes note of a loop: its caller worked on `parts` of all parts, then it waited. Another process that keeps a core
    busy stops a helper in the midst of a part. One helper fewer leaves a core to that process. */
 static void judge_helpers(int64_t worked, int64_t waited, int parts) {
-  int64_t alone = worked * pool.environment.num_task / (parts ? parts : 1), most = worked * pool.threads;
-  pool.gain += ((alone < most ? alone : most) - worked) / (pool.threads - 1) - waited;
-  if (pool.gain > TIME_SLICE_NS) pool.gain = TIME_SLICE_NS, pool.pause = 0;
+  int64_t alone = worked * job.environment.num_task / (parts ? parts : 1), most = worked * job.threads;
+  pool.gain += ((alone < most ? alone : most) - worked) / (job.threads - 1) - waited;
+  if (pool.gain > TIME_SLICE_NS) pool.gain = TIME_SLICE_NS / 2, pool.pause /= 2;
   if (pool.gain > -TIME_SLICE_NS / 2) return;
-  pool.pause = pool.pause ? 2 * pool.pause : TIME_SLICE_NS;
+  pool.pause = pool.pause < TIME_SLICE_NS ? TIME_SLICE_NS : 2 * pool.pause;
   if (pool.pause > LONGEST_PAUSE_NS) pool.pause = LONGEST_PAUSE_NS;
   pool.paused_until = now() + pool.pause;
-  pool.admitted = pool.threads - 2;
+  pool.admitted = job.threads - 2;
   pool.gain = 0;
 }
 
@@ -214,14 +222,14 @@ static int launch(Loop loop, void *closure, int tasks) {
     if (pool.helpers < helpers) start_helpers(helpers);
     helpers = admit(helpers < pool.helpers ? helpers : pool.helpers);
     if (helpers > 0) {
-      pool.threads = helpers + 1;
-      pool.loop = loop, pool.closure = closure, pool.failed = 0;
-      pool.environment.num_task = PARTS * pool.threads;
+      pool.failed = 0;
       for (uint32_t i = 0; i <= (uint32_t)helpers; ++i)
-        STORE(shares[i].begin_end, (uint64_t)(PARTS * (i + 1)) << 32 | PARTS * i);
-      STORE(pool.gate, OPEN | ADMIT * (uint32_t)helpers);
-      __atomic_add_fetch(&pool.number, 1, __ATOMIC_SEQ_CST);
-      if (LOAD(pool.sleepers)) wake(&pool.number, helpers);
+        shares[i].begin_end = (uint64_t)(PARTS * (i + 1)) << 32 | PARTS * i;
+      job.threads = helpers + 1, job.loop = loop, job.closure = closure;
+      job.environment.num_task = PARTS * job.threads;
+      __atomic_store_n(&job.gate, OPEN | ADMIT * (uint32_t)helpers, __ATOMIC_RELEASE);
+      __atomic_add_fetch(&job.number, 1, __ATOMIC_SEQ_CST);
+      if (LOAD(pool.sleepers)) wake(&job.number, helpers);
       int64_t begun = now();
       int parts = work(0);
       int64_t worked = now();
@@ -261,7 +269,7 @@ int __tvm_ffi_use_threads(void *self, const Any *arguments, int32_t count, Any *
 static __attribute__((destructor)) void end_helpers(void) {
   if (pool.process != getpid()) return;
   STORE(pool.ending, 1);
-  __atomic_add_fetch(&pool.number, 1, __ATOMIC_SEQ_CST); /* so that nobody falls asleep after this */
-  wake(&pool.number, MOST_THREADS);
+  __atomic_add_fetch(&job.number, 1, __ATOMIC_SEQ_CST);
+  wake(&job.number, MOST_THREADS);
   while (pool.helpers > 0) pthread_join(pool.handles[--pool.helpers], NULL);
 }
