@@ -63,8 +63,12 @@ def _conv(call: TensorCall) -> te.Tensor:
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:
-    """The convolution of the input, spread out by the strides, with the mirrored weights."""
+    """By phases of the strides where these divide the kernel; else the convolution of the input, spread out by the
+    strides, with the mirrored weights."""
     windows = Windows.of(call)
+    pairs = zip(windows.kernel, windows.strides, strict=True)
+    if max(windows.strides) > 1 and max(windows.dilations) == 1 and all(k % s == 0 for k, s in pairs):
+        return _convolve_phases(call, windows)
     single = replace(windows, strides=(1,) * len(windows.strides))
     return _convolve(call, _spread(call, windows), single, transposed=True)
 
@@ -95,6 +99,51 @@ def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool =
     if bias is None:
         return result
     return call.stage(call.shape, lambda n, c, *rest: result(n, c, *rest) + bias(c))
+
+
+def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
+    """For each phase r of the strides a convolution with every s-th element of the kernel; then one pixel of each.
+
+        Z[n, r, q, o] += X[n, c, q + j + (r + m) // s] * W[c, o, (r + m) % s + s * (k/s - 1 - j)]
+        Y[n, o, p] = Z[n, p % s, p // s, o]                                    (m is what the padding leaves of s)
+
+    Both are written for one axis; there is a phase, and a place q, for each.
+    """
+    x, weights, bias, group = call.source(0), call.source(1), call.optional(2), call.integer("group", 1)
+    rank, strides = len(windows.strides), windows.strides
+    channels, outputs = sizes(weights)[0] // group, sizes(weights)[1]
+    taps = [k // s for k, s in zip(windows.kernel, strides, strict=True)]
+    left = [b % s for b, s in zip(windows.before, strides, strict=True)]
+    places = [-(-p // s) for p, s in zip(call.shape[2:], strides, strict=True)]
+    before = [t - 1 - b // s for t, b, s in zip(taps, windows.before, strides, strict=True)]
+    reach = [q + t - 1 + (m > 0) for q, t, m in zip(places, taps, left, strict=True)]
+    after = [r - n - b for r, n, b in zip(reach, sizes(x)[2:], before, strict=True)]
+    padded = pad_around(call, x, before, after, call.constant(0))
+    inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
+    kernel = call.reduce_axes(taps)
+
+    def element(n: Expr, *indices: Expr) -> Expr:
+        phases, places, o = indices[:rank], indices[rank:-1], indices[-1]
+        own = inner[0].var if inner else 0
+        number = o if outputs == 1 else o // outputs
+        channel = own if group == 1 else number if channels == 1 else number * channels + own
+        shifts = [0 if m == 0 else r if s == 2 else (r + m) // s for r, m, s in zip(phases, left, strides, strict=True)]
+        starts = [
+            r if m == 0 else 1 - r if s == 2 else (r + m) % s for r, m, s in zip(phases, left, strides, strict=True)
+        ]
+        taken = [b + s * (t - 1 - k.var) for b, s, t, k in zip(starts, strides, taps, kernel, strict=True)]
+        read_at = [q + k.var + shift for q, k, shift in zip(places, kernel, shifts, strict=True)]
+        weight = weights(channel, o if group == 1 else o % outputs, *taken)
+        return te.sum(padded(n, channel, *read_at) * weight, axis=[*inner, *kernel])
+
+    result = call.stage((call.shape[0], *strides, *places, call.shape[1]), element, "phases", anchor=True)
+
+    def pixel(n: Expr, c: Expr, *positions: Expr) -> Expr:
+        phases = [p % s if s > 1 else 0 for p, s in zip(positions, strides, strict=True)]
+        value = result(n, *phases, *(p // s for p, s in zip(positions, strides, strict=True)), c)
+        return value if bias is None else value + bias(c)
+
+    return call.stage(call.shape, pixel)
 
 
 def _spread(call: TensorCall, windows: Windows) -> Operand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -13,6 +13,7 @@ from .channels import channels
 from .contraction import contraction
 from .decisions import Trace
 from .draft import CONSTANTS, Draft, Scheduled
+from .estimate import least_cycles
 from .fallback import fallback, plain
 from .intensive.convolution_pair import convolution_pair
 from .intensive.product_chain import product_chain
@@ -20,6 +21,7 @@ from .joins import joins
 from .packing import Repack
 from .pointwise import pointwise
 from .rows import rows
+from .stages import STAGES, Estimated, schedule_stages
 from .transposition import transposition
 from .window import window
 
@@ -28,6 +30,12 @@ Rule = Callable[[Draft], Scheduled | None]
 
 It may raise what TVM raises, where a primitive refuses a block that looked right.
 """
+FAR = 4.0
+"""A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too."""
+FEWEST_CYCLES = 2000.0
+"""Below this, about a call of a kernel, a schedule is not asked for a better one."""
+CLEARLY = 1.3
+"""The factor by which stages have to be estimated to be better, for estimates are rough."""
 INTENSIVE: tuple[Rule, ...] = (convolution_pair, product_chain)
 """Those for functions with several anchor ops."""
 RULES: tuple[Rule, ...] = (joins, transposition, pointwise, *INTENSIVE, contraction, channels, window, rows)
@@ -59,14 +67,14 @@ def schedule(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: T
     The function comes from `te.create_prim_func` with static shapes. Its outputs must not share memory with its inputs.
     """
     trace = trace or Trace()
-    for rule in RULES:
+    for candidate in list_candidates(function, device, threads, with_rules=True):
         try:
-            scheduled = rule(Draft.of(function, device, threads, trace))
+            scheduled = candidate(trace)
         except (s_tir.ScheduleError, RuntimeError):
             continue  # a primitive refused a block that looked right; the next rule asks less
         if scheduled is not None:
             return scheduled
-    return fallback(Draft.of(function, device, threads, trace))
+    raise AssertionError("the plain schedule is always one")
 
 
 def list_candidates(
@@ -74,14 +82,41 @@ def list_candidates(
 ) -> Iterator[Callable[[Trace], Scheduled | None]]:
     """Schedules to try, the best first, each made for a trace; None where a rule does not match.
 
-    Those by the rules `without` are left out. The last is so plain that every function has it, and LLVM compiles it.
+    Those by the rules `without`, of which "stages" is one, are left out. The last is so plain that every function has
+    it, and LLVM compiles it.
     """
 
     def apply(rule: Rule, trace: Trace) -> Scheduled | None:
         return rule(Draft.of(function, device, threads, trace))
 
-    for rule in (*RULES, fallback) if with_rules else ():
-        if rule.__name__ in without:
-            continue
-        yield partial(apply, rule)
+    if with_rules:
+        rules = [rule for rule in (*RULES, fallback) if rule.__name__ not in without]
+        yield partial(_schedule_best, function, device, threads, rules, STAGES not in without)
+        for rule in rules:
+            yield partial(apply, rule)
     yield partial(apply, plain)
+
+
+def _schedule_best(
+    function: tirx.PrimFunc, device: Device, threads: int, rules: Sequence[Rule], may_cut: bool, trace: Trace
+) -> Scheduled:
+    """By the first rule that matches; where that is estimated to be far from the least cycles, in stages if this is
+    estimated to be better."""
+
+    def schedule_whole(part: tirx.PrimFunc, scope: str = "") -> Estimated:
+        """By the first rule that matches; decisions are named after the scope."""
+        for rule in rules:
+            own = Trace(trace.wanted, scope)
+            with suppress(s_tir.ScheduleError, RuntimeError):  # a primitive refused a block that looked right
+                scheduled = rule(Draft.of(part, device, threads, own))
+                if scheduled is not None:
+                    return Estimated.of(scheduled, own, device)
+        return Estimated.of(plain(Draft.of(part, device, threads)), Trace(), device)
+
+    chosen = schedule_whole(function)
+    if may_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
+        with suppress(s_tir.ScheduleError, RuntimeError):
+            staged = schedule_stages(Draft.of(function, device, threads), schedule_whole)
+            chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
+    trace.sites.extend(chosen.sites)
+    return chosen.scheduled

@@ -102,6 +102,49 @@ def _is_plain(access: BufferAccess) -> bool:
     return all(len(used) <= 1 for used in access.iterators)
 
 
+def split_phases(draft: Draft) -> Draft | None:
+    """A draft in which what reads the only sum at i % s and i // s has loops over both; None where nothing does.
+
+        for n, o, p: Y[n, o, p] = f(Z[n, p % 2, p // 2, o])
+     => for n, o, q, r: Y[n, o, q * 2 + r] = f(Z[n, r, q, o])
+    """
+    sums = [block for block in draft.blocks() if block.reduced]
+    if len(sums) != 1:
+        return None
+    indices = [index for user in draft.consumers(sums[0]) for index in _read(user, sums[0])]
+    if not any(map(_is_phase, indices)):
+        return None
+    draft = draft.copy()
+    names = [block.name for block in draft.blocks()]
+    for block in draft.blocks()[names.index(sums[0].name) + 1 :]:
+        if draft.may_inline(block):
+            draft.inline(block)
+    (user, *others) = draft.consumers(draft.inspect(sums[0].block))
+    variables = [i.var for i in draft.schedule.get(user.block).iter_vars]
+    strides = {
+        next(n for n, v in enumerate(variables) if v.same_as(index.a)): int(index.b)
+        for index in _read(user, sums[0])
+        if _is_phase(index) and isinstance(index.a, tirx.Var)
+    }
+    if others or any(user.extents[i] % stride for i, stride in strides.items()):
+        return None
+
+    def split(*indices: Any) -> list[Any]:
+        parts = ((i // strides[n], i % strides[n]) if n in strides else (i,) for n, i in enumerate(indices))
+        return [part for each in parts for part in each]
+
+    draft.schedule.transform_block_layout(user.block, index_map(split, len(user.extents)))
+    return draft.with_body(simplify_blocks(draft.function.body))
+
+
+def _read(block: BlockInfo, producer: BlockInfo) -> Sequence[Any]:
+    return block.read_of(producer).indices
+
+
+def _is_phase(index: Any) -> bool:
+    return isinstance(index, tirx.FloorMod) and isinstance(index.b, tirx.IntImm)
+
+
 def split_groups(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Draft | None:
     """A draft with the channel split in the sum and in the block after it; None where there are no groups.
 

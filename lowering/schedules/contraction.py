@@ -23,7 +23,7 @@ from typing import Any
 from tvm import s_tir
 
 from ...costmodels.device import Device
-from .axes import fuse_pixels, split_groups
+from .axes import fuse_pixels, split_groups, split_phases
 from .blocks import BlockInfo, BufferAccess, parameter_index
 from .decisions import Alternative
 from .draft import Draft, Scheduled
@@ -43,6 +43,7 @@ BLOCKS = (2, 4, 8, 16, 32)
 
 def contraction(draft: Draft) -> Scheduled | None:
     """The rule: matches a function with exactly one product sum, whose other blocks are point-wise."""
+    draft = split_phases(draft) or draft
     pair = find_anchor(draft, BlockInfo.is_product_sum)
     if pair is None:
         return None

@@ -10,13 +10,14 @@ its loops there. A tile is never larger than its axis.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from .blocks import REDUCTION, BlockInfo
+from .blocks import REDUCTION, parameter_index
 from .draft import Draft, Scheduled
 from .packing import Packing
 from .rewriting import conjuncts, rebuild, with_body
@@ -42,7 +43,7 @@ def overlap_tails(draft: Draft) -> Draft:
     """
     rewriter = _TailRewriter()
     body = rewriter.rewrite(draft.function.body)
-    if rewriter.moved and _separate_scopes(draft):
+    if rewriter.moved and separate_scopes(draft):
         rewriter = _TailRewriter()
         body = rewriter.rewrite(draft.function.body)
     guards = [guard for guard in rewriter.kept if isinstance(guard, tirx.LT)]
@@ -52,22 +53,19 @@ def overlap_tails(draft: Draft) -> Draft:
     return draft.with_body(body)
 
 
-def _separate_scopes(draft: Draft) -> bool:
+def separate_scopes(draft: Draft) -> bool:
     """Give a result that is computed element by element from an intermediate one another storage scope than that has.
 
-    In the same scope TVM may compute it in place, and the last tile, which overlaps the one before, from results.
-    Returns whether there is any.
+    In the same scope TVM may compute it in place, if there are as many elements, and the last tile, which overlaps the
+    one before, from results. Returns whether there is any.
     """
 
-    def scope(block: BlockInfo) -> str:
-        return str(draft.schedule.get(block.block).writes[0].source.scope())
-
-    internal = {block.name: block for block in draft.blocks() if not draft.is_output(block)}
     changed = False
-    for block in internal.values():
-        sources = [internal[r.name] for r in block.reads if r.name in internal and r.shape == block.write.shape]
-        taken = set(map(scope, sources))
-        if not block.reduced and scope(block) in taken:
+    for block in draft.blocks():
+        inside = [r for r in draft.inspect(block.block).reads if parameter_index(draft.function, r.buffer) is None]
+        taken = {str(r.buffer.scope()) for r in inside if prod(r.shape) == prod(block.write.shape)}
+        own = str(draft.inspect(block.block).write.buffer.scope())
+        if not block.reduced and not draft.is_output(block) and own in taken:
             draft.schedule.set_scope(block.block, 0, next(free for free in _SCOPES if free not in taken))
             changed = True
     return changed

@@ -71,18 +71,23 @@ def finish_tile(
     `outer` are all loops around a tile.
     """
     schedule = draft.schedule
+    column = anchor.write.dimension_of(plan.column)
+
+    def put_columns_last(block: Any) -> None:
+        """Let the columns be contiguous in what the block writes, or no vector of it would be kept in a register."""
+        if column + 1 < len(anchor.write.shape):
+            schedule.transform_layout(block, ("write", 0), lambda *i: [*i[:column], *i[column + 1 :], i[column]])
+
     if epilogue.write.is_unit_stride(counterpart(anchor, epilogue, plan.column)):
         schedule.vectorize(inner.lanes)
         draft.unroll(inner.rows, inner.vectors)
+        put_columns_last(anchor.block)
         draft.compute_at(anchor.block, outer[-1])
         schedule.set_scope(anchor.block, 0, "local")
     else:
-        column = anchor.write.dimension_of(plan.column)
         copy = schedule.cache_write(anchor.block, 0, "local")
-        for block in (anchor.block, copy):  # the columns become contiguous in both
-            schedule.transform_layout(
-                block, ("write", 0), lambda *i: [*i[:column], *i[column + 1 :], i[column]]
-            )
+        for block in (anchor.block, copy):
+            put_columns_last(block)
         schedule.reorder(inner.vectors, inner.lanes, inner.rows)
         schedule.unroll(inner.rows)
         draft.compute_at(copy, outer[-1])

@@ -1,0 +1,169 @@
+"""How many cycles scheduled loops take, roughly: enough to tell code that runs off a cliff from code that does not.
+
+    vectorised j: Y[i, j] = f(X[i, j])  =>  iterations / lanes * (instructions of f, a load, a store)
+
+Loops that no vector runs along cost their iterations; a vector whose elements lie apart is loaded element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, sym, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ...costmodels.device import Device
+from .blocks import is_selection, walk
+from .tiling.tiles import LATENCY
+
+DIVISION = 4.0
+"""Cycles of a division of vectors."""
+SELECTION = 2.0
+"""Cycles of a selection, and of each condition of one."""
+SHUFFLED = 0.25
+"""Cycles of an element that is moved by a transposition in registers."""
+_SERIAL = 3.0
+"""How much worse than with the schedule's own vectors the compiler does where it looks for vectors by itself."""
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max)
+_SAME, _NEXT, _NEAR, _APART = 0, 1, 2, 3
+_NEAREST = 8
+"""Elements between two accesses up to which the compiler makes vectors of several, by shuffles."""
+_REGISTERS = "local"
+"""The scope of buffers that loops are unrolled for."""
+
+
+def estimate_cycles(function: tirx.PrimFunc, device: Device) -> float:
+    """Cycles of a function on one thread of a device, whatever it waits for memory."""
+    return sum(_cycles(store, device) for store in _list_stores(function.body, (), {}))
+
+
+def least_cycles(function: tirx.PrimFunc, device: Device) -> float:
+    """Cycles of a function before it is scheduled, if vectors ran along all of its loops and all loads were shared."""
+    stores = list(_list_stores(function.body, (), {}))
+    arithmetic = sum(
+        prod(int(loop.extent) for loop in s.loops) * _count_instructions(s.statement.value, device) for s in stores
+    )
+    moved = sum(prod(int(extent) for extent in p.shape) for p in function.params)
+    return (arithmetic + moved / device.load_ports) / device.lanes
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A store in its loops, from the outermost; `iteration` gives the block's variables by those of the loops."""
+
+    statement: Any
+    loops: tuple[Any, ...]
+    iteration: Mapping[Any, Any]
+
+
+def _list_stores(node: Any, loops: tuple[Any, ...], iteration: Mapping[Any, Any]) -> Iterator[_Store]:
+    if isinstance(node, tirx.For):
+        yield from _list_stores(node.body, (*loops, node), iteration)
+    elif isinstance(node, tirx.SeqStmt):
+        for part in node.seq:
+            yield from _list_stores(part, loops, iteration)
+    elif isinstance(node, s_stmt.SBlockRealize):
+        names = [each.var for each in node.block.iter_vars]
+        inner = {**iteration, **dict(zip(names, node.iter_values, strict=True))}
+        yield from _list_stores(node.block.body, loops, inner)
+    elif isinstance(node, tirx.IfThenElse):
+        yield from _list_stores(node.then_case, loops, iteration)
+    elif isinstance(node, tirx.BufferStore):
+        yield _Store(node, loops, iteration)
+
+
+def _cycles(store: _Store, device: Device) -> float:
+    iterations = prod(int(loop.extent) for loop in store.loops)
+    if not store.loops:
+        return 1.0
+    if isinstance(store.statement.indices[-1], tirx.Ramp):
+        return iterations * int(store.statement.indices[-1].lanes) * SHUFFLED
+    unrolled = [loop for loop in store.loops if loop.kind == tirx.ForKind.UNROLLED]
+    if store.loops[-1].kind == tirx.ForKind.VECTORIZED:
+        return iterations / int(store.loops[-1].extent) * _vector_cycles(store, unrolled, device)
+    along = next((loop for loop in reversed(store.loops) if loop not in unrolled), store.loops[-1])
+    value = _unroll(store, unrolled)
+    loads = [part for part in walk(value) if isinstance(part, ir.TensorLoad)]
+    kinds = [_stride(access, along, store.iteration) for access in (store.statement, *loads)]
+    is_sum = kinds[0] == _SAME and any(load.source.same_as(store.statement.buffer) for load in loads)
+    work = _count_instructions(value, device) + len(kinds) / device.load_ports
+    if is_sum or _APART in kinds or int(along.extent) < device.lanes or any(map(is_selection, walk(value))):
+        return iterations * max(work, LATENCY if is_sum else 0.0)
+    return iterations / device.lanes * _SERIAL * work
+
+
+def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> float:
+    """Cycles of one vector; what unrolled loops load again is in a register."""
+    statement, along = store.statement, store.loops[-1]
+    accesses = (statement, *(part for part in walk(statement.value) if isinstance(part, ir.TensorLoad)))
+    loads = 0.0
+    for access in accesses:
+        if _buffer(access).scope() != _REGISTERS:
+            apart = _stride(access, along, store.iteration) in (_NEAR, _APART)
+            loads += (int(along.extent) if apart else 1) / _count_sharers(access, unrolled, store.iteration)
+    return _count_instructions(statement.value, device) + loads / device.load_ports
+
+
+def _unroll(store: _Store, unrolled: Sequence[Any]) -> Any:
+    """The value for the first iteration of unrolled loops, which may decide its selections."""
+    analyzer = sym.Analyzer()
+    for loop in store.loops:
+        analyzer.bind(loop.loop_var, ir.Range(0, int(loop.extent)))
+    first = {loop.loop_var: tirx.const(0, "int32") for loop in unrolled}
+    value = _substitute(_substitute(store.statement.value, store.iteration), first)
+    return analyzer.simplify(value) if unrolled else value
+
+
+def _count_instructions(value: Any, device: Device) -> float:
+    """Cycles of the arithmetic of an expression; named parts once."""
+    cycles = 0.0
+    for part in walk(value):
+        if isinstance(part, _ARITHMETIC) and str(part.ty.dtype).startswith("float"):
+            fused = isinstance(part, tirx.Add) and any(isinstance(side, tirx.Mul) for side in (part.a, part.b))
+            cycles += 0.0 if fused else 1.0 / device.fma_ports
+        elif isinstance(part, tirx.Div):
+            cycles += DIVISION
+        elif is_selection(part) or isinstance(part, tirx.Select):
+            cycles += SELECTION
+        elif isinstance(part, ir.Call):
+            cycles += 1.0
+    return cycles
+
+
+def _count_sharers(access: Any, unrolled: Sequence[Any], iteration: Mapping[Any, Any]) -> int:
+    """The iterations of unrolled loops that load the same element, which is in a register then."""
+    parts = (part for index in access.indices for part in walk(_substitute(index, iteration)))
+    used = [part for part in parts if isinstance(part, tirx.Var)]
+    return prod(int(u.extent) for u in unrolled if not any(part.same_as(u.loop_var) for part in used))
+
+
+def _buffer(access: Any) -> Any:
+    return access.buffer if isinstance(access, tirx.BufferStore) else access.source
+
+
+def _stride(access: Any, loop: Any, iteration: Mapping[Any, Any]) -> int:
+    """Whether one more of a loop is the same element, the next in memory, one near by, or another."""
+    analyzer = sym.Analyzer()
+    place: Any = tirx.const(0, "int32")
+    for index, extent in zip(access.indices, _buffer(access).shape, strict=True):
+        place = place * extent + index
+    place = _substitute(place, iteration)
+    analyzer.bind(loop.loop_var, ir.Range(0, int(loop.extent)))
+    moved = _substitute(place, {loop.loop_var: loop.loop_var + 1})
+    step = analyzer.simplify(moved - place)
+    if not isinstance(step, tirx.IntImm):
+        return _APART
+    return {0: _SAME, 1: _NEXT}.get(int(step), _NEAR if 0 < int(step) <= _NEAREST else _APART)
+
+
+def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression with values in the place of variables, in one pass."""
+
+    def value_of(variable: Any) -> Any:
+        return next((value for name, value in values.items() if name.same_as(variable)), variable)
+
+    return tvm_ffi.structural_map(expression, [(tirx.Var, value_of)])

@@ -1,0 +1,207 @@
+"""Functions that no rule does well as a whole, cut into stages that rules do well, one behind the other.
+
+    for i, k: M = sum(X); for i, k: Y = f(X, M); for k, i: Z[k, i] = Y[i, k]
+ => { for i: { M; vectorised k: Y = f(X, M) }; for k, i: blocks of Z[k, i] = Y[i, k] }
+
+What one stage hands to another is written and read again, which is less than loops that no vector runs along. Of all
+cuts between blocks, those of the fewest estimated cycles are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ...costmodels.device import Device
+from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
+from .decisions import DecisionSite, Trace
+from .draft import CONSTANTS, Draft, Scheduled
+from .estimate import estimate_cycles
+from .packing import Packing
+from .rewriting import with_body
+from .tails import separate_scopes
+from .tiling.tiles import FLOAT_BYTES
+
+STAGES = "stages"
+"""What the names of these schedules begin with; the rules of the stages follow."""
+MOST_CUTS = 5
+"""Cuts that are tried, together and each alone; those that hand over least."""
+HANDED_OVER = 1 / 16
+"""Cycles for a byte that is written and read again."""
+
+@dataclass(frozen=True)
+class Estimated:
+    """A schedule, its estimated cycles, and the decisions that it took."""
+
+    cycles: float
+    scheduled: Scheduled
+    sites: Sequence[DecisionSite]
+
+    @staticmethod
+    def of(scheduled: Scheduled, trace: Trace, device: Device) -> Estimated:
+        """Of a schedule that was made with a trace of its own."""
+        return Estimated(estimate_cycles(scheduled.schedule.mod[FUNCTION], device), scheduled, trace.sites)
+
+
+Part = Callable[[tirx.PrimFunc, str], Estimated]
+"""Schedules a function without cutting it; its decisions are named after the text."""
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """Scheduled stages in running order, and the estimated cycles of all."""
+
+    cycles: float
+    stages: tuple[tuple[_Stage, Estimated], ...]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Some of the blocks as a function; its parameters are buffers of the whole."""
+
+    function: tirx.PrimFunc
+    buffers: tuple[Any, ...]
+
+
+def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
+    """The best schedule by stages; None for a function that has no places to cut. The draft is not changed."""
+    blocks = draft.blocks()
+    nests = _list_nests(draft.function)
+    if len(nests) != len(blocks):
+        return None
+    cuts = sorted(sorted(_find_cuts(draft, blocks), key=lambda cut: _handed_over(blocks, cut))[:MOST_CUTS])
+    if not cuts:
+        return None
+    places = [0, *cuts, len(blocks)]
+    best: dict[int, _Stages] = {len(blocks): _Stages(0.0, ())}
+    for start in reversed(places[:-1]):
+        ends = [end for end in places if end > start and (start, end) != (0, len(blocks))]
+        best[start] = min(
+            (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends),
+            key=lambda stages: stages.cycles,
+        )
+    chosen = best[0].stages
+    combined = _combine(draft, [(stage, each.scheduled) for stage, each in chosen])
+    return Estimated(best[0].cycles, combined, [site for _, each in chosen for site in each.sites])
+
+
+def _join(
+    draft: Draft, blocks: Sequence[BlockInfo], nests: Sequence[Any], start: int, rest: _Stages, end: int, part: Part
+) -> _Stages:
+    stage = _cut_stage(draft.function, blocks, nests, start, end)
+    scheduled = part(stage.function, f"stage {start}.")
+    over = HANDED_OVER * _handed_over(blocks, end) if end < len(blocks) else 0.0
+    return _Stages(scheduled.cycles + over + rest.cycles, ((stage, scheduled), *rest.stages))
+
+
+# --- where to cut
+
+
+def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> list[int]:
+    """Numbers of blocks that a stage may begin with.
+
+    They do more than read the result of the block before element by element, or are not the only ones that read it.
+    """
+    cuts = []
+    for number in range(1, len(blocks)):
+        before = blocks[number - 1]
+        reads = [read for read in blocks[number].reads if read.name == before.name]
+        follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
+        if not follows or blocks[number].reduced or draft.is_output(before):
+            cuts.append(number)
+    return cuts
+
+
+def _is_identity(draft: Draft, block: BlockInfo, read: BufferAccess) -> bool:
+    """Whether a block reads each element of a buffer where it writes one."""
+    variables = [i.var for i in draft.schedule.get(block.block).iter_vars]
+    pairs = zip(read.indices, variables, strict=False)
+    return read.shape == block.extents and all(isinstance(i, tirx.Var) and i.same_as(v) for i, v in pairs)
+
+
+def _handed_over(blocks: Sequence[BlockInfo], cut: int) -> int:
+    """Bytes that blocks before a cut write and blocks behind it read."""
+    read = {access.name for block in blocks[cut:] for access in block.reads}
+    return sum(FLOAT_BYTES * prod(block.write.shape) for block in blocks[:cut] if block.name in read)
+
+
+# --- functions of some blocks, and back
+
+
+def _list_nests(function: tirx.PrimFunc) -> list[Any]:
+    """The loop nests of a function, one for each block of one that has no schedule yet."""
+    body = function.body.block.body if _has_root(function) else function.body
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _has_root(function: tirx.PrimFunc) -> bool:
+    """Whether there is a block around all: `transposition` makes bare loops."""
+    return isinstance(function.body, s_stmt.SBlockRealize)
+
+
+def _cut_stage(
+    function: tirx.PrimFunc, blocks: Sequence[BlockInfo], nests: Sequence[Any], start: int, end: int
+) -> _Stage:
+    """The blocks from `start` to `end` as a function; what others read of them, or it of others, are parameters."""
+    own = blocks[start:end]
+    written = {block.name for block in own}
+    outside = {access.name for block in (*blocks[:start], *blocks[end:]) for access in block.reads}
+    parameters = {str(p.name) for p in function.params}
+    reads = {a.name: a.buffer for block in own for a in block.reads if a.name not in written}
+    outputs = {b.name: b.write.buffer for b in own if b.name in outside or b.name in parameters}
+    buffers = (*reads.values(), *outputs.values())
+    root = function.body.block
+    inside = [b for b in root.alloc_buffers if str(b.name) in written and str(b.name) not in outputs]
+    part = nests[start:end]
+    block = with_body(root, tirx.SeqStmt(part) if len(part) > 1 else part[0], alloc_buffers=inside)
+    realized = s_stmt.SBlockRealize(function.body.iter_values, function.body.predicate, block)
+    attributes = dict(function.attrs.items())
+    constants = {int(i) for i in attributes.pop(CONSTANTS, ())}
+    numbers = [parameter_index(function, buffer) for buffer in buffers]
+    attributes[CONSTANTS] = [n for n, number in enumerate(numbers) if number in constants]
+    cut = tirx.PrimFunc(buffers, realized, function.ret_type).with_attrs(attributes)
+    return _Stage(cut, buffers)
+
+
+def _combine(draft: Draft, stages: Sequence[tuple[_Stage, Scheduled]]) -> Scheduled:
+    """The stages as one function. Raises RuntimeError where two want one constant packed in different ways."""
+    function = draft.function
+    parameters: list[Any] = list(function.params)
+    packs: list[Packing] = []
+    body: list[Any] = []
+    allocated: list[Any] = []
+    packed: set[int] = set()
+    for stage, scheduled in stages:
+        made = scheduled.schedule.mod[FUNCTION]
+        repacked = {packing.parameter for packing in scheduled.repack}
+        for number, (before, after) in enumerate(zip(stage.buffers, made.params, strict=True)):
+            place = parameter_index(function, before)
+            shared = place is not None and sum(any(before.same_as(b) for b in s.buffers) for s, _ in stages) > 1
+            if (number in repacked or not before.same_as(after)) and (place is None or shared):
+                raise RuntimeError(f"{before.name}: a value of several stages that one of them wants packed")
+            if place is not None:
+                parameters[place] = after
+        for packing in scheduled.repack:
+            place = parameter_index(function, stage.buffers[packing.parameter])
+            assert place is not None
+            packs.append(replace(packing, parameter=place))
+            packed.add(place)
+        body += _list_nests(made)
+        allocated += list(made.body.block.alloc_buffers) if _has_root(made) else []
+    written = [b for stage, _ in stages for b in stage.buffers if parameter_index(function, b) is None]
+    between = reduce(lambda kept, b: kept if any(b.same_as(k) for k in kept) else [*kept, b], written, list[Any]())
+    block = with_body(function.body.block, tirx.SeqStmt(body), alloc_buffers=[*between, *allocated])
+    realized = s_stmt.SBlockRealize(function.body.iter_values, function.body.predicate, block)
+    whole = tirx.PrimFunc(parameters, realized, function.ret_type, function.attrs)
+    module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: whole}))
+    combined = replace(draft, schedule=s_tir.Schedule(module))
+    separate_scopes(combined)
+    rules = " + ".join(scheduled.rule for _, scheduled in stages)
+    return Scheduled(combined.schedule, tuple(packs), f"{STAGES} ({rules})")

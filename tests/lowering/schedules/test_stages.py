@@ -1,0 +1,98 @@
+"""Functions in stages compute what the whole computes, and estimates tell vectors from loops without any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tvm import te, topi
+
+from eqfuse.lowering.schedules import Draft, Trace, fallback, list_candidates, mark_constants
+from eqfuse.lowering.schedules.estimate import estimate_cycles, least_cycles
+from eqfuse.lowering.schedules.fallback import plain
+from eqfuse.lowering.schedules.pointwise import pointwise
+
+from .functions import ARM, HOST, SERVER, check, of_one
+
+pytestmark = pytest.mark.usefixtures("shared_by_threads")
+
+
+def exchange(x: te.Tensor) -> te.Tensor:
+    rank = len(x.shape)
+    return topi.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def exchanged_sum(shape: tuple[int, int, int]) -> Any:
+    """A Transpose that is added to another tensor; a softmax of the sum, and its Transpose."""
+    x = te.placeholder((shape[0], shape[2], shape[1]), name="x")
+    other = te.placeholder(shape, name="other")
+    return te.create_prim_func([x, other, exchange(topi.nn.softmax(topi.add(exchange(x), other), -1))])
+
+
+def gated_product(rows: int, depth: int, columns: int) -> Any:
+    """A product by constants, a half of which gates the other."""
+    a = te.placeholder((rows, depth), name="a")
+    w, b = te.placeholder((depth, 2 * columns), name="w"), te.placeholder((2 * columns,), name="b")
+    k = te.reduce_axis((0, depth), name="k")
+    product = te.compute((rows, 2 * columns), lambda i, j: te.sum(a(i, k) * w(k, j), axis=k), name="product")
+    biased = te.compute(product.shape, lambda i, j: product(i, j) + b(j), name="biased")
+    gate = te.compute((rows, columns), lambda i, j: te.tanh(biased(i, j + columns)), name="gate")
+    gated = te.compute((rows, columns), lambda i, j: biased(i, j) * gate(i, j), name="gated")
+    return mark_constants(te.create_prim_func([a, w, b, gated]), (1, 2))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_precedes_and_follows_is_moved_in_stages_of_its_own(threads: int) -> None:
+    scheduled = check(exchanged_sum((4, 48, 128)), "stages (pointwise + rows + transposition)", threads=threads)
+    assert not scheduled.repack
+
+
+def test_the_last_tile_of_a_stage_does_not_read_its_own_results() -> None:
+    x, other = te.placeholder((48, 28), name="x"), te.placeholder((28, 48), name="other")
+    y = te.compute((28, 48), lambda i, j: x(j, i) + other(i, j) * other(i, 0), name="y")
+    k = te.reduce_axis((0, 48), name="k")
+    largest = te.compute((28,), lambda i: te.max(y(i, k), axis=k), name="largest")
+    function = te.create_prim_func([x, other, te.compute((28, 48), lambda i, j: y(i, j) - largest(i), name="z")])
+    text = check(function, "stages (pointwise + rows)").schedule.mod["main"].script()
+    assert "vectorized" in text
+
+
+def test_constants_of_a_stage_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("FAR", "CLEARLY", "FEWEST_CYCLES"):  # stages, whatever the estimates say
+        monkeypatch.setattr(f"eqfuse.lowering.schedules.{limit}", 0.0)
+    scheduled = check(gated_product(40, 33, 41), "stages (contraction + pointwise)", device=SERVER)
+    assert [packing.parameter for packing in scheduled.repack] == [1]
+
+
+def test_a_function_that_a_rule_does_well_is_not_cut() -> None:
+    check(of_one((64, 96), lambda x: topi.nn.softmax(x, -1)), "rows")
+
+
+def test_rules_that_are_not_wanted_are_left_out() -> None:
+    function = exchanged_sum((4, 48, 128))
+    found = []
+    for without in ((), ("stages",), ("stages", "pointwise"), ("rows",)):
+        best = next(list_candidates(function, HOST, 1, with_rules=True, without=without))(Trace())
+        assert best is not None
+        found.append(best.rule)
+    assert found[0] == "stages (pointwise + rows + transposition)"
+    assert not any(rule.startswith("stages") for rule in found[1:3])
+    assert "rows" not in found[3]
+
+
+@pytest.mark.parametrize("device", [HOST, SERVER, ARM])
+def test_vectors_are_estimated_to_take_less(device: Any) -> None:
+    function = of_one((64, 96), topi.nn.relu, topi.negative)
+    vectors, loops = pointwise(Draft.of(function, device)), plain(Draft.of(function, device))
+    assert vectors is not None
+    least = least_cycles(function, device)
+    assert least <= estimate_cycles(vectors.schedule.mod["main"], device)
+    assert estimate_cycles(vectors.schedule.mod["main"], device) < estimate_cycles(loops.schedule.mod["main"], device)
+
+
+def test_elements_that_lie_apart_are_estimated_to_take_longer() -> None:
+    together, apart = (
+        estimate_cycles(fallback(Draft.of(of_one((64, 96), *steps), SERVER)).schedule.mod["main"], SERVER)
+        for steps in ([topi.negative], [exchange, topi.negative])
+    )
+    assert apart > 4 * together
