@@ -63,11 +63,11 @@ def _conv(call: TensorCall) -> te.Tensor:
 
 
 def _conv_transpose(call: TensorCall) -> te.Tensor:
-    """By phases of the strides where these divide the kernel; else the convolution of the input, spread out by the
-    strides, with the mirrored weights."""
+    """By phases of the strides, if there are any and the kernel has as many elements; else the convolution of the
+    input, spread out by the strides, with the mirrored weights."""
     windows = Windows.of(call)
-    pairs = zip(windows.kernel, windows.strides, strict=True)
-    if max(windows.strides) > 1 and max(windows.dilations) == 1 and all(k % s == 0 for k, s in pairs):
+    fits = all(k >= s for k, s in zip(windows.kernel, windows.strides, strict=True))
+    if max(windows.strides) > 1 and max(windows.dilations) == 1 and fits:
         return _convolve_phases(call, windows)
     single = replace(windows, strides=(1,) * len(windows.strides))
     return _convolve(call, _spread(call, windows), single, transposed=True)
@@ -107,12 +107,13 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
         Z[n, r, q, o] += X[n, c, q + j + (r + m) // s] * W[c, o, (r + m) % s + s * (k/s - 1 - j)]
         Y[n, o, p] = Z[n, p % s, p // s, o]                                    (m is what the padding leaves of s)
 
-    Both are written for one axis; there is a phase, and a place q, for each.
+    Both are written for one axis; there is a phase, and a place q, for each. Where strides do not divide the kernel,
+    it is filled up with zeros.
     """
     x, weights, bias, group = call.source(0), call.source(1), call.optional(2), call.integer("group", 1)
     rank, strides = len(windows.strides), windows.strides
     channels, outputs = sizes(weights)[0] // group, sizes(weights)[1]
-    taps = [k // s for k, s in zip(windows.kernel, strides, strict=True)]
+    taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
     left = [b % s for b, s in zip(windows.before, strides, strict=True)]
     places = [-(-p // s) for p, s in zip(call.shape[2:], strides, strict=True)]
     before = [t - 1 - b // s for t, b, s in zip(taps, windows.before, strides, strict=True)]
@@ -121,19 +122,29 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
     padded = pad_around(call, x, before, after, call.constant(0))
     inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
     kernel = call.reduce_axes(taps)
+    is_whole = all(k % s == 0 for k, s in zip(windows.kernel, strides, strict=True))
+
+    def filled(*indices: Expr) -> Expr:
+        *taken, c, o = indices
+        inside = [tirx.LT(place, k) for place, k in zip(taken, windows.kernel, strict=True)]
+        return te.if_then_else(te.all(*inside), weights(c, o, *taken), call.constant(0))
+
+    lengths = (t * s for t, s in zip(taps, strides, strict=True))
+    long = None if is_whole else call.stage((*lengths, *sizes(weights)[:2]), filled, "weights")
 
     def element(n: Expr, *indices: Expr) -> Expr:
         phases, places, o = indices[:rank], indices[rank:-1], indices[-1]
-        own = inner[0].var if inner else 0
+        inside = inner[0].var if inner else 0
         number = o if outputs == 1 else o // outputs
-        channel = own if group == 1 else number if channels == 1 else number * channels + own
+        channel = inside if group == 1 else number if channels == 1 else number * channels + inside
         shifts = [0 if m == 0 else r if s == 2 else (r + m) // s for r, m, s in zip(phases, left, strides, strict=True)]
         starts = [
             r if m == 0 else 1 - r if s == 2 else (r + m) % s for r, m, s in zip(phases, left, strides, strict=True)
         ]
         taken = [b + s * (t - 1 - k.var) for b, s, t, k in zip(starts, strides, taps, kernel, strict=True)]
         read_at = [q + k.var + shift for q, k, shift in zip(places, kernel, shifts, strict=True)]
-        weight = weights(channel, o if group == 1 else o % outputs, *taken)
+        own = o if group == 1 else o % outputs
+        weight = weights(channel, own, *taken) if long is None else long(*taken, channel, own)
         return te.sum(padded(n, channel, *read_at) * weight, axis=[*inner, *kernel])
 
     result = call.stage((call.shape[0], *strides, *places, call.shape[1]), element, "phases", anchor=True)

@@ -52,6 +52,17 @@ def convolutions() -> Iterator[Call]:
         operands = {"x": x(2, 4, 5, 4), "w": x(4, outputs // group, 3, 2), "b": x(outputs)}
         windows = {"pads": [0, 1, 2, 0], "strides": [2, 3], "dilations": [2, 1], "output_padding": [1, 2]}
         yield single("ConvTranspose", operands, group=group, **windows)
+    for kernel, strides, pads in (
+        ((4, 3), (2, 1), (1, 0, 1, 2)),
+        ((3, 3), (2, 2), (1, 1, 0, 1)),
+        ((6, 5), (3, 2), (4, 3, 2, 0)),
+        ((2, 2), (2, 2), (0, 0, 0, 0)),
+        ((5, 4), (3, 4), (0, 3, 1, 1)),
+    ):
+        for group, outputs in ((1, 6), (2, 6), (4, 4)):
+            operands = {"x": x(2, 4, 5, 4), "w": x(4, outputs // group, *kernel), "b": x(outputs)}
+            windows = {"strides": strides, "pads": pads, "output_padding": [s - 1 for s in strides]}
+            yield single("ConvTranspose", operands, group=group, **windows)
     yield single("Conv", {"x": x(1, 3, 9, 9), "w": x(2, 3, 3, 3)}, auto_pad="SAME_LOWER", strides=[2, 2])
     yield single("Conv", {"x": x(1, 3, 9), "w": x(2, 3, 3)}, auto_pad="SAME_UPPER", strides=[2])
 
