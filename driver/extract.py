@@ -11,8 +11,6 @@ from ..engine.onnx.model import Model
 from ..engine.onnx.nodes import has_body
 from ..errors import ModelError
 from ..extract.extraction.select import Pricing
-from ..extract.partition.operator_graph import operator_graph
-from ..extract.partition.profile_cost import ProfileCost
 from ..support.deadlines import is_over
 from .clock import Clock
 from .options import Options
@@ -71,7 +69,11 @@ def without_bodies(model: Model) -> Model:
 def pricing_for(options: Options, saturated: Saturated) -> Pricing:
     """What extraction minimises; measurements are calibrated to the model."""
     model = options.cost_model
-    if isinstance(model, ProfileCost):
+    if options.cost == "profile":
+        from ..extract.partition.operator_graph import operator_graph  # with SQLite, which takes time to import
+        from ..extract.partition.profile_cost import ProfileCost
+
+        assert isinstance(model, ProfileCost)
         model = model.calibrate(operator_graph(saturated.model, saturated.knowledge))
     return Pricing.of(model, options.priced_runtime)
 

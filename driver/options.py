@@ -11,11 +11,9 @@ from onnx import defs
 
 from ..costmodels.device import default_device, load_device
 from ..costmodels.model import CostModel, cost_model
-from ..costmodels.profile import ProfileDatabase
 from ..costmodels.runtime import Runtime, load_runtime
 from ..engine.choices import CostName, Extraction, PartitionMethod
 from ..engine.egraph.saturate import Budget
-from ..extract.partition.profile_cost import ProfileCost
 from ..rules.places import rule_paths
 from ..rules.vocabulary import Precision, RuleSelection
 from ..support.options import (
@@ -63,7 +61,12 @@ class PricingOptions:
     def cost_model(self) -> CostModel:
         """What extraction minimises; "profile" uses the user's measurements, and the roofline where there are none."""
         device = load_device(self.device)
-        return ProfileCost(device, ProfileDatabase.open()) if self.cost == "profile" else cost_model(self.cost, device)
+        if self.cost != "profile":
+            return cost_model(self.cost, device)
+        from ..costmodels.profile import ProfileDatabase  # with SQLite, which takes time to import
+        from ..extract.partition.profile_cost import ProfileCost
+
+        return ProfileCost(device, ProfileDatabase.open())
 
 
 @dataclass(frozen=True)

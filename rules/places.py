@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import RuleError
-from .records import RuleFile, read_file
+
+if TYPE_CHECKING:
+    from .records import RuleFile
 
 DIRECTORY = Path(__file__).parent
 ANALYSIS = DIRECTORY / "analysis"
@@ -16,6 +19,8 @@ ANALYSIS = DIRECTORY / "analysis"
 @cache
 def analysis_files() -> tuple[RuleFile, ...]:
     """The files that derive shapes, dtypes and the like, the declarations first."""
+    from .records import read_file  # its imports take a while, and most runs read no rule file
+
     paths = sorted(ANALYSIS.glob("*.egg"), key=lambda path: (path.stem != "declarations", path.name))
     return tuple(read_file(path) for path in paths)
 
@@ -37,4 +42,6 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
     """The files of the catalogue by path, the analyses apart."""
+    from .records import read_file
+
     return tuple(read_file(p) for p in rule_paths((DIRECTORY,)) if ANALYSIS not in p.parents)
