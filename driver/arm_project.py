@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import VerificationError
 from ..lowering.arm.toolchain import Tool, missing
 from ..lowering.bundle.manifest import Manifest
+from ..lowering.kernels import pool
+from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Compilation
 from .options import Options
@@ -26,7 +28,8 @@ class ArmProject(Processor):
         return {**super().identity(options), "absent": _missing_tools() if options.verify else ""}
 
     def prepare(self, options: Options) -> None:
-        """Do nothing: the emulator starts fast."""
+        """Start a process that compiles kernels; the emulator starts fast."""
+        pool.prepare(available_cores())
 
     def _why_not_measured(self) -> str:
         return "the kernels are for another processor; `eqfuse bench --emulate` counts them"

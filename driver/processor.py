@@ -14,6 +14,7 @@ from ..lowering.bundle.isolation import call_isolated
 from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform
 from ..lowering.errors import CrashError, WrongKernelsError
 from ..lowering.interface import outputs_of, random_inputs
+from ..lowering.kernels import pool
 from ..lowering.kernels.fallback import FOLDER, store
 from ..lowering.kernels.table import kernel_facts, write_table
 from ..lowering.kernels.variants import Cut
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..ir.graph import OperatorGraph
     from ..lowering.bundle.check import Runnable
     from ..lowering.kernels.compilation import CompiledKernels
+    from ..lowering.kernels.prim_funcs import LoweredKernels
     from ..lowering.running.kernel_times import CallTime
     from ..lowering.tuning.settings import Settings
 
@@ -67,7 +69,8 @@ class Processor:
         check_laboratory(self.target, tuning)
 
     def prepare(self, options: Options) -> None:
-        """Start the process that the compiled model is verified and timed in."""
+        """Start a process that compiles kernels, and the one that the compiled model is verified and timed in."""
+        pool.prepare(available_cores())
         if options.verify or self.measure:
             isolation.prepare()
 
@@ -125,7 +128,13 @@ class Processor:
         return "" if self.measure else "--no-measure"
 
     def lower(
-        self, compilation: Compilation, graph: OperatorGraph, weights: Weights, cut: Cut, folder: Path
+        self,
+        compilation: Compilation,
+        graph: OperatorGraph,
+        weights: Weights,
+        cut: Cut,
+        folder: Path,
+        lowered: LoweredKernels,
     ) -> CompiledKernels:
         """The kernels of a cut, linked in a folder, and what they need besides."""
         from ..lowering.kernels.compilation import compile_kernels
@@ -134,7 +143,7 @@ class Processor:
         with scratch_folder("kernels") as scratch:
             prepared = compile_kernels(
                 graph, cut.kernels, weights, self.target, Path(scratch), available_cores(),
-                lambda line: clock.tell("compile", line), cut.choices,
+                lambda line: clock.tell("compile", line), cut.choices, lowered,
             )  # fmt: skip
             clock.tell("compile", "linking")
             self._link(prepared, folder)
@@ -237,6 +246,7 @@ class _Workshop:
     def __post_init__(self) -> None:
         self._weights = Weights(self.result.rewritten.model)
         self._graph, self._kernels = kernels_of(self.result)
+        self._lowered: LoweredKernels = {}
 
     def first_cut(self) -> Cut:
         """The kernels of the partition."""
@@ -252,7 +262,9 @@ class _Workshop:
             folder = self.scratch / str(self._count)
             folder.mkdir()
             self._count += 1
-        prepared = self.processor.lower(self.compilation, self._graph, self._weights, cut, folder)
+        prepared = self.processor.lower(
+            self.compilation, self._graph, self._weights, cut, folder, self._lowered
+        )
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
         return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
 

@@ -25,7 +25,7 @@ from .fallback import FUNCTION, Fallback
 from .messages import Answer, Choices, Request
 from .object_store import ObjectStore
 from .pool import compile_requests
-from .prim_funcs import Array, DistinctKernels, KernelCall, ScheduleCheck, task_key
+from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, ScheduleCheck, task_key
 from .product_chains import join_chains
 from .steps import View, steps
 from .variants import Members
@@ -101,17 +101,19 @@ def compile_kernels(
     processes: int,
     observer: Observer = lambda line: None,
     choices: Choices | None = None,
+    lowered: LoweredKernels | None = None,
 ) -> CompiledKernels:
     """Compile the kernels of a graph into `folder`, in several processes at once; those of the object store are copied.
 
     `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
-    their schedules where the `choices` do not. Raises LoweringError where something has no fixed shape, and where an
-    operator without a lowering cannot run elsewhere either.
+    their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph. Raises
+    LoweringError where something has no fixed shape, and where an operator without a lowering cannot run elsewhere
+    either.
     """
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
-    distinct = DistinctKernels.of(graph, groups, weights)
-    lowered = [distinct.lower_step(step, choices.runtime) for step in steps(distinct.graph, groups)]
+    distinct = DistinctKernels.of(graph, groups, weights, lowered)
+    as_run = [distinct.lower_step(step, choices.runtime) for step in steps(distinct.graph, groups)]
     keys = {name: task_key(function) for name, function in distinct.functions.items()}
     requests = [
         Request(
@@ -130,7 +132,7 @@ def compile_kernels(
         observer(f"kernel {len(unordered)} of {len(requests)}: {answer.name}{outcome}")
     answers = {request.name: unordered[request.name] for request in requests}
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
-    compiled_steps = tuple(distinct.replace_failed(step, answers) for step in lowered)
+    compiled_steps = tuple(distinct.replace_failed(step, answers) for step in as_run)
     compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
     if compiled.fallbacks and not target.is_library:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))

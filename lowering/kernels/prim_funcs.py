@@ -103,6 +103,10 @@ def task_key(function: Any) -> str:
 # --- all kernels of a graph
 
 
+LoweredKernels = dict[tuple[Members, frozenset[int]], KernelFunction | str]
+"""Functions by the operators of the kernel and those of its values that have their channels last."""
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """A kernel as the model calls it: `symbol` among the objects, on values of the graph."""
@@ -115,16 +119,26 @@ class KernelCall:
 
 @dataclass
 class DistinctKernels:
-    """The kernels of a graph, each distinct one once. Make one by `of`; `last` are values with their channels last."""
+    """The kernels of a graph, each distinct one once. Make one by `of`; `last` are values with their channels last.
+
+    `lowered` keeps functions, or why there is none, for other cuts of the same graph.
+    """
 
     graph: OperatorGraph
     weights: Weights
     last: frozenset[int]
+    lowered: LoweredKernels
     functions: dict[str, Any] = field(default_factory=dict)
     _by_hash: dict[int, list[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights) -> DistinctKernels:
+    def of(
+        cls,
+        graph: OperatorGraph,
+        kernels: Iterable[Sequence[int]],
+        weights: Weights,
+        lowered: LoweredKernels | None = None,
+    ) -> DistinctKernels:
         """None yet; `kernels`, in running order, decide how feature maps are stored.
 
         Constants that nodes compute get their types, which are known once they are computed.
@@ -138,7 +152,8 @@ class DistinctKernels:
 
         values = tuple(with_type(number, value) for number, value in enumerate(graph.values))
         typed = replace(graph, values=values)
-        return cls(typed, weights, channels_last_values(typed, tuple(steps(typed, kernels))))
+        last = channels_last_values(typed, tuple(steps(typed, kernels)))
+        return cls(typed, weights, last, {} if lowered is None else lowered)
 
     def lower_step(self, step: Step, runtime: Mapping[int, str] | None = None) -> View | KernelCall | Fallback:
         """The step as it is run: as a call of a kernel, by ONNX Runtime, or not at all.
@@ -157,6 +172,13 @@ class DistinctKernels:
 
     def lower(self, kernel: Kernel) -> KernelFunction | str:
         """The kernel as a function, or the reason why the lowering failed."""
+        operators = [self.graph.operators[member] for member in kernel.members]
+        last = self.last.intersection(v for o in operators for v in (*o.inputs, *o.outputs) if v is not None)
+        if (kernel.members, last) not in self.lowered:
+            self.lowered[kernel.members, last] = self._lower(kernel)
+        return self.lowered[kernel.members, last]
+
+    def _lower(self, kernel: Kernel) -> KernelFunction | str:
         try:
             function = lower_kernel(self.graph, kernel.members, "kernel", self._scalars(kernel))
         except Exception as error:  # TVM raises many kinds; the kernel still runs, elsewhere
