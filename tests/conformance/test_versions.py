@@ -27,7 +27,6 @@ TESTS = (
     "tests/engine/verification/test_oracle.py",
     "tests/engine/verification/test_verify.py",
     "tests/extract/extraction/test_solvers.py",
-    "tests/extract/partition/layouts/test_assignment.py",
     "tests/extract/partition/test_local_functions.py",
     "tests/support/test_directed_graphs.py",
     "tests/tools/checking/proving/test_equality.py",
