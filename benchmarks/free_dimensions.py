@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from eqfuse.lowering.running.onnx_runtime import RuntimeContest
 Shapes = dict[str, tuple[int, ...]]
 """Of inputs, by name."""
 _SECONDS = 300.0
-"""To find sizes at which a model runs."""
+"""To find sizes at which a model runs, and for each optimisation: how fast the machine is must not decide."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ def compare(path: Path, facts: Sequence[str]) -> Comparison:
     with RuntimeContest(path, (), 0, 1) as contest:
         shapes = contest.input_shapes(_SECONDS)
     other_shapes = next((other for other in larger_shapes(path, shapes) if runs(path, other)), {})
-    free = eqfuse.optimize_with_result(path, dim=facts, verify=False)
-    fixed = [eqfuse.optimize_with_result(path, input_shapes=s, verify=False) for s in (shapes, other_shapes) if s]
+    optimize = partial(eqfuse.optimize_with_result, path, verify=False, time_limit=_SECONDS)
+    free = optimize(dim=facts)
+    fixed = [optimize(input_shapes=each) for each in (shapes, other_shapes) if each]
     free_rules, *fixed_rules = ({rule.name for rule in run.saturation.matched} for run in (free, *fixed))
     some, every = set().union(*fixed_rules), fixed_rules[0].intersection(*fixed_rules)
     return Comparison(
