@@ -67,7 +67,7 @@ class CommandLine:
         out."""
         done = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment(columns),
-            capture_output=True, text=True, preexec_fn=before, timeout=60,
+            capture_output=True, text=True, preexec_fn=before, timeout=600,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, re.sub(r"(?m)^ *\d+\.\d s  .*\n", "", done.stderr))
 

@@ -133,7 +133,7 @@ def test_the_shape_of_an_input_with_a_colon_can_be_fixed(eqfuse: CommandLine) ->
 )
 def test_costs_devices_and_precisions(eqfuse: CommandLine, demo: bytes, options: tuple[str, ...]) -> None:
     eqfuse.write("demo.onnx", demo)
-    outcome = eqfuse.run("optimize", "demo.onnx", "out.onnx", "--json", *options)
+    outcome = eqfuse.run("optimize", "demo.onnx", "out.onnx", "--json", "--time-limit", "600", *options)
     content: dict[str, Any] = json.loads(outcome.out)
     assert outcome.code == 0
     assert content["verification"]["status"] == "passed"

@@ -75,14 +75,14 @@ def test_a_kernel_that_crashes_gets_another_schedule(eqfuse: CommandLine, spoil:
 def test_a_kernel_that_hangs_gets_another_schedule(
     eqfuse: CommandLine, spoil: Callable[[str, bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 5)
-    monkeypatch.setattr("eqfuse.lowering.running.blame.KERNEL_SECONDS", 5)
+    monkeypatch.setattr("eqfuse.driver.processor.RUN_SECONDS", 20)
+    monkeypatch.setattr("eqfuse.lowering.running.blame.KERNEL_SECONDS", 20)
     spoil(HANG, False)
     outcome = compiled(eqfuse, 105, "--no-measure")
     assert outcome.code == 0
     (replaced,) = (line for line in outcome.out.splitlines() if line.startswith("replaced"))
     assert re.match(r"replaced: kernel_\w{8}_matmul \(schedule: contraction\): ", replaced)
-    assert replaced.endswith("): took longer than 5 s; now without contraction")
+    assert replaced.endswith("): took longer than 20 s; now without contraction")
 
 
 @pytest.mark.conformance
