@@ -90,7 +90,7 @@ def _gather(site: Site) -> Shape:
     axis = site.axis(site.attribute("axis", 0))
     indices = site.constants.get(site.name(1))
     if indices is not None and indices.size:
-        site.equations.require(shape[axis], max(int(indices.max()) + 1, -int(indices.min())))
+        site.require(shape[axis], max(int(indices.max()) + 1, -int(indices.min())))
     return (*shape[:axis], *site.shape(1), *shape[axis + 1 :])
 
 

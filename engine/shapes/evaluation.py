@@ -36,8 +36,8 @@ class Declared:
     symbols: Mapping[str, Size] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
 
-    def with_windows(self, nodes: Iterable[ir.Node], types: Mapping[str, TensorType]) -> Declared:
-        """The same, and that a dimension over which a convolution slides is not empty: no runtime computes that."""
+    def find_windows(self, nodes: Iterable[ir.Node], types: Mapping[str, TensorType]) -> dict[str, int]:
+        """That a dimension over which a convolution slides is not empty, by its symbol: no runtime computes that."""
         windowed = {
             dimension
             for node in nodes
@@ -47,11 +47,10 @@ class Declared:
             if isinstance(dimension, str)
         }
         symbols = [size.atom for name in windowed if (size := self.symbols.get(name)) is not None]
-        lowest = {atom.text: 1 for atom in symbols if atom is not None and atom.kind == "symbol"}
-        return self.with_lowest(lowest)
+        return {atom.text: 1 for atom in symbols if atom is not None and atom.kind == "symbol"}
 
     def with_lowest(self, lowest: Mapping[str, int]) -> Declared:
-        """The same, and that symbols are never below these numbers, unless more is known, or the user says less."""
+        """The same, and that symbols are never below these numbers, unless the user says otherwise."""
         return replace(self, bounds=Bounds({**lowest, **self.bounds.lowest}))
 
     def size_of(self, dimension: Dimension) -> Size | None:
@@ -146,12 +145,14 @@ def evaluate_shapes(
     """Evaluate a graph in order. `types` are those that are known already; a name in them that `declared` lacks
     says nothing.
 
-    Operators that take some sizes only tell that sizes are equal (Concat, MatMul) or have elements (Gather); then
+    Operators that take some sizes only tell that sizes are equal (Concat, MatMul) or large enough (Gather, Conv); then
     evaluation begins again.
     """
     equations, certain = Equations(), always_computed(graph)
-    declared = declared.with_windows(certain, types)
+    equations.lowest.update(declared.find_windows(certain, types))
+    said = declared
     for _ in range(_MOST_PASSES):
+        declared = said.with_lowest(equations.lowest)
         known = len(equations)
         result = SymbolicShapes(declared, equations)
         for name, type_ in types.items():
@@ -168,7 +169,6 @@ def evaluate_shapes(
                 _evaluate_node(site, result, types)
         if len(equations) == known:
             break
-        declared = declared.with_lowest(equations.lowest)
     return result
 
 

@@ -56,11 +56,17 @@ class Equations:
         copy._plainer = dict(self._plainer)
         return copy
 
-    def require(self, size: Size | None, least: int) -> None:
-        """Note that a size is never below another one, if it is a symbol."""
-        atom = None if size is None else size.atom
-        if atom is not None and atom.kind == "symbol":
-            self.lowest[atom.text] = max(least, self.lowest.get(atom.text, 0))
+    def require(self, size: Size, least: int) -> None:
+        """Note that a size is never below a number, if that says something of one symbol: `(H + 3)//4` is at least 8
+        if H is at least 29."""
+        (factors, coefficient), *more = (size - number(size.constant)).terms or (((), 0),)
+        if more or len(factors) != 1 or coefficient < 0:
+            return
+        least = -((size.constant - least) // coefficient)
+        if factors[0].kind == "symbol":
+            self.lowest[factors[0].text] = max(least, self.lowest.get(factors[0].text, 0))
+        elif factors[0].kind == "floor" and (divisor := factors[0].parts[1].number) is not None:
+            self.require(factors[0].parts[0], least * divisor)
 
     def equate(self, sizes: Iterable[Size | None]) -> Size | None:
         """Note that sizes are equal. Returns what stands for them; None if all are unknown."""
@@ -157,6 +163,11 @@ class Site:
         if not -rank <= axis < rank:
             raise Undecided
         return axis % rank
+
+    def require(self, size: Size | None, least: int) -> None:
+        """Note that a size is never below a number in a run that ends without an error."""
+        if size is not None and not self.bounds.is_at_least(size, least):
+            self.equations.require(size, least)
 
     def broadcast(self, *shapes: Shape) -> Shape:
         """The shape to which some broadcast."""
