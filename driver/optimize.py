@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from ..costmodels.device import load_device
 from ..engine.constant_conflicts import blame_user_rules
+from ..engine.egraph.collector import pause_collection
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.egraph.worker import Worker
 from ..engine.onnx.inference import Knowledge
@@ -102,6 +103,7 @@ class Result:
         )
 
 
+@pause_collection()
 def optimize_model(
     source: Any,
     output: Path | None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from ...costmodels.device import Device
 from ...rules.vocabulary import Precision
-from .model import Model
+
+if TYPE_CHECKING:  # the process that verifies reads metadata, and nothing else of onnx-ir
+    from ...costmodels.device import Device
+    from .model import Model
 
 PRECISION_KEY = "eqfuse.precision"
 RULES_KEY = "eqfuse.rules"

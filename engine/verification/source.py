@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import onnx
-import onnx_ir
 from google.protobuf.message import Error as ProtobufError
 
 from ...errors import UsageError
 from ...support.scratch import scratch_folder
 from .skim import read_structure
 
-ModelLike = Path | str | onnx.ModelProto | onnx_ir.Model
+if TYPE_CHECKING:
+    import onnx_ir
+
+ModelLike: TypeAlias = "Path | str | onnx.ModelProto | onnx_ir.Model"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def read_source(path: Path, role: str) -> Source:
 
 
 def _write(model: onnx.ModelProto | onnx_ir.Model, path: Path) -> None:
+    import onnx_ir  # the process that verifies does without
+
     if isinstance(model, onnx.ModelProto):
         try:
             path.write_bytes(model.SerializeToString())
