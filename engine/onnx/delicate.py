@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import onnx
 
 from ...ir.types import TensorType
-from .typing import dtype_of
 
 _DELICATE = frozenset({"EyeLike", "RegexFullMatch", "TreeEnsemble", "DictVectorizer", "LabelEncoder"})
 """In onnx 1.19 to 1.23 the inference of these operators reads an operand's type without a check that it has one."""
@@ -20,6 +19,8 @@ def without_delicate_nodes(model: onnx.ModelProto, types: Mapping[str, TensorTyp
     """
     if not any(node.op_type in _DELICATE for node in model.graph.node):
         return model
+    from .typing import dtype_of  # with onnx-ir, which takes a while to import
+
     safe = onnx.ModelProto()
     safe.CopyFrom(model)
     del safe.graph.node[:]
