@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -22,8 +23,6 @@ _LEAST_SECONDS = 0.05
 """HiGHS gets this long even at the deadline: with less it returns nothing at all."""
 _GRACE = 0.05
 """Seconds after which z3, which looks at its own time-out only now and then, is interrupted from outside."""
-_INFEASIBLE = 2
-"""The status by which scipy says that no values satisfy a program."""
 
 
 class Row(NamedTuple):
@@ -58,23 +57,48 @@ class IntegerProgram:
 
     def minimise(self, deadline: float) -> Optimum:
         """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic)."""
-        import numpy  # here, as scipy: importing them takes longer than most extractions
-        from scipy.optimize import Bounds, LinearConstraint, milp
+        import highspy  # here, as numpy: importing them takes longer than most extractions
+        import numpy
 
-        row_of = [number for number, row in enumerate(self.rows) for _ in row.terms]
-        terms = [term for row in self.rows for term in row.terms]
-        factors, columns = [factor for _, factor in terms], [column for column, _ in terms]
-        matrix = sparse_matrix(factors, row_of, columns, (len(self.rows), len(self.costs)))
-        limits = LinearConstraint(matrix, [row.lower for row in self.rows], [row.upper for row in self.rows])
-        options = {"time_limit": max(seconds_left(deadline), _LEAST_SECONDS), "mip_rel_gap": 0.0}
-        costs, integrality = numpy.array(self.costs), numpy.array(self.is_integral, dtype=int)
-        result = interruptible(
-            lambda: milp(costs, constraints=limits, integrality=integrality, bounds=Bounds(0, 1), options=options)
-        )
-        if result.status == _INFEASIBLE:
+        solver: Any = vars(highspy)["_Highs"]()  # Highs, which adds callbacks and operators, prints a line
+        options = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0}
+        for name, value in {**options, "time_limit": max(seconds_left(deadline), _LEAST_SECONDS)}.items():
+            solver.setOptionValue(name, value)
+        solver.passModel(self._linear_program())
+        interruptible(solver.run)
+        if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return Optimum(None, math.inf)
-        bound = result.mip_dual_bound
-        return Optimum(result.x, float(bound) if bound is not None and math.isfinite(bound) else 0.0)
+        figures = solver.getInfo()
+        is_solved = figures.primal_solution_status == highspy.kSolutionStatusFeasible
+        values = numpy.array(solver.getSolution().col_value) if is_solved else None
+        return Optimum(values, figures.mip_dual_bound if math.isfinite(figures.mip_dual_bound) else 0.0)
+
+    def _linear_program(self) -> Any:
+        """The program as HiGHS takes it."""
+        import highspy
+
+        kinds = highspy.HighsVarType
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = len(self.costs), len(self.rows)
+        program.col_cost_ = self.costs
+        program.col_lower_, program.col_upper_ = [0.0] * len(self.costs), [1.0] * len(self.costs)
+        program.integrality_ = [kinds.kInteger if integral else kinds.kContinuous for integral in self.is_integral]
+        program.row_lower_, program.row_upper_ = [row.lower for row in self.rows], [row.upper for row in self.rows]
+        matrix = program.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        rows = [_add_up(row.terms) for row in self.rows]
+        matrix.start_ = [0, *itertools.accumulate(map(len, rows))]
+        matrix.index_ = [column for row in rows for column in row]
+        matrix.value_ = [factor for row in rows for factor in row.values()]
+        return program
+
+
+def _add_up(terms: Sequence[tuple[int, float]]) -> dict[int, float]:
+    """The factor of each column."""
+    factors: dict[int, float] = {}
+    for column, factor in terms:
+        factors[column] = factors.get(column, 0.0) + factor
+    return factors
 
 
 def sparse_matrix(factors: Sequence[float], rows: Sequence[int], columns: Sequence[int], shape: tuple[int, int]) -> Any:

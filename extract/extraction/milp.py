@@ -1,4 +1,4 @@
-"""Proven optimal selections of a large core by mixed integer programming (HiGHS through scipy).
+"""Proven optimal selections of a large core by mixed integer programming (HiGHS).
 
 A binary variable per choice. A required class has one, any other at most one; for every class and child, the choices
 that read the child are no more than the choices of the child that do not read the class back; each landmark has one
