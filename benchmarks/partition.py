@@ -126,7 +126,7 @@ def measured(found: Partitioned, seconds: float) -> Cut:
         groups=partition.count,
         kernels=len(found.kernels),
         alone={op: single.count(op) for op in sorted(set(single))},
-        intermediate=intermediate_bytes(found.by_kernel),
+        intermediate=intermediate_bytes(found.partition),
         price=found.seconds,
         seconds=seconds,
         certified=proof.groups,

@@ -109,9 +109,13 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
 
         section = section_of(manifest.dsa, str(arguments.output))
         rows = [("target", manifest.platform.name), *program_rows(section)]
+    kernels = f"{origin.kernels}, {origin.distinct_kernels} distinct"
+    kernels += f", and {origin.copies} that copy maps" if origin.copies else ""
+    drawn = f"{origin.as_drawn} of {origin.groups}, by {origin.partition}"
     rows += [
         ("operators", str(origin.operators)),
-        ("kernels" if manifest.dsa is None else "tiles", f"{origin.kernels}, {origin.distinct_kernels} distinct"),
+        ("kernels" if manifest.dsa is None else "tiles", kernels),
+        *([("groups as drawn", drawn)] if origin.groups else []),
         ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
         ("outputs", ", ".join(map(str, manifest.outputs))),
     ]

@@ -96,8 +96,8 @@ def _print_partition(partition: Partitioned) -> None:
     moved = render.figure(figures["index_map_bytes"], "B")
     rows: list[tuple[str, ...]] = [
         ("operators", f"{figures['operators']:.0f}"),
-        ("fused kernels", f"{figures['kernels']:.0f}"),
-        ("sub-graphs", f"{figures['subgraphs']:.0f}"),
+        ("fused kernels", f"{figures['kernels']:.0f}, and {figures['views']:.0f} views"),
+        *([("groups as drawn", f"{partition.as_drawn} of {partition.drawn.count}")] if partition.drawn else []),
         ("values that need no memory", f"{figures['removed_values']:.0f}"),
         ("intermediate bytes", f"{sizes} (original, rewritten, fused)"),
         ("data movement as index maps", f"{figures['index_maps']:.0f} operators, {moved}"),

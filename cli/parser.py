@@ -181,7 +181,13 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
     parser.add_argument(
         "--partition", choices=get_args(PartitionMethod), default="joint",
-        help="cut the model into fused kernels; joint: choose graph and kernels together (default joint)",
+        help="cut the model into fused kernels; joint: choose graph and kernels together (default joint); a model that "
+        "records its partition is compiled as it is, but for none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cost", choices=("roofline", "profile"), default="roofline",
+        help="what to minimise; profile: measured times of kernels, and where there are none the roofline, scaled to "
+        "them (default roofline)",
     )  # fmt: skip
     parser.add_argument(
         "--no-intensive", dest="intensive", action="store_false",

@@ -120,6 +120,11 @@ def _lane_share(channels: int, lanes: int) -> float:
     return channels / (-(-channels // lanes) * lanes) if channels > 0 else 1.0
 
 
+def is_depthwise(operation: Operation) -> bool:
+    """Whether an operation is a convolution of single channels."""
+    return is_convolution(operation.op) and _conv_variant(operation) == "depthwise"
+
+
 def _conv_variant(operation: Operation) -> str:
     if operation.group == 1:
         return ""

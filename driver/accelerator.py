@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..costmodels.dsa_device import DsaDevice
+from ..engine.onnx.model import Model
 from ..errors import UsageError, VerificationError
+from ..extract.partition.search.confirmation import Confirm
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle
 from ..lowering.bundle.manifest import PROGRAM, Manifest, Platform
@@ -84,10 +86,31 @@ def accelerator_for(target: str, options: Options, wanted: AcceleratorOptions) -
 
 
 @dataclass(frozen=True)
+class AcceleratorKernels:
+    """The lowering for accelerators: a layer is one kernel for each instance, with the views in it."""
+
+    threads: int = 1
+    views_apart: bool = False
+
+    def list_alone(self, graph: OperatorGraph) -> Collection[int]:
+        """None: what has no tile is an error."""
+        return ()
+
+    def confirm(self, model: Model) -> Confirm:
+        """Nothing is refused: no kernel has several anchor ops."""
+        return lambda partition, kernels: ()
+
+
+@dataclass(frozen=True)
 class Accelerator:
     """Compiles programs that a simulator executes."""
 
     demands: Demands
+
+    @property
+    def lowering(self) -> AcceleratorKernels:
+        """What it knows of kernels."""
+        return AcceleratorKernels()
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The demands, and the machine, whose kernels simulate tiles."""

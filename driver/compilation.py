@@ -8,25 +8,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..engine.egraph.graph import Saturation, Selection
+from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
 from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
-from ..engine.summary import knowledge_of_result
-from ..extract.partition.kernels import KernelModel
+from ..engine.onnx.provenance import METHOD_KEY
+from ..engine.summary import knowledge_of_result, summarize
+from ..extract.partition.annotate import read_partition
+from ..extract.partition.groups import unfused
 from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import Port, inputs_of, read_samples
-from ..lowering.kernels.epilogues import move_epilogues
 from ..lowering.kernels.map_copies import copy_maps
 from ..rules.places import rule_paths
 from .clock import Clock
-from .optimize import Result, optimize_model
+from .optimize import Result, Typed, optimize_model
 from .options import Options
+from .partition import compile_drawn
 
 if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
+    from ..extract.partition.search.confirmation import Lowering
     from ..lowering.tuning.tuner import Point
 
 
@@ -106,10 +111,15 @@ class Compilation:
         given = [sample.digest for sample in self.samples]
         return cache.key_of({**chosen, "model": self.fingerprint, "inputs": given}, rule_paths(self.options.rules))
 
-    def optimize(self) -> Result:
-        """Optimise the model. The result is not verified here: the bundle made from it will be."""
+    def optimize(self, backend: BackEnd) -> Result:
+        """Optimise the model, but for one that records its partition: its kernels are compiled as they are.
+
+        The result is not verified here: the bundle made from it will be.
+        """
         options = replace(self.options, verify=False, inputs=())
-        result = optimize_model(self.original, None, options, self.clock.observer)
+        if options.partition != "none" and _records_partition(self.model):
+            return _recorded_result(self.model, options, backend.lowering, self.clock)
+        result = optimize_model(self.original, None, options, self.clock.observer, lowering=backend.lowering)
         self.clock.phases.update(result.phases)
         return result
 
@@ -117,16 +127,20 @@ class Compilation:
         """The manifest of an equal model, with this one's path."""
         return replace(manifest, provenance=replace(manifest.provenance, model=self.label))
 
-    def provenance(self, result: Result, kernels: int, distinct: int, replaced: tuple[str, ...] = ()) -> Provenance:
+    def provenance(
+        self, result: Result, kernels: int, distinct: int, copies: int = 0, replaced: tuple[str, ...] = ()
+    ) -> Provenance:
         """The record of the origin of a bundle, not verified yet.
 
-        `kernels` counts its kernels, `distinct` those that differ; `replaced` names those with a plainer schedule."""
+        `kernels` counts its kernels, `distinct` those that differ, `copies` those that the lowering adds to the
+        partition; `replaced` names those with a plainer schedule."""
+        cut = result.partition
         return Provenance(
             model=self.label,
             sha256=self.fingerprint,
             input_shapes=dict(self.options.input_shapes),
             rules=len(result.saturation.matched),
-            partition=self.options.partition,
+            partition=cut.partition.method if cut is not None else self.options.partition,
             operators=result.after.layers,
             kernels=kernels,
             distinct_kernels=distinct,
@@ -134,12 +148,20 @@ class Compilation:
             replaced=replaced,
             budget_hit=result.budget_hit,
             trusted_rules=result.trusted,
-            certificate=str(result.partition.proof or "") if result.partition is not None else "",
+            certificate=str(cut.proof or "") if cut is not None else "",
+            copies=copies,
+            groups=cut.drawn.count if cut is not None and cut.drawn is not None else 0,
+            as_drawn=cut.as_drawn if cut is not None and cut.drawn is not None else 0,
         )
 
 
 class BackEnd(Protocol):
     """Lowers an optimised model for one kind of target."""
+
+    @property
+    def lowering(self) -> Lowering:
+        """What it knows of kernels."""
+        ...
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The properties of the target and of this machine that a bundle depends on."""
@@ -162,16 +184,37 @@ class BackEnd(Protocol):
 
 
 def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
-    """The graph to lower and its kernels; each operator by itself where it was not cut.
+    """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
 
-    A kernel has one anchor op here; the lowering decides which to join, since it knows which joined kernels have a
-    schedule.
+    They are the groups of the partition, and copies of feature maps at the ends of the model.
     """
     if result.partition is not None:
-        partition, priced = result.partition.partition, result.partition.pricing
-        model = KernelModel(partition.graph, priced.device, priced.measured, intensive=False)
-        kernels = [kernel for members in partition.members for kernel in model.kernels(members)]
-        return copy_maps(partition.graph, move_epilogues(partition.graph, kernels))
+        return copy_maps(result.partition.partition.graph, result.partition.partition.members)
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
-    return graph, tuple((index,) for index in range(len(graph)))
+    return graph, unfused(graph).members
+
+
+def _records_partition(model: Model) -> bool:
+    """Whether a model has a partition in its metadata."""
+    return METHOD_KEY in model.ir.metadata_props
+
+
+def _recorded_result(model: Model, options: Options, lowering: Lowering, clock: Clock) -> Result:
+    """The model without any rewriting, in the kernels that it records; groups that are none are cut into some.
+
+    Local functions are inlined beforehand. Raises PartitionError where the record is damaged.
+    """
+    with clock.phase("infer"):
+        typed = Typed(model, infer(model))
+        graph = operator_graph(model, typed.knowledge)
+        drawn = read_partition(model, graph)
+        assert drawn is not None, "the caller saw that there is one"
+        summary = summarize(model, typed.knowledge, options.cost_model)
+    partition = compile_drawn(graph, drawn, model, options, lowering, clock)
+    nothing, chosen = Saturation("saturated", 0, (), 0.0, ()), Selection({}, 0.0, 0.0, "optimal")
+    return Result(
+        model=model.ir, path=None, before=summary, after=summary, saturation=nothing, extraction=chosen,
+        classes=0, enodes=0, verification=None, phases=clock.phases, original=typed, rewritten=typed,
+        partition=partition,
+    )  # fmt: skip

@@ -49,6 +49,7 @@ def compile_model(
         from .accelerator import AcceleratorOptions, accelerator_for
 
         backend = accelerator_for(target, options, accelerator or AcceleratorOptions())
+        options = replace(options, intensive=False)  # an instance of a layer has one anchor op
     else:
         backend = processor = _processor_for(target, threads, measure)
         options = replace(options, device=target)
@@ -64,15 +65,16 @@ def compile_model(
         processor.check_search(tuning)
     with bundle.stage_bundle(output) as folder:
         key = compilation.key(backend)
-        if tuning is None and cache.fetch(key, folder):
+        is_kept = options.cost != "profile"  # which measurements there were is not in the key
+        if tuning is None and is_kept and cache.fetch(key, folder):
             manifest = compilation.relabel(bundle.read_manifest(folder))
             bundle.write_manifest(folder, manifest)
             bundle.publish(folder, output)
             return Compiled(output, manifest, clock.phases)
         backend.prepare(options)
-        result = compilation.optimize()
+        result = compilation.optimize(backend)
         built = backend.build(compilation, result, folder)
-        if not built.manifest.provenance.replaced:  # another attempt may do better
+        if is_kept and not built.manifest.provenance.replaced:  # another attempt may do better
             cache.keep(key, folder)
         if processor is not None and tuning is not None:
             from .tune import tune_bundle

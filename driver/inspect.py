@@ -132,7 +132,7 @@ def _report_partition(model: Model, options: InspectOptions) -> PartitionReport 
     for number, members in enumerate(partition.members):
         operators = [graph.operators[member] for member in members]
         names, types = tuple(o.name for o in operators), tuple(o.op for o in operators)
-        groups.append(Group(number, names, types, len(prices.kernels(members)), prices.group(members)))
+        groups.append(Group(number, names, types, _count_kernels(members, prices), prices.group(members)))
     each_alone = _partition_figures(unfused(graph), prices)
     return PartitionReport(
         partition.method, each_alone, _partition_figures(partition, prices), tuple(groups), checked_by
@@ -168,11 +168,16 @@ def _partition_of_certificate(path: Path, graph: OperatorGraph, recorded: Partit
     return proven
 
 
+def _count_kernels(members: tuple[int, ...], prices: KernelModel) -> int:
+    """The kernels of a group, without views."""
+    return sum(not prices.is_view(part) for part in prices.kernels(members))
+
+
 def _partition_figures(partition: Partition, prices: KernelModel) -> PartitionFigures:
     intermediate = sum(v.producer is not None and not v.is_output for v in partition.graph.values)
     return PartitionFigures(
         groups=partition.count,
-        kernels=sum(len(prices.kernels(members)) for members in partition.members),
+        kernels=sum(_count_kernels(members, prices) for members in partition.members),
         intermediate_values=intermediate - len(removed_values(partition)),
         intermediate_bytes=intermediate_bytes(partition),
         predicted_seconds=prices.partition(partition),

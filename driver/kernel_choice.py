@@ -180,7 +180,7 @@ def vary(graph: OperatorGraph, cut: Cut, chosen: Iterable[tuple[Suspect, Variant
     """The cut with a variant of each suspect, unless that is None."""
     for suspect, variant in chosen:
         if variant is not None:
-            cut = cut.vary(graph, suspect.calls, suspect.task, variant)
+            cut = cut.vary(suspect.calls, suspect.task, variant)
     return cut
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import onnx
 
     from ..engine.verification import Verification
+    from ..extract.partition.search.confirmation import Lowering
     from .measure import Timings
     from .partition import Partitioned
 
@@ -111,12 +112,14 @@ def optimize_model(
     observer: Observer | None = None,
     worker: Worker | None = None,
     measure: MeasureOptions | None = None,
+    lowering: Lowering | None = None,
 ) -> Result:
     """Optimise a model: a path, a ModelProto, an onnx_ir.Model or a Model; with `output`, write it once it is verified.
 
-    `worker` may have been started before, with the rules of the options: it loads them while the model is read. Raises
-    EqfuseError with one clear line on anything a user can mend, among them VerificationError where the result differs
-    from the original, or cannot be compared with it: then nothing is written.
+    `worker` may have been started before, with the rules of the options: it loads them while the model is read. The
+    `lowering` will compile the kernels of the partition. Raises EqfuseError with one clear line on anything a user can
+    mend, among them VerificationError where the result differs from the original, or cannot be compared with it: then
+    nothing is written.
     """
     if measure is not None:
         measure.check_beside(options)
@@ -132,7 +135,7 @@ def optimize_model(
             prepare()
         saturated = saturate_model(source, output, options, started, clock)
         with blame_user_rules(options.selection, saturated.egraph):
-            return _write_result(saturated, output, options, measure, clock)
+            return _write_result(saturated, output, options, measure, clock, lowering)
 
 
 @dataclass(frozen=True)
@@ -149,10 +152,15 @@ class OptimizePass(Options, ir.passes.FunctionalPass):
 
 
 def _write_result(
-    started: Saturated, output: Path | None, options: Options, measure: MeasureOptions | None, clock: Clock
+    started: Saturated,
+    output: Path | None,
+    options: Options,
+    measure: MeasureOptions | None,
+    clock: Clock,
+    lowering: Lowering | None,
 ) -> Result:
     price = options.cost_model
-    chosen, partition, timings = _choose_graph(started, options, measure, clock)
+    chosen, partition, timings = _choose_graph(started, options, measure, clock, lowering)
     saturated, choice = chosen.saturated, chosen.choice
     model, egraph = saturated.original, saturated.egraph
     with clock.phase("summarize"):
@@ -197,7 +205,7 @@ def _write_result(
 
 
 def _choose_graph(
-    saturated: Saturated, options: Options, measure: MeasureOptions | None, clock: Clock
+    saturated: Saturated, options: Options, measure: MeasureOptions | None, clock: Clock, lowering: Lowering | None
 ) -> tuple[Chosen, Partitioned | None, Timings | None]:
     if measure is not None and measure.measure is not None:
         from .measure import measure_candidates  # ONNX Runtime takes time to import
@@ -209,7 +217,7 @@ def _choose_graph(
         return Chosen(saturated, choice, options), None, None
     from .partition import partition_model  # sub-graphs take imports of their own
 
-    choice, partition = partition_model(saturated, options.partition, options, clock)
+    choice, partition = partition_model(saturated, options.partition, options, clock, lowering)
     return Chosen(saturated, choice, options), partition, None
 
 

@@ -26,12 +26,20 @@ from ..extract.partition.baselines.fuse_ops import fuse_ops
 from ..extract.partition.canonical_key import subgraph_key
 from ..extract.partition.certificate.format import certificate_of
 from ..extract.partition.certificate.proof import Proof, UndecidedError, certify
-from ..extract.partition.groups import Partition, PartitionError, partition_of, unfused
-from ..extract.partition.kernels import KernelModel, Members
+from ..extract.partition.groups import Partition, PartitionError, unfused
+from ..extract.partition.kernels import KernelModel
 from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..extract.partition.savings import index_mapped_operators, intermediate_bytes, removed_values, saved_bytes
+from ..extract.partition.search.confirmation import (
+    Lowering,
+    confirm_kernels,
+    count_as_drawn,
+    kernels_of_groups,
+    within_groups,
+)
 from ..extract.partition.search.methods import partition_by
+from ..extract.partition.templates.operator_set import Members
 from ..ir.graph import OperatorGraph
 from ..support.deadlines import seconds_left
 from .clock import Clock
@@ -47,34 +55,35 @@ DEFAULT_CERTIFY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Partitioned:
-    """A graph cut into sub-graphs; `prices` come with the method ``joint`` only.
+    """A graph cut into kernels and views; `prices` come with the method ``joint`` only.
 
-    `before` is the operator graph of the original; `proof` the answer of z3 on the certificate, where it came in time;
-    `complete` says whether the search for it ended before the time limit did.
+    `before` is the operator graph of the original; `drawn` the groups of a method that draws them without asking what
+    a kernel can be; `proof` the answer of z3 on the certificate, where it came in time; `complete` says whether the
+    search ended before the time limit did.
     """
 
     before: OperatorGraph = field(repr=False)
     partition: Partition
     pricing: KernelModel = field(repr=False)
+    drawn: Partition | None = None
     prices: JointPrices | None = field(default=None, repr=False)
     proof: Proof | None = None
     complete: bool = True
 
     @cached_property
     def kernels(self) -> tuple[Members, ...]:
-        """The fused kernels of all sub-graphs, in the order they run."""
-        return tuple(k for members in self.partition.members for k in self.pricing.kernels(members))
+        """The groups that are kernels, in the order they run; the others are views."""
+        return tuple(members for members in self.partition.members if not self.pricing.is_view(members))
+
+    @cached_property
+    def as_drawn(self) -> int:
+        """How many groups of the method are compiled as it drew them."""
+        return len(self.kernels) if self.drawn is None else count_as_drawn(self.drawn, self.partition, self.pricing)
 
     @property
     def seconds(self) -> float:
         """The predicted time of one run."""
         return self.pricing.partition(self.partition)
-
-    @cached_property
-    def by_kernel(self) -> Partition:
-        """The finer partition whose groups are the kernels."""
-        label = {m: number for number, kernel in enumerate(self.kernels) for m in kernel}
-        return partition_of(self.partition.graph, [label[m] for m in range(len(label))], "kernels")
 
     @cached_property
     def index_maps(self) -> frozenset[int]:
@@ -84,13 +93,15 @@ class Partitioned:
     def figures(self) -> Mapping[str, float]:
         """Counts, bytes and seconds for tables and JSON. Intermediate bytes are those that leave a kernel."""
         return {
-            "subgraphs": self.partition.count,
+            "subgraphs": len(self.kernels) if self.drawn is None else self.drawn.count,
+            "as_drawn": self.as_drawn,
             "kernels": len(self.kernels),
+            "views": self.partition.count - len(self.kernels),
             "operators": len(self.partition.graph),
-            "removed_values": len(removed_values(self.by_kernel)),
+            "removed_values": len(removed_values(self.partition)),
             "intermediate_bytes_original": intermediate_bytes(unfused(self.before)),
             "intermediate_bytes_unfused": intermediate_bytes(unfused(self.partition.graph)),
-            "intermediate_bytes": intermediate_bytes(self.by_kernel),
+            "intermediate_bytes": intermediate_bytes(self.partition),
             "index_maps": len(self.index_maps),
             "index_map_bytes": saved_bytes(self.partition.graph, self.index_maps),
             "seconds": self.seconds,
@@ -98,15 +109,38 @@ class Partitioned:
 
 
 def partition_model(
-    saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock
+    saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
-    """Choose a graph and cut it. Nothing in `saturated` is changed."""
+    """Choose a graph and cut it into kernels, which the `lowering` confirms. Nothing in `saturated` is changed."""
     before = operator_graph(saturated.model, saturated.knowledge)
-    models = _KernelPricing.of(options)
+    models = _KernelPricing.of(options, lowering)
     if method == "joint":
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
     else:
         chosen, result = _extract_then_cut(saturated, before, models, method, options, clock)
+    return chosen, _settle(result, chosen.model, seconds_left(saturated.deadline), options, lowering, clock)
+
+
+def compile_drawn(
+    graph: OperatorGraph, drawn: Partition, model: Model, options: Options, lowering: Lowering, clock: Clock
+) -> Partitioned:
+    """The groups of a model's graph as kernels, those that are none cut into some."""
+    pricing = _KernelPricing.of(options, lowering)(graph)
+    with clock.phase("partition"):
+        result = Partitioned(graph, kernels_of_groups(drawn, pricing, options.time_limit), pricing, drawn)
+    return _settle(result, model, options.time_limit, options, lowering, clock)
+
+
+def _settle(
+    result: Partitioned, model: Model, time_limit: float, options: Options, lowering: Lowering | None, clock: Clock
+) -> Partitioned:
+    """The partition with kernels that the lowering confirms, and its proof where z3 has one in time."""
+    if lowering is not None and options.intensive:
+        drawn, pricing = result.drawn, result.pricing
+        allowed = (lambda members: True) if drawn is None else within_groups(drawn, pricing)
+        with clock.phase("confirm"):
+            kernels = confirm_kernels(result.partition, pricing, lowering.confirm(model), time_limit, allowed)
+        result = replace(result, partition=kernels)
     with clock.phase("certify"):
         try:
             limit = CERTIFY_SECONDS if options.certify else DEFAULT_CERTIFY_SECONDS
@@ -114,8 +148,8 @@ def partition_model(
         except UndecidedError:
             if options.certify:
                 raise
-            return chosen, result
-    return chosen, replace(result, proof=proof)
+            return result
+    return replace(result, proof=proof)
 
 
 def _extract_and_cut_in_turns(
@@ -138,7 +172,10 @@ def _extract_and_cut_in_turns(
         original: Extracted[Choice | None] = Extracted(None, before)
         result = joint(original, extract, lower_bound, models.device, seconds_left(saturated.deadline), models)
     chosen = result.chosen or Choice(copy_model(saturated.model), selections[0], pricing)
-    return chosen, Partitioned(before, result.search.partition, result.model, result.prices, complete=result.complete)
+    partitioned = Partitioned(
+        before, result.search.partition, result.model, prices=result.prices, complete=result.complete
+    )
+    return chosen, partitioned
 
 
 def _extract_then_cut(
@@ -153,8 +190,9 @@ def _extract_then_cut(
     graph = _graph(choice.model, saturated)
     model = models(graph)
     with clock.phase("partition"):
-        partition = partition_by(method, graph, model)
-    return choice, Partitioned(before, partition, model)
+        drawn = partition_by(method, graph, model)
+        kernels = kernels_of_groups(drawn, model, seconds_left(saturated.deadline))
+    return choice, Partitioned(before, kernels, model, drawn)
 
 
 def _graph(model: Model, saturated: Saturated) -> OperatorGraph:
@@ -170,18 +208,23 @@ class _KernelPricing:
 
     device: Device
     database: ProfileDatabase | None
+    intensive: bool = True
+    lowering: Lowering | None = None
     calibration: float | None = None
 
     @staticmethod
-    def of(options: Options) -> _KernelPricing:
+    def of(options: Options, lowering: Lowering | None = None) -> _KernelPricing:
         """With the profile database only where the cost is "profile", and where something was measured."""
         device = load_device(options.device)
         database = ProfileDatabase.open() if options.cost == "profile" else None
         used = database is not None and bool(database.all(device=device.name))
-        return _KernelPricing(device, database if used else None)
+        return _KernelPricing(device, database if used else None, options.intensive, lowering)
 
     def __call__(self, graph: OperatorGraph) -> KernelModel:
-        model = KernelModel(graph, self.device)
+        model = KernelModel(graph, self.device, intensive=self.intensive)
+        if (lowering := self.lowering) is not None:
+            alone, apart = lowering.list_alone(graph), lowering.views_apart
+            model = replace(model, threads=lowering.threads, alone=alone, views_apart=apart)
         if self.database is None:
             return model
         if self.calibration is None:

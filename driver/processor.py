@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, M
 from ..lowering.errors import CrashError, WrongKernelsError
 from ..lowering.interface import outputs_of, random_inputs
 from ..lowering.kernels import pool
+from ..lowering.kernels.confirmation import ProcessorKernels
 from ..lowering.kernels.fallback import FOLDER, store
-from ..lowering.kernels.table import kernel_facts, write_table
+from ..lowering.kernels.table import kernel_facts, step_facts, write_table
 from ..lowering.kernels.variants import Cut
 from ..lowering.target import Target, check_runs_here
 from ..lowering.weights import Weights
@@ -51,6 +53,11 @@ class Processor:
 
     target: Target
     measure: bool = True
+
+    @property
+    def lowering(self) -> ProcessorKernels:
+        """What it knows of kernels."""
+        return ProcessorKernels(self.target)
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The target, with the instruction sets that its code may use."""
@@ -102,7 +109,7 @@ class Processor:
                 shutil.rmtree(folder)
                 shutil.copytree(attempt.folder, folder)
         if summary.timed:
-            write_table(attempt.facts, folder)
+            write_table(attempt.prepared, attempt.facts, folder)
         manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
         bundle.write_manifest(folder, manifest)
         answers = {**attempt.prepared.answers, **base.prepared.answers}
@@ -147,6 +154,7 @@ class Processor:
             )  # fmt: skip
             clock.tell("compile", "linking")
             self._link(prepared, folder)
+        write_table(prepared, kernel_facts(prepared, self.target), folder)
         store(prepared.fallbacks, folder)
         return prepared
 
@@ -207,12 +215,13 @@ class Processor:
         verdict: str = "",
     ) -> Manifest:
         """The manifest of a folder that is otherwise complete."""
-        target = self.target
+        target, kinds = self.target, Counter(step.kind for step in step_facts(prepared))
         mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
         provenance = compilation.provenance(
             result,
-            kernels=len(prepared.calls) + len(prepared.fallbacks),
+            kernels=kinds["kernel"] + kinds["fallback"],
             distinct=len({call.symbol for call in prepared.calls}),
+            copies=kinds["copy"],
             replaced=(*mended, *(f"{text}; now a plain schedule" for text in prepared.recovered)),
         )
         return Manifest(
@@ -250,11 +259,7 @@ class _Workshop:
 
     def first_cut(self) -> Cut:
         """The kernels of the partition."""
-        from ..lowering.kernels.compilation import join_kernels
-
-        if not self.compilation.options.intensive or self.result.partition is None:
-            return Cut(self._kernels)
-        return Cut(join_kernels(self._graph, self._kernels, self._weights, self.processor.target))
+        return Cut(self._kernels)
 
     def build(self, cut: Cut, folder: Path | None = None) -> Attempt:
         """A bundle of a cut, by default in a folder of its own."""

@@ -22,13 +22,12 @@ from .kernels.compilation import CompiledKernels
 from .kernels.fallback import FUNCTION, Fallback, is_constant
 from .kernels.prim_funcs import KernelCall
 from .kernels.steps import View
-from .kernels.table import kernel_facts, write_table
 from .linking import Linker
 from .target import Target
 
 
 def link(prepared: CompiledKernels, target: Target, library: Path) -> None:
-    """Write the library, and beside it what its kernels are.
+    """Write the library.
 
     The function `main` goes from the model's inputs, in order, to a tuple of its outputs.
     """
@@ -40,7 +39,6 @@ def link(prepared: CompiledKernels, target: Target, library: Path) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())[-200:]
         raise LoweringError(f"{library.name}: the linker failed; choose a folder with room: {reason}") from None
-    write_table(kernel_facts(prepared, target), library.parent)
 
 
 @dataclass

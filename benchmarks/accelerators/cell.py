@@ -21,6 +21,7 @@ import onnx
 
 from eqfuse.benchmarks.accelerators.graphturbo import TABLE2
 from eqfuse.costmodels.dsa_device import DsaDevice, load_dsa_device, single_cluster
+from eqfuse.driver.accelerator import AcceleratorKernels
 from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
@@ -80,7 +81,8 @@ class OptimisedNetwork:
 
 def optimised(model: onnx.ModelProto) -> OptimisedNetwork:
     """By eqfuse's own pipeline; without verification, for its speed: values play no role here."""
-    return OptimisedNetwork(*kernels_of(optimize_model(model, None, Options(verify=False, partition=PARTITION))))
+    options = Options(verify=False, partition=PARTITION, intensive=False)
+    return OptimisedNetwork(*kernels_of(optimize_model(model, None, options, lowering=AcceleratorKernels())))
 
 
 def cached(label: str, folder: Path) -> OptimisedNetwork:

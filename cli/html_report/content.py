@@ -16,8 +16,9 @@ from ...driver.options import Options
 from ...driver.partition import Partitioned
 from ...extract.partition.baselines.mapping_types import MappingType, mapping_types
 from ...extract.partition.groups import Partition, unfused
-from ...extract.partition.kernels import KernelModel, Members
+from ...extract.partition.kernels import KernelModel
 from ...extract.partition.operator_graph import operator_graph
+from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.types import TensorType
 from .compound import Arrangement, Compound
@@ -86,9 +87,9 @@ def _price_partition(partitioned: Partitioned) -> PricedGraph:
         pricing.shares(partition),
         pricing.partition(unfused(partition.graph)),
         partition,
-        partitioned.kernels,
-        tuple(map(pricing.kernel, partitioned.kernels)),
-        tuple(map(pricing.group, partition.members)),
+        partition.members,
+        tuple(map(pricing.launched, partition.members)),
+        tuple(map(pricing.launched, partition.members)),
     )
 
 

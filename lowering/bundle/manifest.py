@@ -54,6 +54,8 @@ class Provenance:
     "" where nothing was verified; `certificate` the answer of z3 on the partition, "" where there is none; `replaced`
     says of which kernels the schedule was seen to be wrong and replaced by a plain one; `budget_hit` says that a limit
     ended the search for a cheaper graph; `trusted_rules` are the rule files that were used without a check, by name.
+    `copies` are kernels beside those of the partition, which copy feature maps at the ends of the model; of the
+    `groups` that a method drew without asking what a kernel can be, `as_drawn` are one kernel each.
     """
 
     model: str
@@ -69,6 +71,9 @@ class Provenance:
     budget_hit: bool
     trusted_rules: tuple[str, ...] = ()
     certificate: str = ""
+    copies: Count = 0
+    groups: Count = 0
+    as_drawn: Count = 0
 
 
 @dataclass(frozen=True)

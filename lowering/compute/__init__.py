@@ -24,7 +24,10 @@ from ...ir.graph import Operator, OperatorGraph
 from . import elementwise, layout, normalisation, pooling, products, reductions, resize
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, TensorCall
 
-__all__ = ["ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Operand", "compute", "lowerable"]
+__all__ = [
+    "ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Operand", "compute", "has_lowering",
+    "lowerable",
+]  # fmt: skip
 
 LOWERINGS: Mapping[str, Lowering] = {
     **elementwise.LOWERINGS,
@@ -73,6 +76,13 @@ def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
     except NotLowered as error:
         return str(error).split("cannot be compiled: ", 1)[-1]
     return None
+
+
+def has_lowering(operator: Operator, graph: OperatorGraph) -> bool:
+    """Whether an operator may have a lowering, as far as its type and the element types that are known tell."""
+    types = [graph.values[v].type for v in (*operator.inputs, *operator.outputs[:1]) if v is not None]
+    known = {type_.dtype for type_ in types if type_ is not None}
+    return operator.op in LOWERINGS and not operator.is_opaque and known <= DTYPES
 
 
 def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:

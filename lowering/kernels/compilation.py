@@ -20,13 +20,11 @@ from ..interface import static_type
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
-from .convolution_pairs import join_pairs
 from .fallback import FUNCTION, Fallback
 from .messages import Answer, Choices, Request
 from .object_store import ObjectStore
 from .pool import compile_requests
-from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, ScheduleCheck, task_key
-from .product_chains import join_chains
+from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, task_key
 from .steps import View, steps
 from .variants import Members
 
@@ -156,13 +154,3 @@ def _compile(requests: Sequence[Request], keys: Mapping[str, str], processes: in
         yield answer
     if rest:
         store.trim()
-
-
-def join_kernels(
-    graph: OperatorGraph, kernels: Iterable[Sequence[int]], weights: Weights, target: Target
-) -> tuple[tuple[int, ...], ...]:
-    """The kernels, those joined to one of several anchor ops that have a schedule together and save time."""
-    apart = [tuple(kernel) for kernel in kernels]
-    fits = ScheduleCheck(DistinctKernels.of(graph, apart, weights), target)
-    pairs = join_pairs(fits.kernels.graph, apart, target.device, fits)
-    return join_chains(fits.kernels.graph, pairs, target.device, target.threads, fits)

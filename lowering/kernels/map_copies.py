@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...extract.partition.feature_maps import FeatureMaps
-from ...extract.partition.kernels import Members
+from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operators import CONVOLUTIONS, POOLS
 from ...ir.operators.linear import is_convolution

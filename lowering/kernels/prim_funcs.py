@@ -11,11 +11,11 @@ import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
-from ...extract.partition.kernels import Members
+from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
 from ..compute import Immediate, Operand, compute, lowerable
-from ..schedules import is_intensive, mark_constants
+from ..schedules import fits_rule, mark_constants
 from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last, channels_last_values
@@ -225,18 +225,17 @@ class DistinctKernels:
 
 @dataclass
 class ScheduleCheck:
-    """Whether operators have a schedule as one kernel of several anchor ops on a target; each kernel is tried once."""
+    """Whether a rule schedules operators as one kernel on a target; each kernel is tried once with each rule."""
 
     kernels: DistinctKernels
     target: Target
-    _answers: dict[str, bool] = field(default_factory=dict)
+    answers: dict[tuple[str, str], bool] = field(default_factory=dict)
 
-    def __call__(self, members: Members) -> bool:
-        (kernel,) = (step for step in steps(self.kernels.graph, [members]) if isinstance(step, Kernel))
-        function = self.kernels.lower(kernel)
+    def __call__(self, members: Members, rule: str) -> bool:
+        function = self.kernels.lower(Kernel(members))
         if isinstance(function, str):
             return False
-        key = task_key(function.prim_func)
-        if key not in self._answers:
-            self._answers[key] = is_intensive(function.prim_func, self.target.device, self.target.threads)
-        return self._answers[key]
+        key = task_key(function.prim_func), rule
+        if key not in self.answers:
+            self.answers[key] = fits_rule(rule, function.prim_func, self.target.device, self.target.threads)
+        return self.answers[key]

@@ -1,12 +1,12 @@
-"""kernels.json, the table of the kernels of a bundle, for measurements: ``CompiledKernels, Target -> KernelFacts``."""
+"""kernels.json: the kernels of a bundle, for measurements, and which operators each step of the model runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
@@ -14,6 +14,9 @@ from ...extract.partition.kernels import KernelModel
 from ...ir.operators import PRODUCTS
 from ...ir.operators.linear import depth
 from ..errors import BundleError
+from .fallback import Fallback
+from .map_copies import is_copy
+from .steps import View
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from .prim_funcs import KernelCall
 
 KERNELS = "kernels.json"
+
+
+StepKind = Literal["kernel", "view", "fallback", "copy"]
 
 
 @dataclass(frozen=True)
@@ -45,19 +51,42 @@ class KernelFacts:
     measured: float | None = None
 
 
+@dataclass(frozen=True)
+class StepFacts:
+    """A step of a run: a group of the partition, as a kernel, a view or by ONNX Runtime; or a copy of a feature map at
+    an end of the model, which no partition has. `operators` are the names of the nodes, `symbol` that of a kernel."""
+
+    kind: StepKind
+    operators: tuple[str, ...]
+    symbol: str
+
+
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
     """The distinct kernels in the order of their first calls."""
-    model = KernelModel(prepared.graph, target.device)
+    model = KernelModel(prepared.graph, target.device, threads=target.threads)
     calls: dict[str, list[KernelCall]] = {}
     for call in prepared.calls:
         calls.setdefault(call.symbol, []).append(call)
     return tuple(_facts(prepared, target, model, same) for same in calls.values())
 
 
-def write_table(table: Iterable[KernelFacts], folder: Path) -> None:
+def write_table(prepared: CompiledKernels, table: Iterable[KernelFacts], folder: Path) -> None:
     """Write the table into a bundle."""
     rows = [asdict(facts) for facts in table]
-    (folder / KERNELS).write_text(json.dumps({"kernels": rows}, indent=1) + "\n", encoding="utf-8")
+    content = {"kernels": rows, "steps": [asdict(step) for step in step_facts(prepared)]}
+    (folder / KERNELS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def step_facts(prepared: CompiledKernels) -> Iterator[StepFacts]:
+    """The steps of a run, in order."""
+    graph = prepared.graph
+    for step in prepared.steps:
+        members = (graph.values[step.result].producer,) if isinstance(step, View) else step.members
+        operators = [graph.operators[member] for member in members if member is not None]
+        kind: StepKind = "view" if isinstance(step, View) else "fallback" if isinstance(step, Fallback) else "kernel"
+        is_added = any(map(is_copy, operators))
+        symbol = "" if isinstance(step, View | Fallback) else step.symbol
+        yield StepFacts("copy" if is_added else kind, tuple(operator.name for operator in operators), symbol)
 
 
 def read_table(folder: Path) -> tuple[KernelFacts, ...]:
@@ -84,7 +113,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))
     moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))
-    predicted = model.kernel_with_launch(call.members)
+    predicted = model.launched(call.members)
     return KernelFacts(
         symbol=call.symbol,
         operators=tuple(operation.op for operation in operations),

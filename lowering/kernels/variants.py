@@ -12,7 +12,6 @@ from ...ir.graph import OperatorGraph
 from ...ir.operators import ELEMENTWISE
 from ...support.json_types import convert_json, parse_json
 from .messages import Answer, Choices
-from .steps import View, steps
 
 Members = tuple[int, ...]
 RUNTIME = "it measures faster there"
@@ -65,7 +64,7 @@ class Cut:
     kernels: tuple[Members, ...]
     choices: Choices = field(default_factory=Choices)
 
-    def vary(self, graph: OperatorGraph, calls: Iterable[Members], task: str, variant: Variant) -> Cut:
+    def vary(self, calls: Iterable[Members], task: str, variant: Variant) -> Cut:
         """The same with a variant of the kernel of a `task`, which has these operators in each of its calls."""
         choices = self.choices
         if variant.runtime:
@@ -73,7 +72,7 @@ class Cut:
             return replace(self, choices=replace(choices, runtime={**choices.runtime, **members}))
         if variant.cuts:
             called = {member: call for call in calls for member in call}
-            kernels = [part for kernel in self.kernels for part in _cut(graph, kernel, called, variant.cuts)]
+            kernels = [part for kernel in self.kernels for part in _cut(kernel, called, variant.cuts)]
             return replace(self, kernels=tuple(kernels))
         decisions = {**choices.decisions.get(task, {}), **dict(variant.decisions)}
         without = choices.without.get(task, frozenset()) | set(variant.without)
@@ -120,19 +119,10 @@ def _kind(op: str) -> str:
     return "anchor" if op in ANCHORS else "computes" if op in ELEMENTWISE else "moves"
 
 
-def _cut(
-    graph: OperatorGraph, kernel: Members, called: Mapping[int, Members], cuts: tuple[int, ...]
-) -> Iterator[Members]:
-    """A kernel, in parts if it is a call of the one to cut; views at its border stay steps of their own."""
+def _cut(kernel: Members, called: Mapping[int, Members], cuts: tuple[int, ...]) -> Iterator[Members]:
+    """A kernel, in parts if it is a call of the one to cut."""
     call = next((called[member] for member in kernel if member in called), None)
     if call is None:
         yield kernel
         return
-    for step in steps(graph, [kernel]):
-        if isinstance(step, View):
-            producer = graph.values[step.result].producer
-            assert producer is not None
-            yield (producer,)
-        else:
-            ends = (0, *cuts, len(step.members))
-            yield from (step.members[a:b] for a, b in pairwise(ends))
+    yield from (kernel[a:b] for a, b in pairwise((0, *cuts, len(kernel))))

@@ -36,14 +36,14 @@ FEWEST_CYCLES = 2000.0
 """Below this, about a call of a kernel, a schedule is not asked for a better one."""
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
-INTENSIVE: tuple[Rule, ...] = (convolution_pair, product_chain)
-"""Those for functions with several anchor ops."""
-RULES: tuple[Rule, ...] = (joins, transposition, pointwise, *INTENSIVE, contraction, channels, window, rows)
+RULES: tuple[Rule, ...] = (
+    joins, transposition, pointwise, convolution_pair, product_chain, contraction, channels, window, rows,
+)  # fmt: skip
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
 __all__ = [
-    "CONSTANTS", "INTENSIVE", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "fallback", "is_intensive",
-    "list_candidates", "mark_constants", "schedule",
+    "CONSTANTS", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "fallback", "fits_rule", "list_candidates",
+    "mark_constants", "schedule",
 ]  # fmt: skip
 
 
@@ -52,12 +52,11 @@ def mark_constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx
     return function.with_attr(CONSTANTS, list(parameters))
 
 
-def is_intensive(function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:
-    """Whether one of the rules for several anchor ops matches."""
-    for rule in INTENSIVE:
-        with suppress(s_tir.ScheduleError, RuntimeError):
-            if rule(Draft.of(function, device, threads)) is not None:
-                return True
+def fits_rule(name: str, function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:
+    """Whether the rule of that name matches."""
+    (rule,) = (rule for rule in RULES if rule.__name__ == name)
+    with suppress(s_tir.ScheduleError, RuntimeError):
+        return rule(Draft.of(function, device, threads)) is not None
     return False
 
 

@@ -1,19 +1,20 @@
-"""JOIN (AGO, section V): which mini-sub-graphs may run as one kernel, and whether that is faster as measured.
+"""SPLIT and JOIN (AGO, section V): kernels of one anchor op, and which of them run as one if that is faster.
 
-A model is split in kernels of one anchor op. A `Join` replaces some of them by one that has several, by intensive
-fusion (section III-B), and by what it leaves over. Each is tuned apart first; where they are stable, the joined kernel
-begins with their schedules, composed.
+A `Join` replaces some kernels of one anchor op by one that has several, by intensive fusion (section III-B), and by
+what it leaves over. Each is tuned apart first; where they are stable, the joined kernel begins with their schedules,
+composed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ..kernels.convolution_pairs import join_pairs, list_candidates
+from ...extract.partition.kernels import KernelModel
+from ...ir.graph import OperatorGraph
+from ...support.directed_graphs import CycleError, topological_order
 from ..kernels.prim_funcs import ScheduleCheck
-from ..kernels.product_chains import join_chains, order_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 from .tasks import Members
 
@@ -40,38 +41,31 @@ class Join:
         return sum(map(seconds, self.apart)) - together if together < inf else -inf
 
 
-def possible_joins(fits: ScheduleCheck, apart: Sequence[Members]) -> tuple[Join, ...]:
-    """Every join that there is a schedule for: those that the device model advises, then other pairs that fit.
-
-    They may overlap: a kernel can be in several.
-    """
-    graph, device, threads = fits.kernels.graph, fits.target.device, fits.target.threads
-    advised = join_chains(graph, join_pairs(graph, apart, device, fits), device, threads, fits)
-    joins = [*_differences(apart, advised)]
-    wholes = {join.whole for join in joins}
-    for pair in list_candidates(graph, apart, device):
-        if pair.members not in wholes and fits(pair.members):
-            joins.append(Join((pair.first, pair.second), pair.members))
-            wholes.add(pair.members)
-    return tuple(joins)
+def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tuple[Members, ...], tuple[Join, ...]]:
+    """The kernels, those of several anchor ops cut into ones of one, and the joins that undo these cuts."""
+    conventional = _price_kernels(fits, intensive=False)
+    parts = {kernel: conventional.kernels(kernel) for kernel in kernels}
+    joins = tuple(Join(apart, kernel) for kernel, apart in parts.items() if len(apart) > 1)
+    return tuple(part for kernel in kernels for part in parts[kernel]), joins
 
 
-def _differences(apart: Sequence[Members], after: Sequence[Members]) -> Iterable[Join]:
-    """What was joined between two cuts of a graph, one join for each connected part."""
-    gone = [kernel for kernel in apart if kernel not in set(after)]
-    new = [kernel for kernel in after if kernel not in set(apart)]
-    while new:
-        parts: list[Members] = []
-        together, growing = [new.pop()], True
-        while growing:
-            inside = {member for kernel in (*parts, *together) for member in kernel}
-            more = [kernel for kernel in gone if not inside.isdisjoint(kernel)]
-            also = [kernel for kernel in new if not inside.isdisjoint(kernel)]
-            gone = [kernel for kernel in gone if kernel not in more]
-            new = [kernel for kernel in new if kernel not in also]
-            parts, together, growing = parts + more, together + also, bool(more or also)
-        whole = max(together, key=len)
-        yield Join(tuple(sorted(parts)), whole, tuple(kernel for kernel in together if kernel != whole))
+def other_joins(fits: ScheduleCheck, apart: Sequence[Members], known: Iterable[Join]) -> Iterator[Join]:
+    """Every other join of two kernels that a template and a schedule make, whatever its price. They may overlap."""
+    graph, prices = fits.kernels.graph, _price_kernels(fits, intensive=True)
+    home = {member: kernel for kernel in apart for member in kernel}
+    wholes = {join.whole for join in known}
+    for first in apart:
+        for second in dict.fromkeys(home[reader] for m in first for reader in graph.successors[m]):
+            whole = tuple(sorted({*first, *second}))
+            template = prices.template(whole) if second != first and whole not in wholes else None
+            if template is not None and template.rule is not None and fits(whole, template.rule):
+                wholes.add(whole)
+                yield Join((first, second), whole)
+
+
+def _price_kernels(fits: ScheduleCheck, *, intensive: bool) -> KernelModel:
+    target = fits.target
+    return KernelModel(fits.kernels.graph, target.device, intensive=intensive, threads=target.threads)
 
 
 def best_joins(joins: Iterable[Join], seconds: Callable[[Members], float]) -> tuple[Join, ...]:
@@ -92,6 +86,16 @@ def with_joins(fits: ScheduleCheck, apart: Sequence[Members], joins: Iterable[Jo
         changed = [*(kernel for kernel in kernels if kernel not in join.apart), *join.together]
         kernels = order_kernels(fits.kernels.graph, changed) or kernels
     return tuple(kernels)
+
+
+def order_kernels(graph: OperatorGraph, kernels: Sequence[Members]) -> list[Members] | None:
+    """Kernels after those they read from, otherwise as their first operators come; None where that cannot be."""
+    home = {member: kernel for kernel in kernels for member in kernel}
+    readers = {k: {home[s] for m in k for s in graph.successors[m] if s in home} - {k} for k in kernels}
+    try:
+        return topological_order(readers, key=tuple)
+    except CycleError:
+        return None
 
 
 def compose_schedules(sites: Sequence[DecisionSite], parts: Sequence[Decisions]) -> dict[str, str]:

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..kernels.compilation import join_kernels
 from ..schedules.decisions import Decisions, DecisionSite
 from .evolution import TaskSearch
-from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, possible_joins, with_joins
+from .joins import SCHEDULED_APART, Join, best_joins, compose_schedules, other_joins, split_kernels, with_joins
 from .laboratory import Laboratory, Trial
 from .learning import Learner
 from .settings import Settings, trials_for
@@ -64,10 +63,10 @@ class Tuned:
 
 @dataclass
 class Tuner:
-    """One search. `table` makes the tasks of kernels, `apart` are the kernels of one anchor op each."""
+    """One search. `table` makes the tasks of kernels, `whole` are the kernels of the partition."""
 
     table: TaskTable
-    apart: tuple[Members, ...]
+    whole: tuple[Members, ...]
     laboratory: Laboratory
     settings: Settings
     observer: Observer = lambda line: None
@@ -113,13 +112,12 @@ class Tuner:
 
     def _first_kernels(self) -> tuple[tuple[Members, ...], list[Join]]:
         """The kernels to begin with, and the joins to come."""
-        fits = self.table.fits
+        apart, joins = split_kernels(self.table.fits, self.whole)
         if not self.settings.intensive:
-            return self.apart, []
+            return apart, []
         if not self.settings.reformer:
-            graph = fits.kernels
-            return join_kernels(graph.graph, self.apart, graph.weights, fits.target), []
-        return self.apart, list(possible_joins(fits, self.apart))
+            return self.whole, []
+        return apart, [*joins, *other_joins(self.table.fits, apart, joins)]
 
     def _begin(self, keys: Iterable[str]) -> None:
         for key in keys:

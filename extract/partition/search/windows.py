@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import fsum, inf
 
@@ -83,14 +83,18 @@ def improve(
     time_limit: float = 10.0,
     limits: Limits = Limits(),
     structure: Structure | None = None,
+    around: Collection[int] | None = None,
 ) -> Improvement:
     """Sweep windows over a partition until none can be improved, or for `time_limit` seconds.
+
+    Windows are those around every operator, or `around` some of them.
 
     Groups that are there stay possible whether allowed or not. Prices are asked for once per set. Windows that are
     equal in their prices are solved once; with `structure`, windows of equal structure are not even priced again.
     """
     started = time.monotonic()
-    sweeps = _Sweeps(partition.graph, price, allowed, limits, structure, started + time_limit)
+    seeds = range(len(partition.graph)) if around is None else sorted(around)
+    sweeps = _Sweeps(partition.graph, price, allowed, limits, structure, started + time_limit, seeds)
     windows: list[Window] = []
     is_final = False
     while not is_final and not is_over(sweeps.deadline):
@@ -133,6 +137,7 @@ class _Sweeps:
     limits: Limits
     structure: Structure | None
     deadline: float
+    seeds: Sequence[int]
     is_proven: bool = True
     prices: dict[tuple[int, ...], float] = field(default_factory=dict)
     permitted: dict[tuple[int, ...], bool] = field(default_factory=dict)
@@ -141,11 +146,10 @@ class _Sweeps:
     final: set[_Region] = field(default_factory=set)
 
     def sweep(self, partition: Partition, windows: list[Window]) -> Partition:
-        """Solve windows around every operator once, in order; an operator is done when it and its neighbours were in
-        one."""
+        """Solve windows around the seeds once, in order; an operator is done when it and its neighbours were in one."""
         self.is_proven = True
         done = [False] * len(self.graph)
-        for seed in range(len(self.graph)):
+        for seed in self.seeds:
             if done[seed]:
                 continue
             if is_over(self.deadline):

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 from onnx import helper
 
+from eqfuse.driver.accelerator import AcceleratorKernels
 from eqfuse.driver.compilation import kernels_of
 from eqfuse.driver.optimize import optimize_model
 from eqfuse.driver.options import Options
@@ -69,7 +70,8 @@ def transformer(batch: int = 1, length: int = 8, width: int = 16) -> onnx.ModelP
 
 def scheduled_parts(source: onnx.ModelProto) -> tuple[Any, Any, Weights]:
     """The graph and fused layers of a model that the rules were not applied to, and its constants."""
-    result = optimize_model(source, None, Options(verify=False, iterations=1, partition="fuseops"))
+    options = Options(verify=False, iterations=1, partition="fuseops", intensive=False)
+    result = optimize_model(source, None, options, lowering=AcceleratorKernels())
     return *kernels_of(result), Weights(result.rewritten.model)
 
 

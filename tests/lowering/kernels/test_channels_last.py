@@ -12,7 +12,6 @@ from tvm import te, topi
 
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.channels_last import channels_last, channels_last_values, from_last, last_shape, to_last
-from eqfuse.lowering.kernels.epilogues import move_epilogues
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.schedules import schedule
 
@@ -102,7 +101,7 @@ def test_shapes_and_elements() -> None:
     assert np.array_equal(from_last(to_last(array)), array)
 
 
-# --- which values, and where element-wise operators go
+# --- which values
 
 NODES = [
     helper.make_node("Conv", ["x", "w"], ["a"], kernel_shape=[1, 1]),
@@ -131,22 +130,3 @@ def test_what_is_viewed_stays(graph: OperatorGraph) -> None:
     flat = [Kernel((0,)), View(graph.operators[0].outputs[0], 0)]
     moved = {graph.values[v].name for v in channels_last_values(graph, flat)}
     assert "a" not in moved
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        # an activation moves behind the convolution before
-        ([(0,), (1, 2), (3,), (4,), (5, 6)], [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add"], ["Conv", "Flatten"]]),
-        # a sum moves behind its last operand
-        ([(0, 1), (3,), (2,), (4, 5, 6)], [["Conv", "Relu"], ["Sigmoid"], ["Conv", "Add"], ["Conv", "Flatten"]]),
-        # but stays where no anchor makes that
-        ([(0, 1), (2,), (3,), (4, 5, 6)], [["Conv", "Relu"], ["Conv"], ["Sigmoid"], ["Add", "Conv", "Flatten"]]),
-        # operators that share a value move together
-        ([(0,), (1,), (2,), (3, 4, 5, 6)], [["Conv", "Relu"], ["Conv", "Sigmoid", "Add"], ["Conv", "Flatten"]]),
-    ],
-)
-def test_where_element_wise_operators_go(
-    graph: OperatorGraph, before: list[tuple[int, ...]], after: list[list[str]]
-) -> None:
-    assert [[graph.operators[m].op for m in kernel] for kernel in move_epilogues(graph, before)] == after

@@ -61,20 +61,19 @@ def test_there_is_no_rule_behind_the_last() -> None:
 
 
 def test_every_call_of_a_kernel_is_cut_and_no_other() -> None:
-    graph = gate()
-    cut = Cut(((0, 1), (2,), (3, 4))).vary(graph, [(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
+    cut = Cut(((0, 1), (2,), (3, 4))).vary([(0, 1), (3, 4)], "task", Variant(cuts=(1,)))
     assert cut == Cut(((0,), (1,), (2,), (3,), (4,)))
 
 
 def test_decisions_and_rules_left_out_add_up() -> None:
     cut = Cut(((0,),))
     for variant in (Variant(decisions=(("a", "1"),)), Variant(without=("rows",)), Variant(without=("window",))):
-        cut = cut.vary(gate(), [(0,)], "task", variant)
+        cut = cut.vary([(0,)], "task", variant)
     assert cut.choices == Choices({"task": {"a": "1"}}, {"task": frozenset({"rows", "window"})})
 
 
 def test_onnx_runtime_gets_all_operators_of_all_calls() -> None:
-    cut = Cut(((0, 1), (2,), (3, 4))).vary(gate(), [(0, 1), (3, 4)], "task", Variant(runtime=True))
+    cut = Cut(((0, 1), (2,), (3, 4))).vary([(0, 1), (3, 4)], "task", Variant(runtime=True))
     assert set(cut.choices.runtime) == {0, 1, 3, 4}
 
 

@@ -17,8 +17,8 @@ from eqfuse.extract.partition.certificate.proof import certify
 from eqfuse.extract.partition.groups import Partition, PartitionError, partition_of, unfused
 from eqfuse.extract.partition.search.convex import Region, convex_sets, mask_of
 from eqfuse.extract.partition.search.cover import CoverProblem, cheapest_cover
-from eqfuse.extract.partition.search.methods import structure
 from eqfuse.extract.partition.search.windows import Limits, Price, improve
+from eqfuse.extract.partition.structure import structure
 from eqfuse.ir.graph import OperatorGraph
 from eqfuse.support.bitsets import bits
 

@@ -1,0 +1,89 @@
+"""Kernels of one anchor op, with what may stand in front of it without recomputation, and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....engine.summary import VIEWS
+from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS
+from ....ir.operators.linear import is_convolution
+from .operator_set import OperatorSet
+from .row_chain import is_along_rows
+from .template import LOOPS, Template
+
+_PICKS = frozenset({"Slice", "Split", "Gather", "Pad", "Tile"})
+_REORDERS = VIEWS | {"Transpose", "DepthToSpace", "SpaceToDepth"}
+_POOLINGS = POOLS | GLOBAL_POOLS
+
+
+def is_depthwise(operators: OperatorSet, member: int) -> bool:
+    """Whether an operator is a convolution of single channels."""
+    operator = operators.graph.operators[member]
+    if not is_convolution(operator.op) or operator.is_opaque:
+        return False
+    weights = operators.within.shape(operator.inputs[1])
+    return len(weights) > 1 and operator.attributes.get("group", 1) == weights[0] and weights[1] == 1
+
+
+def why_not_one_anchor(operators: OperatorSet) -> str | None:
+    """Why operators have no kernel around one anchor op; None where they have."""
+    if len(operators.anchors) != 1:
+        return f"{len(operators.anchors)} of them reduce"
+    if len(operators.members) > 1 and "Concat" in operators.names:
+        return "a Concat writes the joined tensor by itself"
+    if any(operators.graph.values[v].producer not in operators.behind for v in operators.outputs):
+        return "a value in front of the anchor is read elsewhere"
+    if _grows(operators):
+        return "what follows the anchor has more elements than it makes"
+    if _cuts(operators):
+        return "what follows the anchor takes parts of its result"
+    return LOOPS if operators.buffers is None else None
+
+
+def _cuts(operators: OperatorSet) -> bool:
+    """Whether an operator behind the anchor picks elements, or computes with transposed ones: from memory."""
+    behind = [operators.graph.operators[m].op for m in sorted(operators.behind)]
+    if not _PICKS.isdisjoint(behind):
+        return True
+    moves = [op in _REORDERS for op in behind]
+    return True in moves and not all(moves[moves.index(True) :])
+
+
+def _grows(operators: OperatorSet) -> bool:
+    """Whether an operator behind an anchor makes more elements than that, and not by reading its rows once more."""
+    (anchor,) = operators.anchors
+    if _is_row_wise(operators, anchor) and is_along_rows(operators, anchor):
+        return False
+    elements = [operators.graph.operations[m].output.elements for m in operators.behind]
+    return max(elements) > operators.graph.operations[anchor].output.elements
+
+
+def _is_product(operators: OperatorSet, member: int) -> bool:
+    return operators.graph.operators[member].op in PRODUCTS and not is_depthwise(operators, member)
+
+
+def _is_window(operators: OperatorSet, member: int) -> bool:
+    return operators.graph.operators[member].op in _POOLINGS or is_depthwise(operators, member)
+
+
+def _is_row_wise(operators: OperatorSet, member: int) -> bool:
+    return not _is_product(operators, member) and not _is_window(operators, member)
+
+
+def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Template:
+    """The template of kernels around one operator of a kind."""
+
+    def accepts(operators: OperatorSet) -> str | None:
+        if len(operators.anchors) == 1 and not is_anchor(operators, operators.anchors[0]):
+            return "the one that reduces is of another kind"
+        return why_not_one_anchor(operators)
+
+    return Template(name, accepts)
+
+
+PRODUCT = _around("product", _is_product)
+"""Matrix products and convolutions of several channels."""
+WINDOW = _around("window", _is_window)
+"""Reductions channel by channel: depthwise convolutions and pooling."""
+ROWS = _around("rows", _is_row_wise)
+"""Softmax, normalisations, and reductions over axes."""

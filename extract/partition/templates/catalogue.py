@@ -1,0 +1,15 @@
+"""All templates, in the order in which they are asked where two would cost the same."""
+
+from __future__ import annotations
+
+from .anchored import PRODUCT, ROWS, WINDOW
+from .convolution_pair import CONVOLUTION_PAIR
+from .pointwise import MOVEMENT, POINTWISE
+from .product_chain import PRODUCT_CHAIN
+from .row_chain import ROW_CHAIN
+from .single import OPERATOR
+from .template import Template
+
+TEMPLATES: tuple[Template, ...] = (
+    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, CONVOLUTION_PAIR, PRODUCT_CHAIN, OPERATOR,
+)  # fmt: skip

@@ -1,0 +1,340 @@
+"""Operators that may become one kernel, and what the templates ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ....costmodels.device import Device
+from ....costmodels.fused import ANCHORS, scheduled_seconds
+from ....costmodels.roofline import copy_seconds
+from ....costmodels.traffic import traffic
+from ....engine.summary import VIEWS
+from ....ir.graph import Operator, OperatorGraph
+from ....ir.index_maps import OperatorCall, index_maps
+from ....ir.operators import OPERATORS, SCHEMAS
+from ..feature_maps import FeatureMaps
+from ..loops import Axes, Loops, Misaligned
+from ..operator_loops import OperandUse, OperatorLoops
+
+Members = tuple[int, ...]
+"""Operators of one kernel or sub-graph, ascending."""
+
+_SHOWN = 0.01
+"""The share of the shorter of arithmetic and moving that shows: of two kernels that compute as long, the one that moves
+fewer bytes is faster."""
+_PICKING = frozenset({"Slice", "Gather"})
+_MOVES = VIEWS | {"Transpose", "Slice", "Split", "Concat"}
+_OTHERS = frozenset({"Sum", "Mean", "Dropout", "Shape", "Size", "LRN"})
+"""Operators that rules cannot look into, and that may be in one kernel with others all the same."""
+
+
+@dataclass
+class KernelGraph:
+    """A graph for the kernels of a device that run on `threads` threads; what sets of its operators share.
+
+    Where views are not `views_apart`, they are operators of kernels like others.
+    """
+
+    graph: OperatorGraph
+    device: Device
+    threads: int = 1
+    views_apart: bool = True
+    _loops: dict[int, tuple[OperatorLoops, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        operations = self.graph.operations
+        self.compute = [scheduled_seconds(operation, self.device) for operation in operations]
+        self.copying = [copy_seconds(operation, self.device) for operation in operations]
+        self.sizes = [value.extent.bytes for value in self.graph.values]
+
+    @cached_property
+    def maps(self) -> frozenset[int]:
+        """The values that are feature maps of several pixels: kernels store them with their channels last."""
+        values = self.graph.values
+        return frozenset(v for v in FeatureMaps(self.graph).values if set(values[v].extent.dimensions[2:]) != {1})
+
+    def is_view(self, member: int) -> bool:
+        """Whether an operator gives the elements of its operand another shape, and moves none."""
+        operator = self.graph.operators[member]
+        is_known = operator.op in VIEWS and not operator.is_opaque and bool(operator.inputs)
+        return self.views_apart and is_known and operator.inputs[0] is not None
+
+    def shape(self, value: int | None) -> tuple[int, ...]:
+        """The shape of a value that is there, with the sizes that the cost models assume for free dimensions."""
+        assert value is not None
+        return self.graph.values[value].extent.dimensions
+
+    def operator_loops(self, member: int) -> tuple[OperatorLoops, ...]:
+        """The loops of each result. Raises Misaligned where the operator's index maps are not known."""
+        if member not in self._loops:
+            self._loops[member] = self._make_operator_loops(self.graph.operators[member])
+        if not self._loops[member]:
+            raise Misaligned
+        return self._loops[member]
+
+    def _make_operator_loops(self, operator: Operator) -> tuple[OperatorLoops, ...]:
+        schema = SCHEMAS.get(operator.op) if operator.op in OPERATORS or operator.op in _OTHERS else None
+        if schema is None or schema.index_maps is None or operator.is_opaque:
+            return ()
+        operands = tuple(None if v is None else self.extents(v) for v in operator.inputs)
+        results = tuple(map(self.extents, operator.outputs))
+        calls = (OperatorCall(operator.attributes, operands, results, number) for number in range(len(results)))
+        maps = [index_maps(schema.index_maps, call) for call in calls]
+        return tuple(OperatorLoops(m) for m in maps if m is not None) if None not in maps else ()
+
+    def extents(self, value: int) -> tuple[int, ...]:
+        """The shape of a value. Raises Misaligned where it is not known."""
+        type_ = self.graph.values[value].type
+        if type_ is None or type_.shape is None:
+            raise Misaligned
+        return self.graph.values[value].extent.dimensions
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What a kernel keeps between operators: bytes of each value that an anchor op reads, and of its smallest tile.
+
+    It runs in `rounds`, so that what it keeps of one round fits the cache; `repeated` are the bytes from outside that
+    every round reads, because no loop of theirs is cut.
+    """
+
+    kept: tuple[tuple[int, int], ...] = ()
+    rounds: int = 1
+    repeated: int = 0
+
+    def seconds(self, device: Device) -> float:
+        """Seconds to write the values kept, which an anchor op reads as it reads any operand, and in all rounds but one
+        to read the repeated bytes once more."""
+        again = (self.rounds - 1) * self.repeated / device.bandwidth(self.repeated) if self.repeated else 0.0
+        return again + sum(size / device.bandwidth(max(tile, size // self.rounds)) for size, tile in self.kept)
+
+
+def roofline(arithmetic: float, moving: float) -> float:
+    """Seconds of arithmetic and of moving bytes at once. The longer hides most of the shorter."""
+    return max(arithmetic, moving) + _SHOWN * min(arithmetic, moving)
+
+
+@dataclass(frozen=True)
+class OperatorSet:
+    """Operators of one graph, without views at their border."""
+
+    within: KernelGraph
+    members: Members
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """The graph that they are from."""
+        return self.within.graph
+
+    @property
+    def device(self) -> Device:
+        """The device that prices are for."""
+        return self.within.device
+
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        """The members as a set."""
+        return frozenset(self.members)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The types of the operators."""
+        return tuple(self.graph.operators[m].op for m in self.members)
+
+    @cached_property
+    def anchors(self) -> Members:
+        """Operators of which one element needs many elements of an operand."""
+        return tuple(m for m in self.members if self.graph.operators[m].op in ANCHORS)
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """Values that members read and none of them makes, in the order they are read first."""
+        operators = self.graph.operators
+        read = dict.fromkeys(v for m in self.members for v in operators[m].inputs if v is not None)
+        return tuple(v for v in read if self.graph.values[v].producer not in self.inside)
+
+    @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """Values that members make and others read, or whoever runs the graph."""
+        return tuple(v for m in self.members for v in self.graph.operators[m].outputs if self.leaves(v))
+
+    def leaves(self, value: int) -> bool:
+        """Whether a value is read outside, or an output of the graph."""
+        return self.graph.values[value].is_output or not self.inside.issuperset(self.graph.consumers[value])
+
+    def part(self, members: Iterable[int]) -> OperatorSet:
+        """Some of the operators."""
+        return OperatorSet(self.within, tuple(sorted(members)))
+
+    # --- seconds
+
+    @cached_property
+    def arithmetic(self) -> float:
+        """Seconds of the arithmetic alone."""
+        return sum(self.within.compute[m] for m in self.members)
+
+    @cached_property
+    def copying(self) -> float:
+        """Seconds that reordered reads cost beyond their bytes."""
+        return sum(self.within.copying[m] for m in self.members)
+
+    @property
+    def moving(self) -> float:
+        """Seconds to move what crosses the border, at the bandwidth of the level that holds it."""
+        return self.border / self.device.bandwidth(self.border)
+
+    @property
+    def seconds(self) -> float:
+        """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps."""
+        kept = self.buffers.seconds(self.device) if self.buffers is not None else 0.0
+        return roofline(self.arithmetic - self.exposed, self.moving) + self.exposed + self.copying + kept
+
+    @cached_property
+    def exposed(self) -> float:
+        """Seconds of arithmetic that nothing hides: of operators in front of an anchor op, or without one, which work
+        on memory and not on registers."""
+        if len(self.members) == 1:
+            return 0.0
+        front: set[int] = set()
+        for member in reversed(self.members):
+            readers = self.graph.successors[member]
+            if member not in self.anchors and any(reader in front or reader in self.anchors for reader in readers):
+                front.add(member)
+        return sum(self.within.compute[m] for m in (front if self.anchors else self.members))
+
+    @cached_property
+    def behind(self) -> frozenset[int]:
+        """The anchor ops, and all that depends on them."""
+        behind = set(self.anchors)
+        for member in self.members:
+            if not behind.isdisjoint(self.graph.predecessors[member]):
+                behind.add(member)
+        return frozenset(behind)
+
+    @cached_property
+    def border(self) -> int:
+        """Bytes read from outside and written to it. Of an operand that is only picked from, the picked bytes count."""
+        sizes, values = self.within.sizes, self.graph.values
+        read: dict[int, int] = {}
+        for member in self.members:
+            operator, operation = self.graph.operators[member], self.graph.operations[member]
+            picks = operator.op in _PICKING
+            taken = min(operation.operand(0).bytes, operation.output.bytes) if picks else 0
+            for position, value in enumerate(operator.inputs):
+                if value is not None and values[value].producer not in self.inside:
+                    size = taken if picks and position == 0 else sizes[value]
+                    read[value] = max(read.get(value, 0), size)
+        if self.names == ("Expand",):
+            return traffic(self.graph.operations[self.members[0]]).total
+        return sum(read.values()) + sum(sizes[v] for v in self.outputs)
+
+    # --- loops
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """Values that the kernel computes and reads repeatedly."""
+        read = (v for m in self.anchors for v in self.graph.operators[m].inputs)
+        return tuple(dict.fromkeys(v for v in read if v is not None and self.graph.values[v].producer in self.inside))
+
+    @cached_property
+    def buffers(self) -> Buffers | None:
+        """What the kernel keeps; None where its loops cannot be tiled together without computing anything twice.
+
+        The tiles of all values that it keeps share half of the second cache; a value that no tile cuts is a plain
+        buffer, allowed up to half of the first cache.
+        """
+        if len(self.members) == 1:
+            return Buffers()
+        try:
+            loops, axes = self.loops()
+        except Misaligned:
+            return None
+        sizes, tiled, plain = self.within.sizes, self.device.second_cache // 2, self.device.caches[0].size // 2
+        kept = tuple((sizes[v], self._tile_bytes(v, loops.tile(axes[v]))) for v in self.kept)
+        if any(tile == size > plain for size, tile in kept) or sum(tile for _, tile in kept) > tiled:
+            return None
+        rounds = max(1, -(-sum(size for size, _ in kept) // tiled))
+        cut = set().union(*(loops.tiled(axes[v]) for v in self.kept))
+        outside = (v for v in axes if self.graph.values[v].producer not in self.inside)
+        return Buffers(kept, rounds, sum(sizes[v] for v in outside if not cut & loops.tiled(axes[v])))
+
+    def loops(self) -> tuple[Loops, Mapping[int, Axes]]:
+        """The loops of the kernel, and the axes of all its values. Raises Misaligned where it can have none."""
+        loops, axes = Loops(), dict[int, Axes]()
+        costly: set[int] = set()
+        for member in self.members:
+            operator = self.graph.operators[member]
+            uses = self._uses(member, axes, costly, loops)
+            results = [each.result_axes(uses, loops) for each in self.within.operator_loops(member)]
+            axes.update(zip(operator.outputs, results, strict=True))
+            if operator.op in ANCHORS or not costly.isdisjoint(operator.inputs):
+                costly.update(operator.outputs)
+        return loops, axes
+
+    def _uses(self, member: int, axes: dict[int, Axes], costly: set[int], loops: Loops) -> list[OperandUse | None]:
+        values = self.graph.operators[member].inputs
+        for value in values:
+            if value is not None and value not in axes:
+                axes[value] = loops.axes(self.within.extents(value))
+        return [
+            None
+            if v is None
+            else OperandUse(axes[v], self.graph.values[v].producer in self.inside, v in costly)
+            for v in values
+        ]
+
+    def _tile_bytes(self, value: int, elements: int) -> int:
+        extent = self.graph.values[value].extent
+        return elements * max(1, extent.bytes // max(1, extent.elements))
+
+
+@dataclass(frozen=True)
+class Bordered:
+    """Operators without the views at their border, which move nothing between kernels: those in `front`, in the order
+    they run, read values from outside; nothing inside reads those `behind`."""
+
+    front: Members
+    core: Members
+    behind: Members
+
+    @property
+    def parts(self) -> Iterator[Members]:
+        """Each view by itself, and what is left, in an order in which they can run."""
+        yield from ((view,) for view in self.front)
+        if self.core:
+            yield self.core
+        yield from ((view,) for view in self.behind)
+
+
+def without_border_views(within: KernelGraph, members: Members) -> Bordered:
+    """Take views off the border, where in a kernel they would copy.
+
+    But a view of a feature map that the kernel moves anyway stays, for the map has its channels last then.
+    """
+    graph = within.graph
+    rest = set(members)
+    views = [m for m in members if within.is_view(m) and not _moves_map(within, m, rest)]
+    if not views:
+        return Bordered((), members, ())
+    front: list[int] = []
+    behind: list[int] = []
+    for view in views:
+        if graph.values[graph.operators[view].inputs[0] or 0].producer not in rest:
+            front.append(view)
+            rest.remove(view)
+    for view in reversed(views):
+        if view in rest and rest.isdisjoint(graph.consumers[graph.operators[view].outputs[0]]):
+            behind.insert(0, view)
+            rest.remove(view)
+    return Bordered(tuple(front), tuple(sorted(rest)), tuple(behind))
+
+
+def _moves_map(within: KernelGraph, view: int, inside: Collection[int]) -> bool:
+    """Whether one end of a view is a feature map of several pixels, and at the other the kernel moves elements."""
+    graph, operator = within.graph, within.graph.operators[view]
+    near = {*graph.predecessors[view], *graph.consumers[operator.outputs[0]]} & set(inside)
+    moves = [graph.operators[other].op in _MOVES for other in near]
+    ends = (operator.inputs[0], operator.outputs[0])
+    return bool(moves) and all(moves) and not within.maps.isdisjoint(v for v in ends if v is not None)

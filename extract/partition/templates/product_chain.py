@@ -1,0 +1,204 @@
+"""Matrix products as one kernel, with what is between them: intensive fusion (AGO, section III-B).
+
+    {MatMul, Mul, Add} {Softmax} {MatMul}    =>    {MatMul, Mul, Add, Softmax, MatMul}
+
+A chain starts with a product and ends with another or with a normalisation; a product that ends one can start the
+next. All that reads the first one's result, directly or through others, is in the chain, so that nothing in it has to
+be stored, and each block of the kernel does the same tile of rows. Transpositions of the products' operands come
+along, and what follows the last operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, prod
+
+from ....costmodels.flops import flops
+from ....engine.summary import VIEWS
+from ....ir.operators import ELEMENTWISE
+from .operator_set import OperatorSet, roofline
+from .row_chain import ROW_WISE, is_along_rows
+from .template import Template
+
+PRODUCTS = frozenset({"MatMul", "Gemm"})
+WORTH = 0.01
+"""What a chain saves has to be at least this share of the time for arithmetic: both are estimates."""
+LEAST_ROWS = 8
+"""A tile of fewer rows than this does not reach the speed of arithmetic."""
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class _Link:
+    """Operators from a product to the next product or the normalisation behind it, ascending, both with them."""
+
+    operators: OperatorSet
+
+    @property
+    def first(self) -> int:
+        return self.operators.members[0]
+
+    @property
+    def last(self) -> int:
+        return self.operators.members[-1]
+
+    def result(self, member: int) -> tuple[int, ...]:
+        """The shape of the first output of an operator."""
+        return self.operators.within.shape(self.operators.graph.operators[member].outputs[0])
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The shape of the rows that both ends have."""
+        return self.result(self.first)
+
+    @property
+    def copies(self) -> int:
+        """Matrices that it computes."""
+        return prod(self.rows[:-2])
+
+    @property
+    def handed(self) -> int:
+        """Bytes that the anchor ops hand to the next."""
+        return _FLOAT_BYTES * prod(self.rows) * max(1, len(self.operators.anchors) - 1)
+
+    @property
+    def fitting(self) -> int:
+        """Rows of which half of the second cache holds what is handed on."""
+        return self.operators.device.second_cache // 2 * prod(self.rows[:-1]) // max(1, self.handed)
+
+    def reread_seconds(self) -> float:
+        """Seconds to read the other operands for each tile of a thread, beyond those to read its share of them once.
+
+        Read again by each tile of rows, where the second cache does not hold them, are weights, keys and values.
+        """
+        within, device = self.operators.within, self.operators.device
+        threads, tiles = within.threads, self.copies * ceil(self.rows[-2] / self.fitting)
+        products = (o for m in self.operators.members if (o := self.operators.graph.operators[m]).op in PRODUCTS)
+        shapes = [within.shape(v) for v in dict.fromkeys(v for o in products for v in o.inputs[1:2]) if v is not None]
+        size = sum(_FLOAT_BYTES * prod(shape) for shape in shapes)
+        whole = size // self.copies if all(len(shape) > 2 for shape in shapes) else size
+        if whole <= device.second_cache:
+            return 0.0
+        return (ceil(max(tiles, threads) / threads) * whole - size / threads) / device.bandwidth(whole)
+
+
+def _accepts(operators: OperatorSet) -> str | None:
+    if len(operators.anchors) < 2 or operators.graph.operators[operators.anchors[0]].op not in PRODUCTS:
+        return "they are no product and other reductions"
+    links = _links(operators)
+    if links is None:
+        return "a product's rows are not all that the next reduction reads"
+    core = {m for link in links for m in link.operators.members}
+    rest = operators.inside - core
+    following = {links[-1].last}
+    for member in operators.members:
+        if not following.isdisjoint(operators.graph.predecessors[member]):
+            following.add(member)
+    if not _keeps_axes(operators, sorted(following - core)) or len(operators.outputs) != 1:
+        return "what follows the chain mixes its axes"
+    if not all(_is_transposed_operand(operators, core, m) for m in rest - following):
+        return "what is in front of the chain is not transposed for it alone"
+    least = operators.within.threads
+    for link in links:
+        if link.fitting < min(link.rows[-2], LEAST_ROWS) or link.copies * ceil(link.rows[-2] / LEAST_ROWS) < least:
+            return "there are no tiles of rows for the cache and all threads"
+    return None
+
+
+def _links(operators: OperatorSet) -> list[_Link] | None:
+    """The chain from anchor op to anchor op, but for row-wise ones between two products; None where it is none."""
+    ops = operators.graph.operators
+    ends = [m for m in operators.anchors if ops[m].op in PRODUCTS or m == operators.anchors[-1]]
+    if any(ops[m].op not in PRODUCTS | ROW_WISE for m in operators.anchors):
+        return None
+    links = [_link(operators, first, last) for first, last in pairwise(ends)]
+    return [link for link in links if link is not None] if None not in links else None
+
+
+def _link(operators: OperatorSet, first: int, last: int) -> _Link | None:
+    """The operators from one anchor op to another, if nothing else reads what is computed in front of the last."""
+    graph = operators.graph
+    members, todo = {first}, [first]
+    while todo:
+        values = graph.operators[todo.pop()].outputs
+        if any(graph.values[value].is_output for value in values):
+            return None
+        for user in {user for value in values for user in graph.consumers[value]} - members - {last}:
+            if user not in operators.inside or not _keeps_rows(operators, user):
+                return None
+            members.add(user)
+            todo.append(user)
+    if max(members) > last:
+        return None
+    link = _Link(operators.part({*members, last}))
+    ends_in_rows = graph.operators[last].op in PRODUCTS or is_along_rows(operators, last)
+    return link if _is_plain(link.operators) and ends_in_rows and _reads_rows(link) else None
+
+
+def _keeps_rows(operators: OperatorSet, member: int) -> bool:
+    """Whether each row (the last axis) of the result comes from the same row of the operands."""
+    op = operators.graph.operators[member].op
+    return is_along_rows(operators, member) if op in ROW_WISE else op in ELEMENTWISE
+
+
+def _is_plain(operators: OperatorSet) -> bool:
+    """Whether all of it is in float32, of static shapes, and known to the rules."""
+    ops = [operators.graph.operators[m] for m in operators.members]
+    types = [operators.graph.values[v].type for o in ops for v in (*o.inputs, *o.outputs[:1]) if v is not None]
+    is_float = all(t is not None and t.is_static and t.dtype == "float32" for t in types)
+    return is_float and not any(operator.is_opaque for operator in ops)
+
+
+def _reads_rows(link: _Link) -> bool:
+    """Whether the last operator reads rows of the first, each of them once, and all between have their shape."""
+    graph = link.operators.graph
+    operator, before = graph.operators[link.last], link.operators.members[:-1]
+    computed = {v for m in before for v in graph.operators[m].outputs}
+    if operator.inputs[0] not in computed or not computed.isdisjoint(operator.inputs[1:]):
+        return False
+    rows, result = link.rows, link.result(link.last)
+    if len(rows) < 2 or {link.result(m) for m in before} != {rows} or operator.attributes.get("transA", 0):
+        return False
+    return len(result) == len(rows) and result[:-1] == rows[:-1]
+
+
+def _is_transposed_operand(operators: OperatorSet, core: set[int], member: int) -> bool:
+    """Whether a product of the chain alone reads this transposition: of its second operand if rows stay rows."""
+    graph = operators.graph
+    operator, readers = graph.operators[member], graph.successors[member]
+    if operator.op != "Transpose" or len(readers) != 1 or graph.values[operator.outputs[0]].is_output:
+        return False
+    (reader,) = readers
+    perm, product = operator.attributes.get("perm", ()), graph.operators[reader]
+    keeps_last = isinstance(perm, tuple) and bool(perm) and perm[-1] == len(perm) - 1
+    if reader not in core or product.op not in PRODUCTS or operator.outputs[0] not in product.inputs[:2]:
+        return False
+    return keeps_last or product.inputs[0] == operator.outputs[0]
+
+
+def _keeps_axes(operators: OperatorSet, members: Iterable[int]) -> bool:
+    """Whether the operators keep axes apart: element by element, transposed, and last, perhaps, viewed otherwise."""
+    viewed = False
+    for op in (operators.graph.operators[member].op for member in members):
+        keeps = op == "Transpose" or op in ELEMENTWISE
+        if op in VIEWS:
+            viewed = True
+        elif viewed or not keeps:
+            return False
+    return True
+
+
+def _price(operators: OperatorSet) -> float:
+    """As of any kernel, with what tiles read again; and where arithmetic hides what the chain need not write and read,
+    it has to be worth the trouble."""
+    device, links = operators.device, _links(operators) or []
+    busy = sum(flops(operators.graph.operations[m]) for m in operators.anchors) / device.peak_flops
+    handed = sum(link.handed for link in links)
+    trouble = max(0.0, WORTH * busy - 2 * handed / device.bandwidth(handed))
+    again = sum(link.reread_seconds() for link in links)
+    return roofline(operators.arithmetic, operators.moving) + operators.copying + again + trouble
+
+
+PRODUCT_CHAIN = Template("product_chain", _accepts, _price, rule="product_chain")

@@ -1,0 +1,30 @@
+"""A template: what kind of kernel it makes, which operators it accepts, and at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .operator_set import OperatorSet
+
+LOOPS = "its loops cannot be tiled together without computing values twice"
+
+
+@dataclass(frozen=True)
+class Template:
+    """`accepts` says why a kernel of this kind cannot be made of some operators; None where it can.
+
+    `price` are the seconds of one that is accepted, without its launch, as its schedule's estimate has them. `rule`
+    names the schedule of a template whose kernels have several anchor ops: whether it fits is known to the lowering
+    only, which confirms what was chosen.
+    """
+
+    name: str
+    accepts: Callable[[OperatorSet], str | None]
+    price: Callable[[OperatorSet], float] = lambda operators: operators.seconds
+    rule: str | None = None
+
+    @property
+    def is_intensive(self) -> bool:
+        """Whether it is AGO's intensive fusion: several anchor ops in one kernel."""
+        return self.rule is not None
