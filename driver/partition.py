@@ -229,7 +229,8 @@ class _KernelPricing:
             return model
         if self.calibration is None:
             self.calibration = self._calibration(model)
-        return replace(model, measured=self._measured_seconds(graph), calibration=self.calibration)
+        factors, measured = self.database.factors(self.device.name), self._measured_seconds(graph)
+        return replace(model, measured=measured, calibration=self.calibration, factors=factors)
 
     def _measured_seconds(self, graph: OperatorGraph) -> Callable[[Members], float | None]:
         def seconds(members: Members) -> float | None:

@@ -144,7 +144,7 @@ class KernelModel:
             if template.is_intensive and not self._may_be_intensive(operators):
                 continue
             if template.accepts(operators) is None:
-                seconds = self.calibration * self.factors.get(template.name, 1.0) * template.price(operators)
+                seconds = self.factors.get(template.name, self.calibration) * template.price(operators)
                 best = min(best, _Price(seconds, template), key=lambda price: price.seconds)
         if best.template is not None and self.measured is not None:
             latency = self.measured(members)

@@ -49,6 +49,7 @@ class KernelFacts:
     roofline: float
     predicted: float | None
     measured: float | None = None
+    template: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
     operations = [graph.operations[member] for member in call.members]
     floating = sum(map(flops, operations))
     moved = sum(graph.values[value].extent.bytes for value in dict.fromkeys((*call.inputs, *call.outputs)))
-    predicted = model.launched(call.members)
+    predicted, template = model.launched(call.members), model.template(call.members)
     return KernelFacts(
         symbol=call.symbol,
         operators=tuple(operation.op for operation in operations),
@@ -124,6 +125,7 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
         bytes=moved,
         roofline=roofline(floating, moved, target.device, target.threads),
         predicted=predicted if predicted < float("inf") else None,
+        template=template.name if template is not None else "",
     )
 
 

@@ -70,7 +70,8 @@ def steps(bundle: Path, kinds: Collection[str] = ("kernel", "fallback", "view"))
 @pytest.mark.parametrize("method", CUT)
 def test_what_is_decided_is_what_is_compiled(method: PartitionMethod, target: str, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
-    compiled = eqfuse.compile(network(), bundle, target=target, threads=1, partition=method, verify=False)
+    options = {"threads": 1, "partition": method, "verify": False, "measure": False}
+    compiled = eqfuse.compile(network(), bundle, target=target, **options)
     assert compiled.result is not None
     partitioned = compiled.result.partition
     assert partitioned is not None
@@ -101,7 +102,7 @@ def test_a_recorded_partition_is_compiled_as_it_is(functions: bool, tmp_path: Pa
     eqfuse.optimize(
         source, file, partition="fuseops", as_functions=functions, certificate=certificate, device="host", verify=False
     )
-    eqfuse.compile(file, tmp_path / "bundle", threads=1, verify=False)
+    eqfuse.compile(file, tmp_path / "bundle", threads=1, verify=False, measure=False)
     groups = json.loads(certificate.read_text(encoding="utf-8"))["groups"]
     assert steps(tmp_path / "bundle") == {frozenset(group["operators"]) for group in groups}
     origin = read_manifest(tmp_path / "bundle").provenance
