@@ -362,7 +362,8 @@ class Memory:
             return None
         return Measurement(
             key, self.device, seconds, spread, runs, _software(), variant.text, subgraph_text(graph, members),
-            template=facts.template if facts is not None else "", estimate=estimate(facts) if facts is not None else 0.0,
+            template=facts.template if facts is not None else "",
+            estimate=estimate(facts) if facts is not None else 0.0,
         )  # fmt: skip
 
     def _add(self, rows: Iterable[Measurement | None]) -> None:

@@ -141,7 +141,7 @@ OTHERS = {"optimize": {"observer"}, "compile": {"observer", "target", "threads",
 WITHOUT_FLAG = {
     "optimize": {"observer", "intensive"},
     "compile": {
-        "observer", "accelerator", "tuning", "cost", "device", "runtime", "as_functions", "certify", "certificate",
+        "observer", "accelerator", "tuning", "device", "runtime", "as_functions", "certify", "certificate",
     },
 }
 """The keywords that a command has no flag for: on the command line the device is the target, and the fields of

@@ -64,7 +64,8 @@ class Table:
         prepared = CompiledKernels(
             GRAPH, cast(Weights, None), tuple(steps), {}, answers, keys={name: f"task {name}" for name in names}
         )
-        facts = tuple(KernelFacts(n, ("MatMul",), "contraction", 1, 0, 0, 0, 0.0, ESTIMATE) for n in names)
+        of_product = KernelFacts("", ("MatMul",), "contraction", 1, 0, 0, 0, 0.0, ESTIMATE, template="product")
+        facts = tuple(replace(of_product, symbol=name) for name in names)
         return Attempt(cut, Path(), prepared, facts)
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:
@@ -176,12 +177,12 @@ def test_what_was_measured_is_taken_at_once_the_next_time(memory: Callable[[], M
     assert len(table.built) - tried == 2  # the kernels of the partition, and those that are best
 
 
-def test_times_are_kept_with_the_rule_and_the_estimate(memory: Callable[[], Memory]) -> None:
+def test_times_are_kept_with_the_template_and_the_estimate(memory: Callable[[], Memory]) -> None:
     choose(Table({(0, 1): FAST, (2, 3): 1.5 * FAST}), memory())
     rows = ProfileDatabase.open().all(device="host")
     assert {(row.template, row.estimate, row.latency) for row in rows} == {
-        ("contraction", ESTIMATE, FAST),
-        ("contraction", ESTIMATE, 1.5 * FAST),
+        ("product", ESTIMATE, FAST),
+        ("product", ESTIMATE, 1.5 * FAST),
     }
 
 

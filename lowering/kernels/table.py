@@ -36,7 +36,7 @@ class KernelFacts:
     Of one call: multiply-adds of products and convolutions, floating-point operations in all, and the bytes that it
     reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
     longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction); `measured`
-    those that it took when it was compiled (None: it was not measured).
+    those that it took when it was compiled (None: it was not measured); `template` is what the partition made it by.
     """
 
     symbol: str
