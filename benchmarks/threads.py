@@ -5,9 +5,11 @@ still while others have their turn, and keeps its own defaults (benchmarks/conte
 turns of `--turn` seconds after a call that does not count: one by itself, and one beside a process that computes
 without end. Times are the mean by the wall clock of a turn's calls, for waits that come now and then count; the table
 has medians over the rounds. In brackets is the time on one thread over it, both in the same state of the machine, round
-by round: above 1 the threads are faster than one.
+by round: above 1 the threads are faster than one. Bundles are compiled by estimates alone, for as many threads as there
+are cores at most.
 
-Other processes disturb these figures: the last column has the cores that they used in the quiet turns.
+Other processes disturb these figures: the last column has the cores that they used in the quiet turns. With
+`--real-time`, as root, quiet turns have a priority that lets no other process in.
 
     python benchmarks/threads.py model.onnx                      # about a minute for each model
     python benchmarks/threads.py det.onnx --input-shapes x:1,3,640,640 --threads 1 2 --rounds 15
@@ -34,6 +36,7 @@ from rich.table import Table
 from eqfuse.benchmarks.busy import Load
 from eqfuse.benchmarks.contestants import Contestant, ContestantError, Setup
 from eqfuse.benchmarks.latency import OPENVINO, OURS, REFERENCE, compile_bundle
+from eqfuse.support.processor import available_cores
 
 TOOLS = (OURS, REFERENCE, OPENVINO)
 QUIET, BUSY = "quiet", "busy"
@@ -62,8 +65,9 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
     with ExitStack() as stack:
         contestants: dict[tuple[str, int], Contestant] = {}
         for threads in options.threads:
-            bundle = scratch / f"bundle-{threads}"
-            compile_bundle(model, bundle, threads)
+            bundle = scratch / f"bundle-{min(threads, available_cores())}"
+            if not bundle.exists():
+                compile_bundle(model, bundle, min(threads, available_cores()), "--no-measure")
             for tool in TOOLS:
                 try:
                     contestants[tool, threads] = stack.enter_context(Contestant(Setup(tool, model, threads, bundle)))
@@ -71,7 +75,7 @@ def measure(record: Record, model: Path, options: argparse.Namespace, scratch: P
                     print(f"{record.name}: {threads} thread(s): {error}", file=sys.stderr, flush=True)
         neighbour = stack.enter_context(busy_neighbour())
         for number in range(options.rounds):
-            take_turns(record, contestants, neighbour, options.turn, is_reversed=number % 2 == 1)
+            take_turns(record, contestants, neighbour, options, is_reversed=number % 2 == 1)
         record.others /= options.rounds
 
 
@@ -79,7 +83,7 @@ def take_turns(
     record: Record,
     contestants: Mapping[tuple[str, int], Contestant],
     neighbour: Callable[[bool], None],
-    turn: float,
+    options: argparse.Namespace,
     *,
     is_reversed: bool,
 ) -> None:
@@ -89,9 +93,18 @@ def take_turns(
         neighbour(state == BUSY)
         before = Load.now(processes)
         for who in list(contestants)[:: -1 if is_reversed else 1]:
-            record.seconds.setdefault((*who, state), []).append(contestants[who].sample(turn).mean)
+            if options.real_time:
+                set_real_time(contestants[who].process, state == QUIET)
+            record.seconds.setdefault((*who, state), []).append(contestants[who].sample(options.turn).mean)
         record.others += before.others(Load.now(processes)) if state == QUIET else 0.0
     neighbour(False)
+
+
+def set_real_time(process: int, is_real_time: bool) -> None:
+    """Let all threads of a process go before those of others, or not any more."""
+    policy = os.SCHED_FIFO if is_real_time else os.SCHED_OTHER
+    for thread in os.listdir(f"/proc/{process}/task"):
+        os.sched_setscheduler(int(thread), policy, os.sched_param(int(is_real_time)))
 
 
 @contextmanager
@@ -159,10 +172,11 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 4], metavar="N", help="default: 1 2 4")
     parser.add_argument("--rounds", type=int, default=9, help="default: 9")
     parser.add_argument("--turn", type=float, default=0.3, metavar="SECONDS", help="of each turn (default 0.3)")
+    parser.add_argument("--real-time", action="store_true", help="let no other process into quiet turns (root)")
     options = parser.parse_args()
     records = []
     for source in options.models:
-        with tempfile.TemporaryDirectory(prefix="eqfuse-threads-") as folder:
+        with tempfile.TemporaryDirectory(prefix="threads-") as folder:
             records.append(Record(source.stem))
             measure(records[-1], fix_shapes(source, dict(options.input_shapes), Path(folder)), options, Path(folder))
     print_table(records, options.threads)

@@ -208,7 +208,7 @@ static void judge_helpers(int64_t worked, int64_t waited, int parts) {
   pool.gain += ((alone < most ? alone : most) - worked) / (job.threads - 1) - waited;
   if (pool.gain > TIME_SLICE_NS) pool.gain = TIME_SLICE_NS / 2, pool.pause /= 2;
   if (pool.gain > -TIME_SLICE_NS / 2) return;
-  pool.pause = pool.pause < TIME_SLICE_NS ? TIME_SLICE_NS : 2 * pool.pause;
+  pool.pause = pool.pause < TIME_SLICE_NS ? TIME_SLICE_NS : 4 * pool.pause;
   if (pool.pause > LONGEST_PAUSE_NS) pool.pause = LONGEST_PAUSE_NS;
   pool.paused_until = now() + pool.pause;
   pool.admitted = job.threads - 2;
