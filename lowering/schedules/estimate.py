@@ -88,7 +88,7 @@ def _cycles(store: _Store, device: Device) -> float:
     along = next((loop for loop in reversed(store.loops) if loop not in unrolled), store.loops[-1])
     value = _unroll(store, unrolled)
     loads = [part for part in walk(value) if isinstance(part, ir.TensorLoad)]
-    kinds = [_stride(access, along, store.iteration) for access in (store.statement, *loads)]
+    kinds = [_stride(access, along, store) for access in (store.statement, *loads)]
     is_sum = kinds[0] == _SAME and any(load.source.same_as(store.statement.buffer) for load in loads)
     work = _count_instructions(value, device) + len(kinds) / device.load_ports
     if is_sum or _APART in kinds or int(along.extent) < device.lanes or any(map(is_selection, walk(value))):
@@ -103,19 +103,16 @@ def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> fl
     loads = 0.0
     for access in accesses:
         if _buffer(access).scope() != _REGISTERS:
-            apart = _stride(access, along, store.iteration) in (_NEAR, _APART)
+            apart = _stride(access, along, store) in (_NEAR, _APART)
             loads += (int(along.extent) if apart else 1) / _count_sharers(access, unrolled, store.iteration)
     return _count_instructions(statement.value, device) + loads / device.load_ports
 
 
 def _unroll(store: _Store, unrolled: Sequence[Any]) -> Any:
     """The value for the first iteration of unrolled loops, which may decide its selections."""
-    analyzer = sym.Analyzer()
-    for loop in store.loops:
-        analyzer.bind(loop.loop_var, ir.Range(0, int(loop.extent)))
     first = {loop.loop_var: tirx.const(0, "int32") for loop in unrolled}
     value = _substitute(_substitute(store.statement.value, store.iteration), first)
-    return analyzer.simplify(value) if unrolled else value
+    return _bind_loops(store.loops).simplify(value) if unrolled else value
 
 
 def _count_instructions(value: Any, device: Device) -> float:
@@ -145,16 +142,22 @@ def _buffer(access: Any) -> Any:
     return access.buffer if isinstance(access, tirx.BufferStore) else access.source
 
 
-def _stride(access: Any, loop: Any, iteration: Mapping[Any, Any]) -> int:
-    """Whether one more of a loop is the same element, the next in memory, one near by, or another."""
+def _bind_loops(loops: Sequence[Any]) -> sym.Analyzer:
+    """An analyzer that knows the ranges of the loops."""
     analyzer = sym.Analyzer()
+    for loop in loops:
+        analyzer.bind(loop.loop_var, ir.Range(0, int(loop.extent)))
+    return analyzer
+
+
+def _stride(access: Any, along: Any, store: _Store) -> int:
+    """Whether one more of a loop is the same element, the next in memory, one near by, or another."""
     place: Any = tirx.const(0, "int32")
     for index, extent in zip(access.indices, _buffer(access).shape, strict=True):
         place = place * extent + index
-    place = _substitute(place, iteration)
-    analyzer.bind(loop.loop_var, ir.Range(0, int(loop.extent)))
-    moved = _substitute(place, {loop.loop_var: loop.loop_var + 1})
-    step = analyzer.simplify(moved - place)
+    first = _substitute(_substitute(place, store.iteration), {along.loop_var: tirx.const(0, "int32")})
+    second = _substitute(_substitute(place, store.iteration), {along.loop_var: tirx.const(1, "int32")})
+    step = _bind_loops(store.loops).simplify(second - first)
     if not isinstance(step, tirx.IntImm):
         return _APART
     return {0: _SAME, 1: _NEXT}.get(int(step), _NEAR if 0 < int(step) <= _NEAREST else _APART)

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
@@ -31,7 +31,7 @@ from .tiling.tiles import FLOAT_BYTES
 
 STAGES = "stages"
 """What the names of these schedules begin with; the rules of the stages follow."""
-MOST_CUTS = 5
+MOST_CUTS = 6
 """Cuts that are tried, together and each alone; those that hand over least."""
 HANDED_OVER = 1 / 16
 """Cycles for a byte that is written and read again."""
@@ -107,16 +107,22 @@ def _join(
 def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> list[int]:
     """Numbers of blocks that a stage may begin with.
 
-    They do more than read the result of the block before element by element, or are not the only ones that read it.
+    They do more than read the result of the block before element by element, or that block only moves elements, or
+    others than they read it, too.
     """
     cuts = []
     for number in range(1, len(blocks)):
         before = blocks[number - 1]
         reads = [read for read in blocks[number].reads if read.name == before.name]
         follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
-        if not follows or blocks[number].reduced or draft.is_output(before):
+        if not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
             cuts.append(number)
     return cuts
+
+
+def _moves(draft: Draft, block: BlockInfo) -> bool:
+    """Whether a block computes nothing, and writes elements in another order than they have."""
+    return isinstance(block.value, ir.TensorLoad) and not _is_identity(draft, block, block.reads[0])
 
 
 def _is_identity(draft: Draft, block: BlockInfo, read: BufferAccess) -> bool:

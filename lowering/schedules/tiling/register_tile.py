@@ -88,7 +88,8 @@ def finish_tile(
         copy = schedule.cache_write(anchor.block, 0, "local")
         for block in (anchor.block, copy):
             put_columns_last(block)
-        schedule.reorder(inner.vectors, inner.lanes, inner.rows)
+        if _find_place(anchor, epilogue, plan.row) > _find_place(anchor, epilogue, plan.column):
+            schedule.reorder(inner.vectors, inner.lanes, inner.rows)
         schedule.unroll(inner.rows)
         draft.compute_at(copy, outer[-1])
         _spill_vectors(draft, copy, column, plan.tile, len(outer))
@@ -100,6 +101,12 @@ def counterpart(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
     """The iterator of the epilogue that reads what the anchor's iterator writes; -1 where it reads at a constant."""
     dimension = anchor.write.dimension_of(iterator)
     return next(iter(epilogue.read_of(anchor).iterators[dimension]), -1)
+
+
+def _find_place(anchor: BlockInfo, epilogue: BlockInfo, iterator: int) -> int:
+    """The dimension of what the epilogue writes that the anchor's iterator runs along; -1 where it runs along none."""
+    own = counterpart(anchor, epilogue, iterator)
+    return next((d for d, used in enumerate(epilogue.write.iterators) if own in used), -1)
 
 
 def share(draft: Draft, loops: list[Any], cycles: float) -> list[Any]:
