@@ -57,8 +57,8 @@ class Knowledge:
     symbols: frozenset[str]
     symbolic: SymbolicShapes = field(default_factory=SymbolicShapes, repr=False)
     products: Mapping[tuple[Dimension, Dimension], Dimension] = field(default_factory=dict)
-    nonempty: frozenset[str] = frozenset()
-    empty: frozenset[str] = frozenset()
+    nonempty: Set[str] = frozenset()
+    empty: Set[str] = frozenset()
 
     def without_computed_sizes(self) -> Knowledge:
         """The same, but sizes that are computed from those of inputs mean nothing."""
@@ -95,12 +95,15 @@ def infer(model: Model) -> Knowledge:
         fixed = {name: array for name, array in symbolic.constants(types).items() if name not in constants}
         if not fixed:
             named = symbolic.types(types)
+            nonempty, empty = symbolic.nonempty(), symbolic.empty()
             products = symbolic.products()
+            for factors, product in products.items():
+                if isinstance(product, str):
+                    nonempty |= {product} if all(f in nonempty or isinstance(f, int) for f in factors) else set()
+                    empty |= {product} if any(f in empty for f in factors) else set()
             shapes = (*(type_.shape or () for type_ in named.values()), products.values())
             symbols = skeleton.symbols | {d for shape in shapes for d in shape if isinstance(d, str)} - {NAMELESS}
-            return Knowledge(
-                types | named, constants, symbols, symbolic, products, symbolic.nonempty(), symbolic.empty()
-            )
+            return Knowledge(types | named, constants, symbols, symbolic, products, nonempty, empty)
         constants |= fixed
 
 

@@ -107,13 +107,13 @@ class SymbolicShapes:
         products = neighbour_products(shape for shape in shapes if any(s and s.number is None for s in shape))
         return {(self.dimension(a), self.dimension(b)): self.dimension(size) for (a, b), size in products.items()}
 
-    def nonempty(self) -> frozenset[str]:
+    def nonempty(self) -> set[str]:
         """The names of sizes that are never 0."""
-        return frozenset(name for size, name in self.names.items() if self.declared.bounds.is_at_least(size, 1))
+        return {name for size, name in self.names.items() if self.declared.bounds.is_at_least(size, 1)}
 
-    def empty(self) -> frozenset[str]:
+    def empty(self) -> set[str]:
         """The names of sizes that may be 0 where all symbols are at least 1, of which the user says no less."""
-        return frozenset(name for size, name in self.names.items() if self.declared.bounds.may_be_empty(size))
+        return {name for size, name in self.names.items() if self.declared.bounds.may_be_empty(size)}
 
     def constants(self, types: Mapping[str, TensorType]) -> dict[str, np.ndarray[Any, Any]]:
         """Contents that are the same for all sizes, as arrays of their element types."""
