@@ -70,6 +70,13 @@ class Blocked(_Table, frozen=True):
     shares: Mapping[str, Share] = {}
 
 
+class Quantised(_Table, frozen=True):
+    """Operators that run on integers between DequantizeLinear and QuantizeLinear, for `share` of their own price."""
+
+    operators: frozenset[str] = frozenset()
+    share: Share = 1.0
+
+
 class Runtime(_Table, frozen=True):
     """A runtime. One that fuses nothing has no tables."""
 
@@ -78,6 +85,7 @@ class Runtime(_Table, frozen=True):
     spelling: tuple[Spelling, ...] = ()
     apart: tuple[Apart, ...] = ()
     blocked: Blocked | None = None
+    quantised: Quantised = Quantised()
 
     @property
     def forms(self) -> Runtime:

@@ -104,7 +104,13 @@ class _Pricer:
         for anchor, shares in self.fused.items():
             if node.op in shares and any(n.op == anchor for n in self.egraph.classes[node.children[0]].nodes):
                 return shares[node.op]
-        return 1.0
+        quantised = self.pricing.runtime.quantised
+        return quantised.share if node.op in quantised.operators and self._is_dequantised(node.children[0]) else 1.0
+
+    def _is_dequantised(self, owner: int) -> bool:
+        classes = self.egraph.classes
+        makers = (m for n in classes[owner].nodes if n.op == "Out" for m in classes[n.children[0]].nodes)
+        return any(maker.op == "Op" and opaque_type(maker) == "DequantizeLinear" for maker in makers)
 
     def price(self, owner: int, node: ENode) -> float | None:
         """The price of an e-node; None where it cannot be written at this opset."""

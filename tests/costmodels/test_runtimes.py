@@ -108,6 +108,19 @@ def test_a_fused_operator_runs_in_the_kernel_before_it(anchor: str, operator: st
     assert {kernel for kernel in made if not kernel.startswith("Reorder")} == {f"{anchor}+{operator}", "Abs"}
 
 
+@pytest.mark.parametrize("operator", sorted(RUNTIME.quantised.operators))
+def test_an_operator_between_quantised_tensors_runs_on_integers(operator: str) -> None:
+    operands = ["a", "a"] if operator in ("Add", "Mul") else ["a"]
+    attributes = {"kernel_shape": [2, 2]} if operator == "AveragePool" else {}
+    nodes = [
+        node("DequantizeLinear", ["x", "scale", "zero"], "a"), node(operator, operands, "y", **attributes),
+        node("QuantizeLinear", ["y", "scale", "zero"], "q"), node("DequantizeLinear", ["q", "scale", "zero"], "z"),
+    ]  # fmt: skip
+    weights = {"scale": np.asarray(0.05, np.float32), "zero": np.asarray(3, np.uint8)}
+    image = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, IMAGE)
+    assert set(runtime_kernels(model(nodes, [image], ["z"], weights, 14))) == {f"QLinear{operator}", "DequantizeLinear"}
+
+
 @pytest.mark.parametrize(("spelling", "opset"), SPELLINGS, ids=lambda each: getattr(each, "operator", each))
 def test_a_spelling_runs_as_one_kernel(spelling: Any, opset: int) -> None:
     operands = ["x", "scale", "bias"][: len(OPERATORS[spelling.operator].operands)]

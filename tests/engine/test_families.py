@@ -77,6 +77,11 @@ CASES = {
         " g = Gather <axis = 1> (b, last) y = Tanh(g) }",
         ["RNN", "Reshape", "Tanh"],
     ),
+    "a mean of positions between quantised tensors": (
+        "(uint8[n, 4, 8, 8] x) => (uint8[n, 4, 1, 1] y) <float s = {0.5}, uint8 z = {3}>"
+        "{ a = DequantizeLinear(x, s, z) b = GlobalAveragePool(a) y = QuantizeLinear(b, s, z) }",
+        ["DequantizeLinear", "GlobalAveragePool", "QuantizeLinear"],
+    ),
     "directions that are joined before the batch comes first": (
         "(float[4, 2, n, 3] x) => (float[n, 4, 6] y) <int64[3] s = {0, 0, -1}>"
         "{ a = Transpose <perm = [0, 2, 1, 3]> (x) b = Reshape(a, s) y = Transpose <perm = [1, 0, 2]> (b) }",
