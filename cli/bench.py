@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..driver.bench import Emulation, KernelLatency, Latency, Simulation, bench_model
 from ..driver.options import BenchOptions
 from ..lowering.arm.counts import Counts, estimate_cycles, total
+from ..lowering.bundle.bundle import read_manifest
 from ..lowering.running.kernel_times import Breakdown, KernelTime
 from ..lowering.running.turns import Middle
 from . import render
+from .compile import trial_lines
 from .options import options_of
 from .progress import Progress
 from .terminal import write
@@ -40,6 +42,9 @@ def bench(arguments: argparse.Namespace) -> int:
             clock = {"cpu": "CPU", "wall": "wall-clock"}[report.clock]
             title = f"{arguments.bundle}: {report.repeat} runs, {report.threads} thread(s), median {clock} time"
             print_breakdown(title, report.breakdown, None if arguments.verbose else _SHOWN_KERNELS)
+            measurement = read_manifest(arguments.bundle).measurement
+            for line in trial_lines(measurement.kernels if measurement is not None else ()):
+                write(line.strip())
         elif isinstance(report, Emulation):
             _print_emulation(arguments, report)
         else:

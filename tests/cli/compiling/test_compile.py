@@ -14,9 +14,11 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+from eqfuse.cli.compile import measurement_lines
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
 
 from ..command_line import CommandLine
 
@@ -265,3 +267,17 @@ def test_commands_that_compile_nothing_do_not_import_tvm(eqfuse: CommandLine) ->
     )
     done = subprocess.run([sys.executable, "-c", program], env=eqfuse.environment(), check=False)
     assert done.returncode == 0
+
+
+def test_what_was_tried_for_a_slow_kernel_is_said() -> None:
+    trials = (Trial("cut into 2 kernels", 1e-4), Trial("ONNX Runtime", None, "cannot be linked"))
+    slow = KernelTrials("kernel_1f_conv_split", ("Conv", "Split"), 1e-3, 2e-4, "", trials, "cut into 2 kernels")
+    wrong = KernelTrials("kernel_2_relu", ("Relu",), 0.0, 1e-6, "is off", trials, "cut into 2 kernels")
+    assert list(measurement_lines(MeasurementSummary(7, 0.5, (slow, wrong)))) == [
+        "measured: 7 steps; 1 slow kernel(s), 1 replaced; 500 ms",
+        "  kernel_1f_conv_split: 1 ms, estimated 200 us; tried: cut into 2 kernels 100 us, ONNX Runtime failed; "
+        "now cut into 2 kernels",
+    ]
+    assert list(measurement_lines(MeasurementSummary(0, 0.0, problem="--no-measure"))) == [
+        "measured: nothing (--no-measure)"
+    ]
