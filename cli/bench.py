@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..driver.bench import Emulation, KernelLatency, Latency, Simulation, bench_model
@@ -14,12 +14,12 @@ from ..lowering.bundle.bundle import read_manifest
 from ..lowering.running.kernel_times import Breakdown, KernelTime
 from ..lowering.running.turns import Middle
 from . import render
-from .compile import trial_lines
 from .options import options_of
 from .progress import Progress
 from .terminal import write
 
 if TYPE_CHECKING:
+    from ..lowering.bundle.manifest import KernelTrials
     from ..lowering.dsa.bundle.section import Section
 
 _SHOWN_KERNELS, _SHOWN_EMULATED = 25, 20
@@ -87,6 +87,15 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
         if seconds > 0:
             rows.append((name, *[""] * 3, _microseconds(seconds), f"{seconds / breakdown.whole:.1%}", *[""] * 4))
     render.table(f"{title}: {render.seconds(breakdown.whole)}", columns, rows, left=3)
+
+
+def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
+    """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
+    for each in kernels:
+        seconds = f"{render.seconds(each.seconds)}, " if each.seconds else ""
+        took = f"{seconds}estimated {render.seconds(each.estimate)}"
+        tried = ", ".join(f"{t.variant} {render.seconds(t.seconds) if t.seconds else 'failed'}" for t in each.trials)
+        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; now {each.chosen or 'as it was'}"
 
 
 def operators_text(operators: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from .terminal import write
 
 if TYPE_CHECKING:
     from ..driver.compilation import Compiled
-    from ..lowering.bundle.manifest import KernelTrials, Manifest, MeasurementSummary, TuningSummary
+    from ..lowering.bundle.manifest import Manifest, MeasurementSummary, TuningSummary
     from ..lowering.tuning.settings import Settings
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
@@ -163,6 +163,8 @@ def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
 
     Kernels that were wrong are not among them.
     """
+    from .bench import trial_lines
+
     slow = [each for each in summary.kernels if not each.problem]
     replaced = sum(bool(each.chosen) for each in slow)
     outcome = f"{len(slow)} slow kernel(s), {replaced} replaced" if slow else "no slow kernel"
@@ -171,15 +173,6 @@ def measurement_lines(summary: MeasurementSummary) -> Iterator[str]:
     if summary.problem:
         yield f"measured: {'no more' if summary.timed else 'nothing'} ({summary.problem})"
     yield from trial_lines(slow)
-
-
-def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
-    """``kernel_1f0c42aa_conv_split: 1.4 ms, estimated 139 us; tried: ONNX Runtime 99 us; now ONNX Runtime``."""
-    for each in kernels:
-        seconds = f"{render.seconds(each.seconds)}, " if each.seconds else ""
-        took = f"{seconds}estimated {render.seconds(each.estimate)}"
-        tried = ", ".join(f"{t.variant} {render.seconds(t.seconds) if t.seconds else 'failed'}" for t in each.trials)
-        yield f"  {each.problem or each.kernel}: {took}; tried: {tried}; now {each.chosen or 'as it was'}"
 
 
 def fallback_line(manifest: Manifest) -> str:
