@@ -195,8 +195,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Div": lambda x, y: x / y if _is_float(x) else tirx.truncdiv(x, y),
     "Pow": elementary.power,
     "PRelu": lambda x, slope: _if_negative(x, x * slope, x),
-    "Min": te.min,
-    "Max": te.max,
     "Equal": _equal,
     "Less": tirx.LT,
     "LessOrEqual": tirx.LE,
@@ -227,7 +225,7 @@ _FORMULAS: Mapping[str, Formula] = {
 _READ_ONCE = frozenset(
     [
         "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Erf", "Tanh", "Softplus", "Mish", "Floor",
-        "Ceil", "Round", "Not", "BitwiseNot", "Add", "Sub", "Mul", "Div", "Min", "Max", "Equal", "Less", "LessOrEqual",
+        "Ceil", "Round", "Not", "BitwiseNot", "Add", "Sub", "Mul", "Div", "Equal", "Less", "LessOrEqual",
         "Greater", "GreaterOrEqual", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Where", "Pow",
     ]
 )  # fmt: skip
@@ -241,7 +239,10 @@ def _without_call(function: Callable[..., Expr]) -> Formula:
 LOWERINGS: Mapping[str, Lowering] = {
     **{op: _elementwise(_without_call(function), op in _READ_ONCE) for op, function in _FUNCTIONS.items()},
     **{op: _elementwise(formula) for op, formula in _FORMULAS.items()},
-    "Sum": _elementwise(lambda call, *operands: reduce(add, operands), reads_once=True),
+    **{
+        op: _elementwise(lambda call, *operands, function=function: reduce(function, operands), reads_once=True)
+        for op, function in (("Sum", add), ("Min", te.min), ("Max", te.max))
+    },
     "Cast": _elementwise(_cast, reads_once=True),
     "Clip": _clip,
 }
