@@ -12,6 +12,7 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
+from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
 
 
@@ -34,7 +35,7 @@ def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
         names = [v.name if v is not None else None for v in node.inputs]
         if call is not None:
             attributes = dict(zip((a.name for a in call.operator.attributes), call.attributes, strict=True))
-            names = names if node.op_type == "Concat" else list(call.operands)
+            names = names if node.op_type in VARIADIC else list(call.operands)
         elif has_body(node):
             names += [v.name for v in outer_values(node, model.graph)]
         for name in names:
