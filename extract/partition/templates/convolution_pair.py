@@ -83,12 +83,13 @@ def _price(operators: OperatorSet) -> float:
     """
     device = operators.device
     size = operators.within.sizes[operators.graph.operators[operators.anchors[1]].inputs[0] or 0]
-    exposed = _parts(operators)[0].exposed
+    first = _parts(operators)[0]
 
     def seconds(way: _Way) -> float:
         outside = operators.border + way.again
         moving = outside / device.bandwidth(outside) + 2 * size / device.bandwidth(way.kept)
-        return roofline(operators.arithmetic - exposed, moving) / WORTH + exposed + operators.copying
+        hidden = roofline(operators.arithmetic - first.exposed, moving) / WORTH
+        return hidden + first.exposed + first.keeping + operators.copying
 
     return min(map(seconds, _ways(operators))) + device.launch_overhead
 

@@ -188,8 +188,12 @@ class OperatorSet:
     @property
     def seconds(self) -> float:
         """The longer of arithmetic and moving (the roofline), then reordered reads, and what the kernel keeps."""
-        kept = self.buffers.seconds(self.device) if self.buffers is not None else 0.0
-        return roofline(self.arithmetic - self.exposed, self.moving) + self.exposed + self.copying + kept
+        return roofline(self.arithmetic - self.exposed, self.moving) + self.exposed + self.copying + self.keeping
+
+    @property
+    def keeping(self) -> float:
+        """Seconds for what the kernel keeps."""
+        return self.buffers.seconds(self.device) if self.buffers is not None else 0.0
 
     @cached_property
     def exposed(self) -> float:
