@@ -25,7 +25,8 @@ def test_every_package_is_listed() -> None:
 
 
 def test_every_data_file_is_listed() -> None:
-    data = {path for name in SOURCES for end in ("egg", "toml") for path in (ROOT / name).rglob(f"*.{end}")}
+    files = (path for name in SOURCES for path in (ROOT / name).rglob("*") if path.is_file())
+    data = {path for path in files if path.suffix not in (".py", ".pyc", ".md")}
     for package, globs in SETUPTOOLS["package-data"].items():
         data -= {path for glob in globs for path in ROOT.joinpath(*package.split(".")[1:]).glob(glob)}
     assert data == set()

@@ -19,7 +19,8 @@ from ..errors import BundleError
 from ..interface import Port
 from ..tvm_runtime import MOST_THREADS
 
-FORMAT = 2
+FORMAT = 3
+"""Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
 _OPTIONAL = ("dsa", "tuning", "measurement")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
@@ -182,9 +183,7 @@ def parse_manifest(text: str, label: str) -> Manifest:
     except ValueError as error:
         raise BundleError(f"{label}: is no JSON: {error}") from None
     try:
-        written_format = content.get("format", "missing") if isinstance(content, dict) else "missing"
-        if written_format != FORMAT:
-            raise JsonFieldError("format", f"is {written_format}, and this version of eqfuse reads {FORMAT}")
+        _check_format(content, label)
         digest = content.pop("digest", None)
         manifest = convert_json(content, Manifest)
         _check_fields(manifest)
@@ -193,6 +192,19 @@ def parse_manifest(text: str, label: str) -> Manifest:
     if digest != _digest(content):
         raise BundleError(f"{label}: was changed after it was written (its digest differs); compile the model again")
     return manifest
+
+
+def _check_format(content: object, label: str) -> None:
+    """Raise BundleError for the format of another version of eqfuse, JsonFieldError where none is named."""
+    written = content.get("format") if isinstance(content, dict) else None
+    if type(written) is not int:
+        raise JsonFieldError("format", "missing, or no whole number")
+    if written != FORMAT:
+        version = "an older" if written < FORMAT else "a newer"
+        raise BundleError(
+            f"{label}: was compiled by {version} version of eqfuse (its format is {written}, and this version reads "
+            f"{FORMAT}); compile the model again"
+        )
 
 
 def _digest(content: Mapping[str, Any]) -> str:

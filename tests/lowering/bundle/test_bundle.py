@@ -15,7 +15,7 @@ import pytest
 import eqfuse
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import MANIFEST, check_destination, check_file, publish, read_manifest, stage_bundle
-from eqfuse.lowering.bundle.manifest import parse_manifest
+from eqfuse.lowering.bundle.manifest import FORMAT, parse_manifest
 from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.running import runner
 
@@ -157,7 +157,11 @@ def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
         (lambda m: m.update(threads=10**9), "field threads: must be at most 1024, not 1000000000"),
         (lambda m: m.update(precision="\ud800"), "was changed after it was written (its digest differs)"),
         (lambda m: m.update(threads="two"), "field threads: must be a whole number, not 'two'"),
-        (lambda m: m.update(format=1), "field format: is 1, and this version of eqfuse reads 2"),
+        (lambda m: m.pop("format"), "field format: missing, or no whole number"),
+        (lambda m: m.update(format=True), "field format: missing, or no whole number"),
+        # Libraries of format 2 have no function that sets the number of threads.
+        (lambda m: m.update(format=2), "was compiled by an older version of eqfuse (its format is 2, and this version"),
+        (lambda m: m.update(format=FORMAT + 1), f"by a newer version of eqfuse (its format is {FORMAT + 1}, and"),
         (lambda m: m.update(extra=1), "field extra: unknown"),
         (lambda m: m["inputs"][0].update(dtype="float33"), "field inputs[0].dtype: 'float33' is no element type"),
         (lambda m: m["inputs"][0].update(dtype="object"), "field inputs[0].dtype: 'object' is no element type"),
