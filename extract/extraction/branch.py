@@ -206,14 +206,17 @@ def _decide(frontier: Frontier, rank: int, pick: Pick, loop: int) -> Frontier:
     return Frontier(after, tuple(sorted(decided)) if after & loop else ())
 
 
-def prove_by_frontiers(core: Core, answer: Answer, deadline: float, rounds: int = _ROUNDS) -> tuple[Answer, Kept]:
+def prove_by_frontiers(
+    core: Core, answer: Answer, deadline: float, rounds: int = _ROUNDS, effort: float = _EFFORT
+) -> tuple[Answer, Kept]:
     """Improve an answer and its bound until it is proven optimal, `rounds` have passed or the deadline (time.monotonic)
-    has come; also the choices that a better selection may still have."""
+    has come; also the choices that a better selection may still have. `effort`: the frontiers that the first round may
+    expand for each class."""
     kept: Kept = drop_unextractable_choices(core, [range(len(choices)) for choices in core.classes])
     if answer.is_proven:
         return answer, kept
     try:
-        return search_among(core, answer, kept, deadline, rounds)
+        return search_among(core, answer, kept, deadline, rounds, effort)
     except OutOfTime:
         return answer, kept
 

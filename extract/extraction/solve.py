@@ -31,12 +31,14 @@ from .ties import prefer_earlier
 
 Answers = Mapping[Core, Answer]
 
-_QUICK_ROUNDS = 2
-"""Rounds of the first search over frontiers, which settle most components."""
-_QUICK_SHARE = 0.1
-"""The share of the time that all first searches may take together."""
-_QUICK_CORES = 4
-"""A first search may take this part of the time left for first searches, or more where fewer cores are left."""
+_QUICK_EFFORT = 24
+"""Frontiers that the first search may expand for each class of a component, in one round: that settles most components.
+By a limit in time a busy machine would find another answer than a quiet one."""
+_QUICK_CLASSES = 250
+"""In larger components that is less, as the square of the classes: there are more of them, and each takes longer. With
+738 classes the first search takes half a second instead of three."""
+_QUICK_SHARE = 0.5
+"""The share of the time that all first searches may take together, where they get that far."""
 _SHARES = (0.6, 0.75, 0.85, 1.0)
 """When each thorough prover ends, as shares of a component's time: the integer program, the search of neighbourhoods,
 which helps wherever a proof takes long, and the search over frontiers and the program again with the better answer."""
@@ -83,9 +85,9 @@ def _prove(cores: Sequence[Core], rough: Answers, deadline: float) -> dict[Core,
     proven = dict(rough)
     kept: dict[Core, Kept] = {}
     quick = time.monotonic() + _QUICK_SHARE * seconds_left(deadline)
-    for done, core in enumerate(cores):
-        end = time.monotonic() + seconds_left(quick) / min(len(cores) - done, _QUICK_CORES)
-        proven[core], kept[core] = prove_by_frontiers(core, rough[core], end, rounds=_QUICK_ROUNDS)
+    for core in cores:
+        effort = _QUICK_EFFORT * min(1.0, (_QUICK_CLASSES / len(core.classes)) ** 2)
+        proven[core], kept[core] = prove_by_frontiers(core, rough[core], quick, rounds=1, effort=effort)
     rest = [core for core in cores if not proven[core].is_proven]
     for done, core in enumerate(rest):
         share = seconds_left(deadline) / (len(rest) - done)
