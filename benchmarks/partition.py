@@ -1,8 +1,8 @@
 """Count the fused kernels of each way to partition a model, beside the figures that DNNFusion and AGO print.
 
 Builds the models of DNNFusion's Table 5 that can be built (table5/), or reads those that are given. FuseOps and AGO's
-clusters cut the model as it is; DNNFusion rewrites it first, for the fewest FLOPs, and `joint` rewrites and cuts
-together. Kernels are those that `eqfuse compile` makes of the groups, which are in brackets; a view is none.
+clusters cut the model as it is; DNNFusion rewrites it first, and `joint` rewrites and cuts together. Kernels are those
+that `eqfuse compile` makes of the groups, which are in brackets; a view is none.
 Intermediate bytes are those of the values that leave their kernel, before: their operator. The fusion rate is operators
 of the original over kernels, and operators are those that depend on an input. z3 checks the certificate of every
 partition.
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -149,7 +149,7 @@ def timed_cut(method: PartitionMethod, graph: OperatorGraph, device: Device) -> 
 def rewritten_cut(known: Saturated, options: Options) -> Cut:
     """DNNFusion's partition: of the graph that its rewriting makes."""
     started = time.perf_counter()
-    _, found = partition_model(known, "dnnfusion", replace(options, cost="flops"), Clock(None))
+    _, found = partition_model(known, "dnnfusion", options, Clock(None))
     return measured(found, time.perf_counter() - started)
 
 
