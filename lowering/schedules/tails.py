@@ -39,6 +39,7 @@ def finish(draft: Draft, rule: str, repack: tuple[Packing, ...] = ()) -> Schedul
 def overlap_tails(draft: Draft) -> Draft:
     """The same schedule with every guarded tile moved back; loops whose guard has another form keep it.
 
+    An intermediate block without a guard, as where a Slice reads the middle of it, moves with the blocks that read it.
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
     """
     rewriter = _TailRewriter()
@@ -46,6 +47,9 @@ def overlap_tails(draft: Draft) -> Draft:
     if rewriter.moved and separate_scopes(draft):
         rewriter = _TailRewriter()
         body = rewriter.rewrite(draft.function.body)
+    followers = _Followers(tuple(rewriter.moved))
+    body = followers.rewrite(body)
+    followers.check(draft)
     guards = [guard for guard in rewriter.kept if isinstance(guard, tirx.LT)]
     guarded = [term.index for guard in guards for term in _terms(guard.a)]
     if any(structural_equal(tail.index, index) for tail in rewriter.moved for index in guarded):
@@ -163,6 +167,41 @@ class _TailRewriter:
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
         return _Tail(start.index, tile, extent) if 1 < tile <= extent and longest < tile else None
+
+
+@dataclass
+class _Followers:
+    """Moves blocks that share the start of a moved tail but have no guard.
+
+    `names` are those of the buffers that these write, `movers` those of the buffers that moved blocks write.
+    """
+
+    tails: tuple[_Tail, ...]
+    names: set[str] = field(default_factory=set)
+    movers: set[str] = field(default_factory=set)
+
+    def rewrite(self, node: Any) -> Any:
+        """The statement with these blocks moved. Tails that are moved already have their start inside of a minimum."""
+        rebuilt = rebuild(node, self.rewrite)
+        if not isinstance(rebuilt, s_stmt.SBlockRealize) or not rebuilt.block.writes:  # the root writes nothing
+            return rebuilt
+        name, values = str(rebuilt.block.writes[0].source.name), list(rebuilt.iter_values)
+        if any(isinstance(term.index, tirx.Min) for value in values for term in _terms(value)):
+            self.movers.add(name)
+        for tail in self.tails:
+            moved = [tail.move_back(value) for value in values]
+            if any(value is not None for value in moved):
+                self.names.add(name)
+            values = [old if new is None else new for old, new in zip(values, moved, strict=True)]
+        return s_stmt.SBlockRealize(values, rebuilt.predicate, rebuilt.block)
+
+    def check(self, draft: Draft) -> None:
+        """Raise RuntimeError where a block that does not move needs elements that a block has moved away from."""
+        for block in draft.blocks():
+            if block.name in self.names:
+                readers = {reader.name for reader in draft.consumers(block)}
+                if draft.is_output(block) or not readers <= self.names | self.movers:
+                    raise RuntimeError("a tail that moves in one block and is complete in another")
 
 
 def _guards(predicate: Any) -> list[Any]:

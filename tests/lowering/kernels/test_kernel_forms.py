@@ -34,6 +34,7 @@ def check(form: Form) -> None:
         pytest.param("conv1d grouped even > cut rows", marks=pytest.mark.conformance),
         "transposed1d /2 > cut channels",
         "conv1d depthwise > cut rows",
+        "join > average 2x2 /2",
     ],
 )
 def test_forms_that_were_wrong(name: str) -> None:
