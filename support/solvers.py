@@ -55,13 +55,16 @@ class IntegerProgram:
         self.is_integral.append(is_integral)
         return len(self.costs) - 1
 
-    def minimise(self, deadline: float) -> Optimum:
-        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic)."""
+    def minimise(self, deadline: float, nodes: int | None = None) -> Optimum:
+        """The cheapest values that HiGHS finds, and its bound, by the deadline (time.monotonic) and in at most so many
+        nodes of its search tree."""
         import highspy  # here, as numpy: importing them takes longer than most extractions
         import numpy
 
         solver: Any = vars(highspy)["_Highs"]()  # Highs, which adds callbacks and operators, prints a line
-        options = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0}
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0}
+        if nodes is not None:
+            options["mip_max_nodes"] = nodes
         for name, value in {**options, "time_limit": max(seconds_left(deadline), _LEAST_SECONDS)}.items():
             solver.setOptionValue(name, value)
         solver.passModel(self._linear_program())

@@ -31,11 +31,13 @@ Pair = tuple[int, int]
 """A class and the position of a choice of it."""
 
 
-def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None = None) -> Answer:
+def prove_by_milp(
+    core: Core, answer: Answer, deadline: float, kept: Kept | None = None, nodes: int | None = None
+) -> Answer:
     """Improve an answer and its bound until it is proven optimal or the deadline (time.monotonic) has come.
 
     kept: for every class the positions of the choices that a better selection may have; all by default. The bound holds
-    if that is so.
+    if that is so. nodes: of HiGHS's search tree, at most; the first such search that does not end is the last.
     """
     if answer.is_proven:
         return answer
@@ -46,13 +48,13 @@ def prove_by_milp(core: Core, answer: Answer, deadline: float, kept: Kept | None
     except OutOfTime:
         return answer
     while not answer.is_proven and seconds_left(deadline) > _LEAST_SECONDS:
-        selection, bound = program.minimise(deadline)
+        selection, bound = program.minimise(deadline, nodes)
         if math.isinf(bound):
             return answer.raise_bound(answer.cost)
         answer = answer.raise_bound(bound)
         sets = [] if selection is None else unfounded_sets(selected_children(core, selection))
         answer = answer.improve(selection, core)
-        if not sets:
+        if not sets or nodes is not None:
             return answer
         for classes in sets:
             program.add_loop_formulas(classes)
@@ -133,9 +135,9 @@ class _SelectionProgram:
             others = [(other, p) for other in unfounded if other != number for p in ways_out[other]]
             self.program.rows.append(Row(self._terms(inward, 1.0) + self._terms(others, -1.0), upper=0.0))
 
-    def minimise(self, deadline: float) -> tuple[Selection | None, float]:
+    def minimise(self, deadline: float, nodes: int | None) -> tuple[Selection | None, float]:
         """The best selection found under the rows so far, cyclic perhaps, and the bound proven."""
-        values, bound = self.program.minimise(deadline)
+        values, bound = self.program.minimise(deadline, nodes)
         if values is None:
             return None, bound / self.scale
         chosen = [pair for pair, value in zip(self.pairs, values, strict=True) if value > 0.5]
