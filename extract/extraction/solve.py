@@ -42,9 +42,9 @@ _NEXT_EFFORT = 200
 _QUICK_SHARE = 0.5
 """The share of the time that all first searches may take together, where they get that far."""
 _SHARES = (0.6, 0.75, 0.85, 1.0)
-"""When each thorough prover ends, as shares of a component's time: the integer program (at first at the root of its tree
-alone, then a search over frontiers), the search of neighbourhoods, which helps wherever a proof takes long, and the
-search over frontiers and the program again with the better answer."""
+"""When each thorough prover ends, as shares of a component's time: the integer program (at first at the root of its
+tree alone, then a search over frontiers), the search of neighbourhoods, which helps wherever a proof takes long, and
+the search over frontiers and the program again with the better answer."""
 _REDUCTION_SHARE = 0.5
 _WHOLE_SHARE = 0.05
 """The share of the time, beyond its end, for the greedy answer to the whole of an unproven problem: where the time ends

@@ -67,3 +67,14 @@ def test_on_large_numbers_rounding_is_no_difference(
     onnx.save(original, tmp_path / "original.onnx")
     verdict = _verification(tmp_path / "original.onnx", Candidate(candidate()), Tolerated())
     assert verdict.status == status, verdict
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1 + 3e-6, "passed"), (1 + 5e-5, "failed")])
+def test_an_original_without_rounding_is_no_measure(factor: float, status: str, tmp_path: Any) -> None:
+    def scaled(by: float) -> onnx.ModelProto:
+        scale = {"s": np.float32(by) * np.ones(1, np.float32)}
+        return model([helper.make_node("Mul", ["x", "s"], ["y"])], [value("x", [1, 256])], ["y"], scale)
+
+    onnx.save(scaled(1.0), tmp_path / "original.onnx")
+    verdict = _verification(tmp_path / "original.onnx", Candidate(scaled(factor)), Tolerated())
+    assert verdict.status == status, verdict
