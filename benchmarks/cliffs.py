@@ -1,6 +1,6 @@
 """Which forms of kernels run off a cliff: each compiled, timed beside ONNX Runtime, and compared with its roofline.
 
-A form (kernel_forms.py) is an anchor with what precedes and what follows it, compiled as one kernel (two, where a
+A form (forms/kernel_forms.py) is an anchor with what precedes and what follows it, compiled as one kernel (two, where a
 convolution in front makes its map), together with the copies of the caller's maps. Both run in one process on one
 thread and the same inputs, in turns; times are CPU time, medians over the turns. A form is beyond its bound where it
 takes longer than three times its roofline on the device and longer than ONNX Runtime, and wrong where its results
@@ -29,8 +29,8 @@ from typing import Any
 
 import tvm
 
-from eqfuse.benchmarks.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
-from eqfuse.benchmarks.kernel_forms import AFTER, ANCHORS, BEFORE, Form, list_forms
+from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
+from eqfuse.benchmarks.forms.kernel_forms import AFTER, ANCHORS, BEFORE, Form, list_forms
 from eqfuse.benchmarks.kernels import SAMPLE_SECONDS, sample
 from eqfuse.lowering.target import Target, target_of
 

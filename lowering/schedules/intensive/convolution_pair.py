@@ -36,11 +36,11 @@ from ..channels import (
 )
 from ..contraction import decide_plan, list_plans, order_tiles, pack_operands
 from ..draft import Draft, Scheduled
-from ..outlining import OUTLINED, outline_loops
 from ..pointwise import schedule_prologues, vectorise_last
 from ..tails import overlap_tails
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, largest_divisor
+from .outlining import OUTLINED, outline_loops
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from ....costmodels.device import Device
 from ..contraction import decide_plan, list_plans, pack_operands
 from ..decisions import Alternative
 from ..draft import Draft, Scheduled
-from ..outlining import OUTLINED, outline_loops
 from ..pointwise import schedule_pointwise
 from ..rows import register_reducers, split_reduction, vectorise_partial_result
 from ..tails import overlap_tails
 from ..tiling.register_tile import TilePlan, counterpart, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES
 from .chain_blocks import BlockChain, ChainBlock, find_chain
+from .outlining import OUTLINED, outline_loops
 
 UNROLLED_STEPS = 8
 """Steps of a loop of vectors up to which LLVM unrolls it completely: its constants then stay in the loop around it."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqfuse.benchmarks.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
-from eqfuse.benchmarks.kernel_forms import Form, list_forms
+from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
+from eqfuse.benchmarks.forms.kernel_forms import Form, list_forms
 from eqfuse.lowering.target import target_of
 
 TOLERANCE = 1e-4

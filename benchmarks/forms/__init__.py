@@ -1,0 +1,1 @@
+"""Forms of kernels to test and time schedules with."""
