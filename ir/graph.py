@@ -6,6 +6,7 @@ are computed before any run, and appear as constant values.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,6 +95,18 @@ class OperatorGraph:
     def output_bytes(self, index: int) -> int:
         """Bytes of all outputs of an operator."""
         return sum(self.values[value].extent.bytes for value in self.operators[index].outputs)
+
+    def inputs_of(self, members: Collection[int]) -> tuple[int, ...]:
+        """Values that operators read and none of them makes, in the order they are read first."""
+        inside = set(members)
+        read = dict.fromkeys(v for m in members for v in self.operators[m].inputs if v is not None)
+        return tuple(v for v in read if self.values[v].producer not in inside)
+
+    def outputs_of(self, members: Collection[int]) -> tuple[int, ...]:
+        """Values that operators make and others read, or whoever runs the graph, in the order of the graph."""
+        inside = set(members)
+        values = (v for m in sorted(inside) for v in self.operators[m].outputs)
+        return tuple(v for v in values if self.values[v].is_output or not inside.issuperset(self.consumers[v]))
 
     def _producers(self, operator: Operator) -> tuple[int, ...]:
         makers = (self.values[value].producer for value in operator.inputs if value is not None)

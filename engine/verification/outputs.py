@@ -90,6 +90,7 @@ class Comparison:
         self._oracles: dict[Path, Oracle] = {}
         self._exact: dict[int, Mapping[str, Value]] = {}
         self._own: dict[int, Mapping[str, Value]] = {}
+        self._rounded: dict[int, Mapping[str, Value]] = {}
         self._dithered: DitheredModel | None = None
         self._steps: dict[int, Mapping[str, Steps]] = {}
         self._is_quantized = bool(find_quantizers(structure))
@@ -219,8 +220,9 @@ class Comparison:
             return False
         run = self.baseline.runs[index]
         try:
-            moved = self._oracle(self._original).run(round_inputs(run.feeds))
-            effect = measure_distance(self._truth(name, index), moved[name])
+            if index not in self._rounded:
+                self._rounded[index] = self._oracle(self._original).run(round_inputs(run.feeds))
+            effect = measure_distance(self._truth(name, index), self._rounded[index][name])
         except RunError:
             return False
         return effect is not None and effect.allow(run.outputs[name], self._results[index][name])

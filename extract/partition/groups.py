@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
@@ -48,24 +48,12 @@ class Partition:
     @cached_property
     def inputs(self) -> tuple[tuple[int, ...], ...]:
         """Values that each group reads from outside, constants too, ascending."""
-        return tuple(self._inputs(number) for number in range(self.count))
+        return tuple(tuple(sorted(self.graph.inputs_of(members))) for members in self.members)
 
     @cached_property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
         """Values that each group makes and others, or the caller, read, ascending."""
-        return tuple(tuple(sorted(self._outputs(number))) for number in range(self.count))
-
-    def _inputs(self, number: int) -> tuple[int, ...]:
-        members = set(self.members[number])
-        read = {v for m in members for v in self.graph.operators[m].inputs if v is not None}
-        return tuple(sorted(v for v in read if self.graph.values[v].producer not in members))
-
-    def _outputs(self, number: int) -> Iterable[int]:
-        for member in self.members[number]:
-            for value in self.graph.operators[member].outputs:
-                users = self.graph.consumers[value]
-                if self.graph.values[value].is_output or any(self.group[u] != number for u in users):
-                    yield value
+        return tuple(tuple(sorted(self.graph.outputs_of(members))) for members in self.members)
 
 
 def partition_of(graph: OperatorGraph, labels: Sequence[int], method: str) -> Partition:

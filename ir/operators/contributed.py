@@ -1,6 +1,6 @@
 """Operators of ONNX Runtime's domain ``com.microsoft``: each one kernel for what ONNX writes as several nodes.
 
-Rules make them only where the user asks for the domain (`rules/contributed.egg`). Their kernels for processors compute
+Rules make them only where the user asks for the domain (rules tagged with it). Their kernels for processors compute
 float32.
 """
 

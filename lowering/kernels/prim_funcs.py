@@ -64,7 +64,7 @@ def lower_kernel(
         return te.placeholder(shape or (), type_.dtype if type_ is not None else "float32", f"v{value}")
 
     ordered = sorted(members)
-    outside, outputs = list_inputs(graph, ordered), list_outputs(graph, ordered)
+    outside, outputs = graph.inputs_of(ordered), graph.outputs_of(ordered)
     immediates = {v: Immediate.of(a) for v, a in (constants or {}).items() if v in outside and a.size == 1}
     inputs = tuple(v for v in outside if v not in immediates)
     tensors: dict[int, Operand] = {**immediates, **{v: placeholder(v) for v in inputs}}
@@ -73,21 +73,6 @@ def lower_kernel(
         tensors.update(zip(operator.outputs, compute(operator, graph, sources), strict=False))
     function = te.create_prim_func([tensors[v] for v in (*inputs, *outputs)])
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
-
-
-def list_inputs(graph: OperatorGraph, members: Iterable[int]) -> tuple[int, ...]:
-    """Values that members read and none of them makes, in the order they are read first."""
-    operators = [graph.operators[m] for m in members]
-    inside = {v for operator in operators for v in operator.outputs}
-    read = (v for operator in operators for v in operator.inputs if v is not None and v not in inside)
-    return tuple(dict.fromkeys(read))
-
-
-def list_outputs(graph: OperatorGraph, members: Iterable[int]) -> tuple[int, ...]:
-    """Values that members make and others read, or whoever runs the graph."""
-    inside = set(members)
-    values = (v for m in sorted(inside) for v in graph.operators[m].outputs)
-    return tuple(v for v in values if graph.values[v].is_output or not inside.issuperset(graph.consumers[v]))
 
 
 def task_key(function: Any) -> str:

@@ -151,14 +151,12 @@ class OperatorSet:
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         """Values that members read and none of them makes, in the order they are read first."""
-        operators = self.graph.operators
-        read = dict.fromkeys(v for m in self.members for v in operators[m].inputs if v is not None)
-        return tuple(v for v in read if self.graph.values[v].producer not in self.inside)
+        return self.graph.inputs_of(self.members)
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """Values that members make and others read, or whoever runs the graph."""
-        return tuple(v for m in self.members for v in self.graph.operators[m].outputs if self.leaves(v))
+        return self.graph.outputs_of(self.members)
 
     def leaves(self, value: int) -> bool:
         """Whether a value is read outside, or an output of the graph."""
