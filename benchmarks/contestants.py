@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -174,7 +177,7 @@ class _OpenVino:
         import openvino
 
         hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-        settings = {**hints, "INFERENCE_NUM_THREADS": setup.threads}
+        settings = {**hints, "INFERENCE_NUM_THREADS": setup.threads, "NUM_STREAMS": 1}
         self.model = openvino.Core().compile_model(str(setup.model), "CPU", settings)
         self.names = [port.name for port in inputs_of(read(setup.model))]
 
@@ -195,6 +198,43 @@ class _OpenVino:
         return [returned.get_output_tensor(number).data for number in range(len(self.model.outputs))]
 
 
+class _Mnn:
+    """MNN in float32, from a file that its converter wrote. Modules keep their inputs; its sessions overwrite them."""
+
+    def __init__(self, setup: Setup) -> None:
+        import MNN
+
+        self.names = [port.name for port in inputs_of(read(setup.model))]
+        with tempfile.TemporaryDirectory() as folder:
+            converted = f"{folder}/model.mnn"
+            converter = str(Path(sys.executable).parent / "mnnconvert")
+            files = ["--modelFile", str(setup.model), "--MNNModel", converted]
+            command = [converter, "--framework", "ONNX", *files, "--bizCode", "x"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if not Path(converted).is_file():
+                raise ContestantError(" ".join((done.stdout + done.stderr).split())[-200:] or str(done.returncode))
+            settings = {"backend": "CPU", "numThread": setup.threads, "precision": "high"}
+            manager = MNN.nn.create_runtime_manager((settings,))
+            outputs = [value.name for value in read(setup.model).graph.outputs]
+            self.module = MNN.nn.load_module_from_file(converted, self.names, outputs, runtime_manager=manager)
+
+    def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        return partial(self.module.forward, [_mnn_variable(inputs[name]) for name in self.names])
+
+    def results(self, returned: Any) -> list[Array]:
+        variables = returned if isinstance(returned, list | tuple) else [returned]
+        return [np.array(variable.read()) for variable in variables]
+
+
+def _mnn_variable(array: Array) -> Any:
+    """MNN has float32 and integers of 32 bits."""
+    from MNN import expr
+
+    is_float = np.issubdtype(array.dtype, np.floating)
+    cast = np.ascontiguousarray(array, np.float32 if is_float else np.int32)
+    return expr.const(cast, list(cast.shape), expr.NCHW, expr.float if is_float else expr.int)
+
+
 TOOLS: dict[str, Callable[[Setup], Session]] = {
     "eqfuse": _Bundle,
     "intensive off": _Bundle,
@@ -203,6 +243,7 @@ TOOLS: dict[str, Callable[[Setup], Session]] = {
     "tuned": _Bundle,
     "MetaSchedule": _MetaSchedule,
     "OpenVINO": _OpenVino,
+    "MNN": _Mnn,
 }
 """Who takes part, by the names of the columns."""
 

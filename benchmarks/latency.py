@@ -50,7 +50,7 @@ from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.driver.options import Options
 from eqfuse.lowering.running.turns import Middle
 
-OURS, OFF, REFERENCE, RELAX, TUNED, PEER, OPENVINO = TOOLS
+OURS, OFF, REFERENCE, RELAX, TUNED, PEER, OPENVINO, MNN = TOOLS
 RELATIVE = 1e-3
 """By how much outputs may differ, relative to the largest of the output."""
 LEAST_DIFFERENCE = 1e-3
@@ -118,15 +118,15 @@ class Record:
 # --- measuring
 
 
-def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str) -> float:
-    """Wall-clock seconds of `eqfuse compile`, the start of Python with it, on an empty cache."""
+def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str, cache: Path | None = None) -> float:
+    """Wall-clock seconds of `eqfuse compile`, the start of Python with it, on an empty cache or on that one."""
     start = [sys.executable, "-P", "-m", "eqfuse"]
     command = [*start, "compile", str(model), "-o", str(bundle), "--threads", str(threads)]
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as empty:
         started = time.perf_counter()
         done = subprocess.run(
             [*command, "--quiet", *extra], capture_output=True, text=True,
-            env={**os.environ, "XDG_CACHE_HOME": cache}, check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache or empty)}, check=False,
         )  # fmt: skip
     if not (bundle / "manifest.json").is_file():
         lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
@@ -136,7 +136,7 @@ def compile_bundle(model: Path, bundle: Path, threads: int, *extra: str) -> floa
 
 def tools(options: argparse.Namespace) -> list[str]:
     """Who takes part."""
-    absent = {TUNED, PEER, OPENVINO, *([RELAX] if options.no_relax else [])}
+    absent = {TUNED, PEER, OPENVINO, MNN, *([RELAX] if options.no_relax else [])}
     if not any(option.name == "intensive" for option in fields(Options)):
         absent.add(OFF)
     return [tool for tool in TOOLS if tool not in absent]
