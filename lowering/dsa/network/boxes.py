@@ -50,6 +50,20 @@ def contains(outer: Box | None, inner: Box | None) -> bool:
     return inner is None or intersection(outer, inner) == inner
 
 
+def long_axes(box: Box) -> list[int]:
+    """The axes along which a box has more than one element: a view that adds or drops axes of one keeps these."""
+    return [axis for axis, (start, stop) in enumerate(box) if stop - start > 1]
+
+
+def counterpart(part: Box, whole: Box, other: Box) -> Box | None:
+    """What `part` is of `whole`, of another tensor's box; None where they differ in more than axes of one element."""
+    axes, others = long_axes(whole), long_axes(other)
+    if [whole[axis] for axis in axes] != [other[axis] for axis in others]:
+        return None
+    intervals = dict(zip(others, (part[axis] for axis in axes), strict=True))
+    return tuple(intervals.get(axis, interval) for axis, interval in enumerate(other))
+
+
 def pieces(shape: Shape, factors: Sequence[int]) -> Iterator[Box]:
     """The equal parts of a tensor, row by row, when each axis is cut into its factor. Factors divide the extents."""
     for place in product(*(range(factor) for factor in factors)):

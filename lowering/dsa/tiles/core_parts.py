@@ -15,7 +15,7 @@ from math import prod
 
 from ....costmodels.dsa_device import DsaDevice
 from ..alignment import round_up
-from ..network.boxes import Box, Boxes, intersection, shape_of, size
+from ..network.boxes import Box, Boxes, counterpart, intersection, shape_of, size
 from ..network.core_factors import Binding, core_count
 from ..network.graph import Network
 from ..network.lookups import indexed_table
@@ -188,10 +188,12 @@ def tile_of(layer: Layer, part: CorePart) -> Tile:
 
 def _cut_like_primary(box: Box, primary: Box, binding: Binding) -> Sequence[Box]:
     """The cores' parts of an output: cut like the primary one where it has its axes, else all of it on one core."""
+    parts = list(spread(primary, binding))
+    same = [counterpart(part, primary, box) for part in parts]
+    if None not in same:
+        return [each for each in same if each is not None]
     matching = (extent >= factor for extent, factor in zip(shape_of(box), binding, strict=False))
-    if box == primary or (len(box) == len(primary) and all(matching)):
-        return tuple(spread(box, binding))
-    return (box,)
+    return list(spread(box, binding)) if len(box) == len(primary) and all(matching) else [box]
 
 
 def _widen_to_rows(box: Box, limits: Box) -> Box:

@@ -14,7 +14,7 @@ from math import prod
 from ....costmodels.dsa_device import DsaDevice
 from ..alignment import round_up
 from ..errors import DsaError
-from ..network.boxes import Box, Boxes, shape_of, size
+from ..network.boxes import Box, Boxes, counterpart, shape_of, size
 from ..network.graph import Network
 from ..network.lookups import indexed_table
 from .core_parts import CorePart, LayerParts, Sharing
@@ -107,6 +107,9 @@ class Tiling:
             return TiledStep(((),), short)
         if (number, cut) not in self._made:
             cores = tuple(() if part is None else tuple(self._tiles(step, part, cut)) for part in step.cores)
+            for tile in (tile for tiles in cores for tile in tiles):  # an output of other axes is made by one tile
+                if self._weight_bytes(tile) > self.device.weight_buffer and not self._is_lookup(step):
+                    raise self._too_heavy(tile)
             self._made[number, cut] = TiledStep(cores)
         return self._made[number, cut]
 
@@ -160,7 +163,7 @@ class Tiling:
     def _cut_for_pipeline(self, step: LayerParts, part: CorePart, options: list[Cut], least: int) -> Cut:
         """A few tiles where one would do, so that the layers before and after can run on other units meanwhile."""
         best = options[0]
-        if self.pipeline < 2 or indexed_table(self.network, step.layer):
+        if self.pipeline < 2 or self._is_lookup(step):
             return best
         whole = self._cycles(step, part, best)
         for cut in options[1:]:
@@ -186,7 +189,7 @@ class Tiling:
         """The fewest pieces whose weights fit half of the buffer for them; else all of it."""
         box = part.made[step.primary]
         ones = (1,) * len(box)
-        if indexed_table(self.network, step.layer) or self._weight_bytes(part) <= self.device.weight_buffer // 2:
+        if self._is_lookup(step) or self._weight_bytes(part) <= self.device.weight_buffer // 2:
             return ones
         axes = [axis for axis in sorted(self.weight_axes(step, part)) if box[axis][1] - box[axis][0] > 1]
         for share in (2, 1):
@@ -206,6 +209,10 @@ class Tiling:
             f"weights {graph.values[heaviest].name!r}: split fully, a tile still takes more than the {room} bytes that "
             f"{self.device.name}'s LB has for weights ({size} bytes in all)"
         )
+
+    def _is_lookup(self, step: LayerParts) -> bool:
+        """Whether a layer reads rows of a table, which stays in DDR."""
+        return indexed_table(self.network, step.layer) is not None
 
     def _weight_bytes(self, part: CorePart) -> int:
         return sum(self._bytes(value, box) for value, box in part.constants.items())
@@ -263,12 +270,13 @@ class Tiling:
                 is_first = False
 
     def _part(self, step: LayerParts, part: CorePart, box: Box, is_first: bool) -> CorePart:
-        """One tile: other outputs are cut like the primary one where they have its shape, else the first makes them."""
+        """One tile: other outputs are cut like the primary one where they have its axes, else the first makes them."""
         primary = part.made[step.primary]
         made: dict[int, Box] = {}
         for value, own in part.made.items():
-            if own == primary:
-                made[value] = box
+            same = counterpart(box, primary, own)
+            if same is not None:
+                made[value] = same
             elif is_first:
                 made[value] = own
         found = self.sharing.part(step.instance, step.layer, made)

@@ -38,6 +38,7 @@ Array = np.ndarray[Any, Any]
 ROOMY = load_dsa_device("stcp920-1mb")
 TIGHT = replace(ROOMY, name="tight", local_buffer=5120, weight_buffer=2048, global_buffer=65536)
 """Weights do not fit, tensors do not stay."""
+_SHAPES = {"x": (16, 64), "c": (1, 16, 64)}
 
 
 def perceptron(batch: int = 4, width: int = 16, hidden: int = 1024) -> onnx.ModelProto:
@@ -57,18 +58,24 @@ def perceptron(batch: int = 4, width: int = 16, hidden: int = 1024) -> onnx.Mode
 
 
 def compiled(
-    source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant
+    source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant, layers: Any = None
 ) -> tuple[AcceleratorNetwork, DsaProgram, Any]:
-    graph, layers, weights = scheduled_parts(source)
-    network = accelerator_network(graph, layers, device, 4)
+    """With the layers that the partition makes, if no others are given."""
+    graph, drawn, weights = scheduled_parts(source)
+    network = accelerator_network(graph, layers or drawn, device, 4)
     program = program_for(network, device, Allocation(1, 1, samples), Choices(variant))
     return network, program, weights
 
 
 def outputs(
-    source: onnx.ModelProto, device: DsaDevice, samples: int, variant: Variant, feeds: dict[str, Array]
+    source: onnx.ModelProto,
+    device: DsaDevice,
+    samples: int,
+    variant: Variant,
+    feeds: dict[str, Array],
+    layers: Any = None,
 ) -> Array:
-    network, made, weights = compiled(source, device, samples, variant)
+    network, made, weights = compiled(source, device, samples, variant, layers)
     validate(made.generated.program, single_cluster(device))
     axes = made.generated.network.axes
     given = {name: stored_array(axes[v], feeds[name]) for name, v in made.generated.inputs.items()}
@@ -131,6 +138,23 @@ def test_weights_that_fit_nowhere_are_named() -> None:
     device = replace(TIGHT, weight_buffer=64, local_buffer=5120)
     with pytest.raises(DsaError, match=r"weights 'w\d.*': split fully, a tile still takes more than the 64 bytes"):
         compiled(cnn(), device, 4, ALTERNATIVES[0])
+
+
+def test_an_output_behind_a_reshape_is_cut_like_the_other_one() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["b"]),
+        helper.make_node("Add", ["b", "c"], ["d"]),
+        helper.make_node("MatMul", ["a", "w2"], ["e"]),
+        helper.make_node("Add", ["d", "e"], ["y"]),
+    ]
+    random = np.random.default_rng(2)
+    w1, w2 = (np.asarray(random.standard_normal((64, 64)) / 8, np.float32) for _ in range(2))
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in _SHAPES.items()}
+    source = model(nodes, _SHAPES, {"y": (1, 16, 64)}, w1=w1, w2=w2, shape=np.array([1, 16, 64]))
+    a = feeds["x"] @ w1
+    found = outputs(source, TIGHT, 1, ALTERNATIVES[0], feeds, layers=[(0, 1, 2), (3,), (4,)])
+    np.testing.assert_allclose(found, a + feeds["c"] + a @ w2, rtol=1e-4, atol=1e-5)
 
 
 def test_a_unit_of_a_cluster_is_refused() -> None:

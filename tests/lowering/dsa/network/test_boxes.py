@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eqfuse.lowering.dsa.network.boxes import (
     contains,
+    counterpart,
     hull,
     intersection,
     pieces,
@@ -28,3 +29,9 @@ def test_nothing_is_part_of_everything() -> None:
     assert contains(box, None)
     assert size(None) == 0
     assert size(()) == 1
+
+
+def test_a_part_is_found_in_a_tensor_with_another_axis_of_one_element() -> None:
+    assert counterpart(((2, 4), (0, 8)), ((0, 6), (0, 8)), ((0, 1), (0, 6), (0, 8))) == ((0, 1), (2, 4), (0, 8))
+    assert counterpart(((0, 1), (2, 4)), ((0, 1), (0, 6)), ((0, 6),)) == ((2, 4),)
+    assert counterpart(((2, 4), (0, 8)), ((0, 6), (0, 8)), ((0, 8), (0, 6))) is None
