@@ -54,6 +54,10 @@ def __getattr__(name: str) -> Any:
     """Load the API on first use: ``import eqfuse`` alone costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'eqfuse' has no attribute {name!r}")
+    if name == "load":  # a service that runs bundles needs nothing else of this package
+        from .lowering.running.runner import load
+
+        return load
     from . import api
 
     return getattr(api, name)

@@ -26,6 +26,7 @@ from .driver.options import (
     Shapes,
     VerifyOptions,
 )
+from .lowering.running.runner import load
 from .support.options import options_of, pick_options, require_names
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from .driver.bench import Emulation, KernelLatency, Latency, Simulation
     from .driver.compilation import Compiled
     from .driver.inspect import Difference, Inspection, Verification
-    from .lowering.bundle.loaded import LoadedModel
     from .lowering.tuning.settings import Settings
 
     ModelLike = str | Path | onnx.ModelProto | ir.Model
@@ -208,16 +208,6 @@ def compile(
         model, Path(output), options, target=target, threads=threads, measure=measure, accelerator=accelerator,
         tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning, observer=observer,
     )  # fmt: skip
-
-
-def load(path: PathLike, threads: int | None = None) -> LoadedModel:
-    """Load a compiled bundle: call the result with arrays, in the order of its inputs or by their names.
-
-    Raises EqfuseError with one clear line where the bundle is damaged, edited, or made for another machine.
-    """
-    from .lowering.running.runner import load as load_bundle
-
-    return load_bundle(path, threads)
 
 
 @_suggest_names

@@ -35,7 +35,8 @@ from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.lowering.arm.counts import Counts
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import open_emulated
-from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.ports import random_inputs
 
 OWN = "eqfuse"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "none"}}

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
-from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.turns import wait_until_idle
 
 Array = NDArray[Any]

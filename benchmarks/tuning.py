@@ -63,7 +63,8 @@ from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
 from eqfuse.lowering.arm.peer import Arm64Root
-from eqfuse.lowering.interface import inputs_of, random_inputs
+from eqfuse.lowering.interface import inputs_of
+from eqfuse.lowering.ports import random_inputs
 
 ARM_TARGET = "arm-cortex-a76"
 COUNTED_BEFORE = {"mobilenet_v2_56": 28_900_000}

@@ -31,7 +31,8 @@ from ..lowering.dsa.report.page import report_page
 from ..lowering.dsa.schedule.scheduler import OrderName
 from ..lowering.dsa.schedule.variants import FULL, VARIANTS
 from ..lowering.errors import LoweringError
-from ..lowering.interface import Port, outputs_of
+from ..lowering.interface import outputs_of
+from ..lowering.ports import Port
 from ..lowering.target import accelerator_of, check_linker
 from ..lowering.weights import Weights
 from ..support.options import OptionError, PositiveInteger, check_options

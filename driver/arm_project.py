@@ -35,9 +35,11 @@ class ArmProject(Processor):
         return "the kernels are for another processor; `eqfuse bench --emulate` counts them"
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
-        from ..lowering.c_project import write_c_project
+        from ..lowering.program.planning import plan_program
+        from ..lowering.program.project import write_project
 
-        write_c_project(prepared, folder)
+        plan, weights = plan_program(prepared)
+        write_project(folder, plan, weights, list(prepared.objects.values()))
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         from ..lowering.bundle.emulated_model import EmulatedModel

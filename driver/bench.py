@@ -19,7 +19,8 @@ from ..lowering.bundle.cache import fingerprint
 from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
 from ..lowering.bundle.manifest import Manifest
 from ..lowering.errors import BundleError
-from ..lowering.interface import Port, random_inputs, read_samples
+from ..lowering.interface import read_samples
+from ..lowering.ports import Port, random_inputs
 from ..lowering.running.isolated_model import IsolatedModel, name_crashes, time_models
 from ..lowering.running.kernel_times import Breakdown, kernel_times
 from ..lowering.running.turns import Middle, Runs

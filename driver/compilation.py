@@ -21,8 +21,9 @@ from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
-from ..lowering.interface import Port, inputs_of, read_samples
+from ..lowering.interface import inputs_of, read_samples
 from ..lowering.kernels.map_copies import copy_maps
+from ..lowering.ports import Port
 from ..rules.places import rule_paths
 from .clock import Clock
 from .optimize import Result, Typed, optimize_model

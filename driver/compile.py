@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.onnx.model import read
 from ..lowering.bundle import bundle, cache
 from ..lowering.target import check_linker, check_target, is_accelerator, target_of
-from ..lowering.tvm_runtime import check_threads
+from ..lowering.threads import check_threads
 from ..support.options import OptionError
 from .arm_project import ArmProject
 from .clock import Clock, Observer

@@ -14,12 +14,14 @@ from ..lowering.bundle import bundle, isolation
 from ..lowering.bundle.isolation import call_isolated
 from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform
 from ..lowering.errors import CrashError, WrongKernelsError
-from ..lowering.interface import outputs_of, random_inputs
+from ..lowering.interface import outputs_of
 from ..lowering.kernels import pool
 from ..lowering.kernels.confirmation import ProcessorKernels
 from ..lowering.kernels.fallback import FOLDER, store
 from ..lowering.kernels.table import kernel_facts, step_facts, write_table
 from ..lowering.kernels.variants import Cut
+from ..lowering.linking import Linker
+from ..lowering.ports import random_inputs
 from ..lowering.target import Target, check_runs_here
 from ..lowering.weights import Weights
 from ..support.processor import available_cores
@@ -159,9 +161,12 @@ class Processor:
         return prepared
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
-        from ..lowering.module import link
+        from ..lowering.program.planning import plan_program
+        from ..lowering.program.project import write_library
 
-        link(prepared, self.target, folder / LIBRARY)
+        plan, weights = plan_program(prepared)
+        linker = Linker.of(self.target.architecture)
+        write_library(folder / LIBRARY, plan, weights, list(prepared.objects.values()), linker)
 
     def _verify(self, compilation: Compilation, attempt: Attempt) -> str:
         """The verdict in one line; "" where none is asked for. Raises VerificationError where the bundle is wrong."""

@@ -14,10 +14,10 @@ from ..errors import EqfuseError, VerificationError
 from ..lowering.bundle import bundle
 from ..lowering.bundle.emulated_model import open_emulated
 from ..lowering.bundle.manifest import TuningSummary
-from ..lowering.interface import Port, random_inputs
 from ..lowering.kernels.messages import Choices
 from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from ..lowering.kernels.variants import Cut
+from ..lowering.ports import Port, random_inputs
 from ..lowering.running.isolated_model import IsolatedModel, time_models
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn

@@ -1,11 +1,10 @@
-"""What callers of a compiled model give and get: names, element types and shapes."""
+"""The ports of a model, and the inputs that users give for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -16,26 +15,10 @@ from ..errors import UsageError
 from ..ir.graph import OperatorGraph
 from ..ir.types import TensorType
 from .errors import LoweringError
+from .ports import Port, shape_text
 
 if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
-
-
-@dataclass(frozen=True)
-class Port:
-    """One input or output. `dtype` is numpy's name of the element type; every dimension is at least 0."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}{shape_text(self.shape)}"
-
-
-def shape_text(shape: Sequence[int | str] | None) -> str:
-    """``[1, 3, N]``."""
-    return "unknown" if shape is None else f"[{', '.join(map(str, shape))}]"
 
 
 def inputs_of(model: Model) -> tuple[Port, ...]:
@@ -107,14 +90,3 @@ def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
         array = elements(model.stored[name])
         return Port(name, array.dtype.name, array.shape)
     raise UsageError(f"output {name!r} is no tensor that is known before the run; it cannot be compiled")
-
-
-def random_inputs(ports: Sequence[Port], seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Standard normal floats; integers and booleans are 0 or 1, which suits indices of any table."""
-    generator = np.random.default_rng(seed)
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    for port in ports:
-        dtype = np.dtype(port.dtype)
-        drawn = generator.standard_normal(port.shape) if dtype.kind == "f" else generator.integers(0, 2, port.shape)
-        arrays[port.name] = np.asarray(drawn).astype(dtype)
-    return arrays

@@ -13,8 +13,11 @@ from .arm.toolchain import Tool, find
 from .errors import LoweringError
 from .target import check_linker
 
-_THREAD_POOL = Path(__file__).with_name("thread_pool.c")
-_COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
+RUNTIME = Path(__file__).parent / "program" / "runtime"
+"""The folder of the runtime's sources."""
+RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "thread_pool.c")
+"""What every compiled model needs of them."""
+_COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
 _GUARD = """\
 /* A kernel that crashes ends its process as if all were well: TVM's RPC server does not outlive a session that fails.
@@ -41,7 +44,7 @@ class Linker:
         """For the processors whose triples begin so. Raises UsageError, ToolError or LoweringError without a tool."""
         if architecture == platform.machine():
             check_linker()
-            named = os.environ.get("CXX") or os.environ.get("CC")
+            named = os.environ.get("CC") or os.environ.get("CXX")
             return Linker(named or next(filter(None, map(shutil.which, _COMPILERS))))
         if architecture == "aarch64":
             return Linker(str(find(Tool.CROSS_COMPILER)))
@@ -58,14 +61,22 @@ class Linker:
         """An object that turns the crash of a session of TVM's RPC server into its end."""
         source, compiled = folder / "guard.c", folder / "guard.o"
         source.write_text(_GUARD, encoding="utf-8")
-        return self._compile(source, compiled)
+        return self.compile(source, compiled)
 
-    def thread_pool(self, folder: Path) -> Path:
-        """An object with the threads of a library; thread_pool.c says what they do."""
-        return self._compile(_THREAD_POOL, folder / "thread_pool.o")
+    def link_model(self, objects: tuple[Path, ...], library: Path) -> None:
+        """Write the shared library of a whole model, whose functions call each other and no others of their names."""
+        options = ("-shared", "-Wl,-Bsymbolic", "-pthread")
+        self._run(*options, *map(str, objects), "-o", str(library), "-lm")
 
-    def _compile(self, source: Path, compiled: Path) -> Path:
-        self._run("-x", "c", "-O2", "-fPIC", "-c", str(source), "-o", str(compiled))
+    def runtime(self, folder: Path) -> tuple[Path, ...]:
+        """The objects of the runtime, which kernels are linked with."""
+        sources = (RUNTIME / name for name in RUNTIME_SOURCES if name.endswith(".c"))
+        return tuple(self.compile(source, folder / f"{source.stem}.o") for source in sources)
+
+    def compile(self, source: Path, compiled: Path) -> Path:
+        """The object of C that may use the runtime's header."""
+        options = ("-x", "c", "-std=gnu11", "-O2", "-fPIC", f"-I{RUNTIME}")
+        self._run(*options, "-c", str(source), "-o", str(compiled))
         return compiled
 
     def _run(self, *arguments: str) -> None:

@@ -1,1 +1,1 @@
-"""64-bit Arm: C projects around compiled kernels, cross-compiled, run and counted under QEMU's user emulation."""
+"""64-bit Arm: C projects, cross-compiled, run and counted under QEMU's user emulation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from ...costmodels.device import Device
-from .plan import Plan
+from ..program.plan import Call, Plan
 from .toolchain import ToolError
 
 
@@ -111,11 +111,18 @@ def parse_report(text: str) -> dict[int, Counts]:
 
 
 def by_call(regions: Mapping[int, Counts], plan: Plan) -> ModelCounts:
-    """Regions as the generated C marks them: 0 outside, calls from 1. Raises ToolError where no call was marked."""
-    if not any(regions.get(number + 1) for number in range(len(plan.calls))):
+    """Regions as the generated C marks them: 0 outside, steps from 1. Raises ToolError where no step was marked."""
+    if not any(regions.get(number + 1) for number in range(len(plan.steps))):
         raise ToolError("example: marks no kernels; build it for emulation")
-    calls = (CallCounts(call.kernel, regions.get(number + 1, Counts())) for number, call in enumerate(plan.calls))
-    return ModelCounts(tuple(calls), regions.get(0, Counts()))
+    calls = []
+    outside = regions.get(0, Counts())
+    for number, step in enumerate(plan.steps):
+        counts = regions.get(number + 1, Counts())
+        if isinstance(step, Call):
+            calls.append(CallCounts(step.kernel, counts))
+        else:
+            outside += counts
+    return ModelCounts(tuple(calls), outside)
 
 
 def estimate_cycles(counts: Counts, device: Device) -> CycleEstimate:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ...costmodels.device import Cache, Device
 from ...support.files import cache_folder
 from ...support.scratch import scratch_folder, staging_folder
+from ..program.plan import Plan
 from .counts import Counts, ModelCounts, by_call, parse_report
-from .plan import Plan
-from .project import EXAMPLE
 from .toolchain import LIBRARIES, Tool, ToolError, find, run
 
+EXAMPLE = "eqfuse_example"
+"""The name of the program."""
 PLUGIN = Path(__file__).parent / "plugin"
 NEWEST_QEMU = 8
 """The last major version of QEMU whose plugins have version 1 of the interface."""

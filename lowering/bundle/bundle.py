@@ -20,12 +20,10 @@ from ...support.files import replace_folder
 from ...support.processor import processor_features
 from ...support.scratch import staging_folder
 from ..errors import BundleError
-from .manifest import PLAN, PROGRAM, Manifest, parse_manifest
+from .manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "onnx", "numpy")
-_BINDING = ("apache-tvm", "apache-tvm-ffi")
-"""Versions that a library was made for and that have to be the same where it runs."""
 
 
 def versions() -> dict[str, str]:
@@ -115,17 +113,15 @@ def read_whole_bundle(folder: Path) -> Manifest:
 
 
 def read_usable_bundle(folder: Path) -> Manifest:
-    """The manifest of a bundle that can run here and is whole but for its library, which whoever loads it checks.
+    """The manifest of a bundle that can run here and is whole but for its library and weights, which whoever loads them
+    checks.
 
     Raises BundleError.
     """
     manifest = read_manifest(folder)
-    _check_files(folder, {name: digest for name, digest in manifest.files.items() if name != manifest.library})
+    loaded = (manifest.library, WEIGHTS)
+    _check_files(folder, {name: digest for name, digest in manifest.files.items() if name not in loaded})
     _check_machine(folder, manifest)
-    for name in _BINDING:
-        there, here = manifest.versions.get(name, "an unknown version"), _version(name)
-        if there != here:
-            raise BundleError(f"{folder}: was compiled by {name} {there}, and {here} is here; compile the model again")
     return manifest
 
 

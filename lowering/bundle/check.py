@@ -19,7 +19,7 @@ from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
 from ...errors import VerificationError
 from ..errors import CrashError
-from ..interface import Port
+from ..ports import Port
 from .isolation import call_isolated, prepare
 
 Parameters = ParamSpec("Parameters")

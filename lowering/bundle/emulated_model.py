@@ -13,11 +13,11 @@ import numpy as np
 from ...errors import UsageError
 from ...support.scratch import scratch_folder
 from ..arm.counts import ModelCounts
-from ..arm.emulate import count_example, run_example
-from ..arm.plan import Plan
-from ..arm.project import EXAMPLE, build_example
+from ..arm.emulate import EXAMPLE, count_example, run_example
 from ..arm.toolchain import Tool, ToolError, missing
-from ..interface import Port
+from ..ports import Port
+from ..program.plan import Plan
+from ..program.project import build_example
 from ..target import Target, target_of
 from .bundle import read_whole_bundle
 from .manifest import PLAN, Manifest

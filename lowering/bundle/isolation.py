@@ -1,6 +1,6 @@
 """Functions in a process of their own, for code that was just compiled: it may crash or hang.
 
-The process imports TVM once and is kept for the next call. It ends with its parent, or after a while without calls.
+The process is kept for the next call. It ends with its parent, or after a while without calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import CrashError, LoweringError
 NO_LIMIT = inf
 """Seconds, for a call that the user can interrupt."""
 _START_SECONDS = 120.0
-"""How long the process may take to import TVM, on a machine that is busy."""
+"""How long the process may take to start, on a machine that is busy."""
 _IDLE_SECONDS = 60.0
 """How long the process waits for another call before it frees its memory."""
 
@@ -40,12 +40,14 @@ class FunctionCall:
 
 
 _POOL = WorkerPool(
-    lambda: WorkerProcess(f"{__name__}:import_tvm", setup=(), start_seconds=_START_SECONDS, idle_seconds=_IDLE_SECONDS)
+    lambda: WorkerProcess(
+        f"{__name__}:answer_calls", setup=(), start_seconds=_START_SECONDS, idle_seconds=_IDLE_SECONDS
+    )
 )
 
 
 def prepare() -> None:
-    """Start a process now where none waits, so that the next call need not wait while it imports TVM."""
+    """Start a process now where none waits, so that the next call need not wait for it."""
     _POOL.prepare()
 
 
@@ -72,10 +74,8 @@ def call_isolated(
     return result
 
 
-def import_tvm() -> Callable[[FunctionCall], Any]:
-    """In the other process: import TVM, and return what calls the functions."""
-    import tvm  # noqa: F401  # before the first call, whose time runs
-
+def answer_calls() -> Callable[[FunctionCall], Any]:
+    """In the other process: what calls the functions."""
     return _call
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UsageError
-from ..interface import Port, shape_text
+from ..ports import Port, shape_text
 from .manifest import Manifest
 
 Array = np.ndarray[Any, Any]

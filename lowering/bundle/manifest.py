@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from ...support.json_types import JsonFieldError, convert_json, parse_json, shorten
 from ..errors import BundleError
-from ..interface import Port
-from ..tvm_runtime import MOST_THREADS
+from ..ports import Port
+from ..threads import MOST_THREADS
 
-FORMAT = 3
+FORMAT = 4
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
 _OPTIONAL = ("dsa", "tuning", "measurement")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -28,10 +28,11 @@ _MOST_DIMENSIONS = 64
 _MOST_ELEMENTS = 1 << 40
 """Of one input or output: no machine has memory for more."""
 LIBRARY = "model.so"
+WEIGHTS = "weights.bin"
 PLAN = "plan.json"
 PROGRAM = "program.json"
-"""What runs: a library that this machine loads, of a C project for another one the plan of its calls, or a program for
-an accelerator, which a simulator executes."""
+"""What runs: a library that this machine loads, and its weights; of a C project for another one the plan of its steps;
+or a program for an accelerator, which a simulator executes."""
 
 Count = Annotated[int, Meta(ge=0)]
 

@@ -17,10 +17,11 @@ import tvm
 from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import static_type
+from ..program.plan import CALLBACK
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
-from .fallback import FUNCTION, Fallback
+from .fallback import Fallback
 from .messages import Answer, Choices, Request
 from .object_store import ObjectStore
 from .pool import compile_requests
@@ -76,7 +77,7 @@ class CompiledKernels:
             if isinstance(step, KernelCall):
                 yield step.symbol, step.members
             elif isinstance(step, Fallback):
-                yield f"{FUNCTION}{next(numbers)}", step.members
+                yield f"{CALLBACK}{next(numbers)}", step.members
 
     def constant(self, call: KernelCall, position: int) -> Array:
         """The elements of a constant input of a kernel, packed the way its schedule reads them."""

@@ -20,8 +20,6 @@ from ..interface import static_type
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 
-FUNCTION = "eqfuse.fallback."
-"""The name by which a library calls ONNX Runtime, followed by the number of the model."""
 FOLDER = "fallback"
 """The folder of the models in a bundle; each is named by its number."""
 

@@ -15,11 +15,12 @@ import onnxruntime
 from ...engine.verification.compare import Tolerance, compare
 from ...ir.types import TensorType
 from ..errors import CrashError, LoweringError
-from ..interface import Port, static_type
+from ..interface import static_type
 from ..kernels.channels_last import from_last, to_last
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import fallback, is_constant
 from ..kernels.prim_funcs import Array, KernelCall
+from ..ports import Port
 from .isolated_model import IsolatedKernels
 
 _KERNEL_TOLERANCE = Tolerance()

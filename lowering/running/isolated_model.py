@@ -16,8 +16,8 @@ from ..bundle.bundle import read_manifest, read_usable_bundle
 from ..bundle.isolation import NO_LIMIT, call_isolated, number
 from ..bundle.loaded import Array, LoadedModel
 from ..errors import CrashError
-from ..interface import Port
-from ..tvm_runtime import USE_THREADS, load_library
+from ..ports import Port
+from .native import NativeLibrary, aligned, empty, load_library
 from .onnx_runtime import bind_onnx_runtime
 from .runner import CompiledModel, load
 from .turns import Runs, time_in_turns
@@ -115,14 +115,14 @@ def _run_noting(key: _Key, inputs: Mapping[str, Any], note: Path) -> None:
     """Run, and keep in a file which kernel is running."""
     model = _model(key)
     if isinstance(model, CompiledModel):
-        machine = model.machine()
+        symbols, context = model.plan.symbols, model.create_context()
 
-        def write(_: Any, symbol: str, before: bool, *__: Any) -> int:
-            note.write_text(symbol if before and not symbol.startswith("vm.") else "", encoding="utf-8")
-            return 0
+        def write(step: int) -> None:
+            note.write_text(symbols[step] if step >= 0 else "", encoding="utf-8")
 
-        machine.set_instrument(write)
-        model.run_on(machine, inputs)
+        context.watch(write)
+        context.bind(inputs)
+        context.run_bound()
 
 
 def _times(
@@ -150,16 +150,15 @@ class IsolatedKernels:
 
 
 @lru_cache(maxsize=1)
-def _kernels(key: _Key) -> Any:
-    (kernels,) = load_library(key.path).imports
-    return kernels
+def _kernels(key: _Key) -> NativeLibrary:
+    return load_library(key.path)
 
 
 def _run_kernel(key: _Key, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
-    import tvm
-
     kernels = _kernels(key)
-    kernels[USE_THREADS](key.threads or 1)
-    tensors = [tvm.runtime.tensor(np.zeros(port.shape, port.dtype)) for port in results]
-    kernels[symbol](*map(tvm.runtime.tensor, arguments), *tensors)
-    return [tensor.numpy() for tensor in tensors]
+    kernels.use_threads(key.threads or 1)
+    arrays = [empty(port.shape, np.dtype(port.dtype)) for port in results]
+    for array in arrays:
+        array.fill(0)
+    kernels.bind_kernel(symbol, [*map(aligned, arguments), *arrays])()
+    return arrays

@@ -1,23 +1,25 @@
 """Where the time of a compiled model goes: each call of a kernel timed where it stands, beside the roofline.
 
-The model runs once under the virtual machine's instrument, which keeps what every kernel is called with. Then the calls
-are made again and again in their order, on the same memory: caches hold what they hold in the model, and no
-instrument is between the clock and the kernel.
+A stopwatch in the library looks at the clock between two steps of a run, so memory and caches hold what they hold in
+any run of the model.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from ...errors import UsageError
-from ..kernels.fallback import FUNCTION
 from ..kernels.table import KernelFacts, read_table
+from ..program.plan import CALLBACK
+from .context import Context
 from .runner import CompiledModel
 from .turns import Middle, wait_until_idle
 
@@ -48,7 +50,7 @@ class KernelTime:
 class Breakdown:
     """Where the seconds of one run go. `whole` is the run as callers see it; `kernels` are in the order they first run.
 
-    `fallbacks` is what ONNX Runtime runs. The rest of `whole` is what the virtual machine does between kernels.
+    `fallbacks` is what ONNX Runtime runs. The rest of `whole` is what happens between kernels.
     """
 
     whole: float
@@ -59,14 +61,6 @@ class Breakdown:
     def between(self) -> float:
         """Seconds spent in no kernel."""
         return self.whole - self.fallbacks - sum(kernel.seconds for kernel in self.kernels)
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """A call of a kernel, and what it was called with."""
-
-    symbol: str
-    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -88,18 +82,18 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
         raise UsageError(f"kernels are timed at least once, not {repeat} times")
     model = CompiledModel(path, threads)
     facts = read_table(path)
-    replay = _Replay.of(model, inputs)
+    stopwatch = _Stopwatch.of(model, inputs)
     run = model.bind_inputs(inputs)
     whole: list[float] = []
     wait_until_idle()
     for _ in range(repeat + _WARM_UP):
-        started = replay.clock()
+        started = time.clock_gettime(stopwatch.clock)
         run()
-        whole.append(replay.clock() - started)
-        replay.run()
-    spent = {symbol: seconds[_WARM_UP:] for symbol, seconds in replay.spent.items()}
+        whole.append(time.clock_gettime(stopwatch.clock) - started)
+        stopwatch.run()
+    spent = {symbol: seconds[_WARM_UP:] for symbol, seconds in stopwatch.spent.items()}
     kernels = tuple(KernelTime(row, median(spent[row.symbol])) for row in facts)
-    fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(FUNCTION))
+    fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(CALLBACK))
     return Breakdown(median(whole[_WARM_UP:]), kernels, fallbacks)
 
 
@@ -108,41 +102,48 @@ def call_times(
 ) -> tuple[Mapping[str, CallTime], ...]:
     """For each bundle the time of a call of each of its kernels by symbol, and of each model that ONNX Runtime runs.
 
-    The bundles' calls are made in turns, for about `budget` seconds, so that all meet what else the machine does.
+    The bundles run in turns, for about `budget` seconds, so that all meet what else the machine does.
     Clocks are those of `kernel_times`. Raises BundleError and UsageError as that does.
     """
-    replays = [_Replay.of(CompiledModel(path, threads), inputs) for path in paths]
+    watches = [_Stopwatch.of(CompiledModel(path, threads), inputs) for path in paths]
     wait_until_idle()
     started = time.perf_counter()
-    for replay in replays:
-        replay.run()
+    for watch in watches:
+        watch.run()
     rounds = budget / max(time.perf_counter() - started, 1e-6)
-    for replay in replays:
-        replay.forget()
+    for watch in watches:
+        watch.forget()
     for number in range(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, int(rounds)))):
-        for replay in replays if number % 2 else reversed(replays):
-            replay.run()
-    return tuple(replay.times() for replay in replays)
+        for watch in watches if number % 2 else reversed(watches):
+            watch.run()
+    return tuple(watch.times() for watch in watches)
 
 
 @dataclass(frozen=True)
-class _Replay:
-    """The calls of one run of a model, to be made again; the seconds that all calls of a function `spent` in each."""
+class _Stopwatch:
+    """A model with its inputs, and the seconds that all calls of a kernel, or of what ONNX Runtime runs, `spent` in
+    each run, by its symbol. The clock is CPU time for one thread, and the wall's for more."""
 
-    calls: Sequence[_Recorded]
-    functions: Mapping[str, Callable[..., Any]]
-    clock: Callable[[], float]
+    context: Context
+    symbols: tuple[str, ...]
+    clock: int
     spent: dict[str, list[float]]
 
     @staticmethod
-    def of(model: CompiledModel, inputs: Mapping[str, Any]) -> _Replay:
-        calls, functions = _record_calls(model, inputs, {row.symbol for row in read_table(model.path)})
-        clock = time.process_time if model.threads == 1 else time.perf_counter
-        return _Replay(calls, functions, clock, {symbol: [] for symbol in functions})
+    def of(model: CompiledModel, inputs: Mapping[str, Any]) -> _Stopwatch:
+        context = model.create_context()
+        context.bind(inputs)
+        clock = time.CLOCK_PROCESS_CPUTIME_ID if model.threads == 1 else time.CLOCK_MONOTONIC
+        return _Stopwatch(context, model.plan.symbols, clock, {symbol: [] for symbol in model.plan.symbols})
 
     def run(self) -> None:
-        """Make all calls once, in their order, on the same memory."""
-        for symbol, seconds in _replay(self.calls, self.functions, self.clock).items():
+        """Run the model once."""
+        nanoseconds = np.zeros(len(self.symbols), np.int64)
+        self.context.time_steps(self.clock, nanoseconds)
+        totals = dict.fromkeys(self.symbols, 0.0)
+        for symbol, taken in zip(self.symbols, nanoseconds.tolist(), strict=True):
+            totals[symbol] += taken * 1e-9
+        for symbol, seconds in totals.items():
             self.spent[symbol].append(seconds)
 
     def forget(self) -> None:
@@ -151,41 +152,10 @@ class _Replay:
             seconds.clear()
 
     def times(self) -> Mapping[str, CallTime]:
-        """The time of a call of each function."""
-        count = Counter(call.symbol for call in self.calls)
+        """The time of a call of each."""
+        count = Counter(self.symbols)
         middles = {symbol: Middle.of(seconds) for symbol, seconds in self.spent.items()}
         return {
             symbol: CallTime(m.median / count[symbol], (m.upper - m.lower) / count[symbol], len(self.spent[symbol]))
             for symbol, m in middles.items()
         }
-
-
-def _record_calls(
-    model: CompiledModel, inputs: Mapping[str, Any], symbols: set[str]
-) -> tuple[list[_Recorded], dict[str, Callable[..., Any]]]:
-    """The calls of one run, and the functions they call by name."""
-    machine = model.machine()
-    calls: list[_Recorded] = []
-
-    def note(_: Any, symbol: str, before: bool, __: Any, *arguments: Any) -> int:
-        if before and (symbol in symbols or symbol.startswith(FUNCTION)):
-            calls.append(_Recorded(str(symbol), arguments))
-        return 0
-
-    machine.set_instrument(note)
-    model.run_on(machine, inputs)
-    names = dict.fromkeys(call.symbol for call in calls)
-    return calls, {n: model.fallbacks[n] if n in model.fallbacks else model.kernels[n] for n in names}
-
-
-def _replay(
-    calls: Sequence[_Recorded], functions: Mapping[str, Callable[..., Any]], clock: Callable[[], float]
-) -> dict[str, float]:
-    """Seconds of each function, over all its calls of a run."""
-    spent = dict.fromkeys(functions, 0.0)
-    for call in calls:
-        function = functions[call.symbol]
-        started = clock()
-        function(*call.arguments)
-        spent[call.symbol] += clock() - started
-    return spent

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from eqfuse.driver.bench import read_inputs
 from eqfuse.errors import UsageError
-from eqfuse.lowering.interface import Port
+from eqfuse.lowering.ports import Port
 
 from .command_line import CommandLine
 

@@ -125,20 +125,6 @@ def test_weights_are_loaded_once_for_all_threads(mixed_bundle: Path, meeting: Ca
     assert len(model._idle) == 4
 
 
-def test_models_keep_their_numbers_of_threads(
-    plain_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[int] = []
-    bundle = shared_by_two(plain_bundle, tmp_path)
-    models = [eqfuse.load(bundle, 2), eqfuse.load(bundle, 1)]
-    for model in models:
-        monkeypatch.setattr(model, "_use_threads", used.append)
-    x = np.zeros((4, 8), np.float32)
-    for model in (*models, *models):
-        model(x)
-    assert used == [2, 1, 2, 1]
-
-
 def test_threads_that_end_leave_none_behind(plain_bundle: Path, tmp_path: Path) -> None:
     model, x = eqfuse.load(shared_by_two(plain_bundle, tmp_path), 2), np.zeros((4, 8), np.float32)
 

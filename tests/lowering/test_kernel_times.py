@@ -10,8 +10,8 @@ from eqfuse.costmodels.device import load_device
 from eqfuse.errors import UsageError
 from eqfuse.lowering.bundle.bundle import copy_bundle, read_manifest
 from eqfuse.lowering.errors import BundleError
-from eqfuse.lowering.interface import random_inputs
 from eqfuse.lowering.kernels.table import KERNELS, read_table, roofline
+from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.kernel_times import Breakdown, kernel_times
 
 

@@ -31,7 +31,7 @@ from ....engine.verification.source import Source, open_source
 from ....engine.verification.structure import Structure
 from ....engine.verification.values import RunError, one_line
 from ...bundle.check import verdict
-from ...interface import Port
+from ...ports import Port
 from ..network.storage import cast_array
 from .section import Wire
 from .simulated_model import SimulatedModel

@@ -199,9 +199,9 @@ def _link(objects: Sequence[Path], library: Path) -> None:
 
 def _load(library: Path) -> Any:
     """The functions of a library, by name."""
-    from ...tvm_runtime import load_library
+    import tvm
 
-    return load_library(library)
+    return tvm.runtime.load_module(str(library))
 
 
 def _compiled_kernel(

@@ -9,10 +9,10 @@ from pathlib import Path
 from ....errors import EqfuseError
 from ....support.scratch import scratch_folder
 from ...arm.counts import estimate_cycles
-from ...arm.emulate import build_plugin, count_example
-from ...arm.plan import Buffer, Call, Plan
-from ...arm.project import EXAMPLE, build_example, write_project
+from ...arm.emulate import EXAMPLE, build_plugin, count_example
 from ...arm.toolchain import Tool, ToolError, missing
+from ...program.plan import Buffer, Call, Plan
+from ...program.project import build_example, write_project
 from ...target import Target
 from .measuring import KernelObject, Timing, example_tensors
 

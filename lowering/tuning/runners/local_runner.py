@@ -10,12 +10,11 @@ from functools import lru_cache, partial
 from itertools import cycle, islice
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 from ....ir.types import TensorType
 from ....support.scratch import scratch_folder, scratch_root
 from ...linking import Linker
-from ...tvm_runtime import USE_THREADS
+from ...running.native import Array, NativeLibrary, aligned, empty
 from ..sampling import Run
 from .measuring import (
     COMPARISON,
@@ -69,11 +68,11 @@ def run_here(threads: int) -> RunKernels:
     """Prepare this process to run kernels on that many threads."""
     stay(threads)
     linker = Linker.of(platform.machine())
-    pool = linker.thread_pool(scratch_root())
+    runtime = linker.runtime(scratch_root())
     clock = time.process_time if threads == 1 else time.perf_counter
 
     def measure(kernels: Sequence[KernelObject]) -> Rounds:
-        return Rounds.of([_run(kernel, pool, threads, clock) for kernel in kernels])
+        return Rounds.of([_run(kernel, runtime, threads, clock) for kernel in kernels])
 
     return partial(attempt, measure)
 
@@ -85,42 +84,44 @@ def stay(threads: int) -> None:
         os.sched_setaffinity(0, allowed[:threads])
 
 
-def _run(kernel: KernelObject, pool: Path, threads: int, clock: Callable[[], float]) -> Run:
-    import tvm
-
-    with scratch_folder("measure") as folder:  # the function keeps its library loaded, whose file is gone by then
-        library = Path(folder) / "kernel.so"
-        Linker.of(platform.machine()).link((kernel.object_file, pool), library)
-        module = tvm.runtime.load_module(str(library))
-    module[USE_THREADS](threads)
-    function: Callable[..., None] = module[kernel.symbol]
-    sets = cycle(_arguments(kernel.parameters, kernel.constants, kernel.between))
+def _run(kernel: KernelObject, runtime: tuple[Path, ...], threads: int, clock: Callable[[], float]) -> Run:
+    with scratch_folder("measure") as folder:  # the library stays loaded when its file is gone
+        path = Path(folder) / "kernel.so"
+        Linker.of(platform.machine()).link((kernel.object_file, *runtime), path)
+        library = NativeLibrary(path)
+    library.use_threads(threads)
+    sets = _arguments(kernel.parameters, kernel.constants, kernel.between)
+    calls = cycle([library.bind_kernel(kernel.symbol, arguments) for arguments in sets])
 
     def run(number: int) -> float:
-        turns = list(islice(sets, number))
+        turns = list(islice(calls, number))
         started = clock()
-        for arguments in turns:
-            function(*arguments)
+        for call in turns:
+            call()
         return clock() - started
 
     return run
 
 
 @lru_cache(maxsize=2)
-def _arguments(parameters: tuple[TensorType, ...], constants: tuple[int, ...], between: int) -> tuple[list[Any], ...]:
+def _arguments(parameters: tuple[TensorType, ...], constants: tuple[int, ...], between: int) -> tuple[list[Array], ...]:
     """The same memory for all candidates of a kernel, whose times then differ by their code alone.
 
     There are enough sets that the constants of one are used again after `between` bytes of others', but not after more
     than MOST_BETWEEN. The other tensors are the same in all, for the kernel before has just made them.
     """
-    import tvm
-
     arrays = example_tensors(parameters)
     size = sum(arrays[place].nbytes for place in constants)
     copies = 1 + ceil(min(between, MOST_BETWEEN) / size) if size else 1
-    first = [tvm.runtime.tensor(array) for array in arrays]
+    first = [aligned(array) for array in arrays]
     sets = [first]
     for _ in range(min(copies, _MOST_COPIES) - 1):
-        fresh = {place: tvm.runtime.tensor(arrays[place]) for place in constants}
-        sets.append([fresh.get(place, tensor) for place, tensor in enumerate(first)])
+        fresh = {place: _copy(arrays[place]) for place in constants}
+        sets.append([fresh.get(place, array) for place, array in enumerate(first)])
     return tuple(sets)
+
+
+def _copy(array: Array) -> Array:
+    copy = empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy

@@ -8,10 +8,10 @@ from statistics import median
 
 from ....ir.types import TensorType
 from ....support.scratch import scratch_folder
-from ...arm.plan import Plan
-from ...arm.project import build_object
 from ...bundle.manifest import PLAN
 from ...errors import TuningError
+from ...program.plan import Plan
+from ...program.project import build_object
 from ...target import Target
 from .measuring import KernelObject
 from .rpc_runner import RpcRunner
@@ -39,7 +39,7 @@ def speed_up(tracker: str, device_key: str, target: Target, before: Path, after:
 def _as_kernel(folder: Path, target: Target, scratch: Path, symbol: str) -> KernelObject:
     """A model as a function of its inputs and outputs."""
     object_file = scratch / f"{symbol}.o"
-    build_object(folder, object_file, target.device, symbol)
+    build_object(folder, object_file, target.device, symbol, target.threads)
     plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
     buffers = [plan.buffers[number] for number in (*plan.inputs, *plan.outputs)]
     types = tuple(TensorType(buffer.dtype, buffer.shape) for buffer in buffers)

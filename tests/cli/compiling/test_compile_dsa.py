@@ -20,7 +20,7 @@ from eqfuse.lowering.dsa.bundle.simulated_model import IsolatedSimulation
 from eqfuse.lowering.dsa.program.json_format import load_json
 from eqfuse.lowering.dsa.schedule.scheduler import _ORDERS
 from eqfuse.lowering.dsa.schedule.variants import VARIANTS
-from eqfuse.lowering.interface import random_inputs
+from eqfuse.lowering.ports import random_inputs
 from eqfuse.lowering.running.runner import load
 
 from ...lowering.dsa.small_networks import by_sample, cnn, transformer

@@ -12,7 +12,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from eqfuse.costmodels.device import Device
-from eqfuse.lowering.arm.plan import Buffer, Call, Plan, View
+from eqfuse.lowering.program.plan import Buffer, Call, Plan, View
 
 SIDE, CHANNELS, FEATURES, CLASSES = 12, 8, 16, 32
 PIXELS = SIDE * SIDE
@@ -47,7 +47,7 @@ def two_kernels() -> TwoKernels:
             Buffer('the "x"', "float32", (1, *x.shape)),
             Buffer("y", "float32", (1, SIDE, SIDE, CLASSES)),
         ),
-        calls=(Call("conv_relu", (0, 1), (2,)), Call("matmul", (2, 3), (4,))),
+        steps=(Call("conv_relu", (0, 1), (2,)), Call("matmul", (2, 3), (4,))),
         inputs=(5,),
         outputs=(6,),
         weights=(1, 3),

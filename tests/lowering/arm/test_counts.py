@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from eqfuse.costmodels.device import Cache, Device
 from eqfuse.lowering.arm.counts import (
@@ -18,7 +19,7 @@ from eqfuse.lowering.arm.counts import (
 )
 from eqfuse.lowering.arm.toolchain import ToolError
 
-from .plans import chain
+from ..program.plans import chain
 
 REPORT = """region instructions fused multiply_adds vector loads stores branches other stack misses1 misses2
 0 9 0 0 0 0 0 0 9 0 1 1
@@ -31,7 +32,7 @@ DEVICE = Device(
 )  # fmt: skip
 
 
-def test_regions_are_calls_from_1_and_0_is_outside() -> None:
+def test_regions_are_steps_from_1_and_0_is_outside() -> None:
     outside = Counts(instructions=9, other=9, misses=(1, 1))
     counted = by_call(parse_report(REPORT), chain(1, 1, 1))
     assert counted == ModelCounts((CallCounts("k0", CALL), CallCounts("k1", Counts())), outside)
@@ -60,9 +61,9 @@ def test_the_inference_is_the_model_and_what_lies_outside() -> None:
 
 def test_the_calls_of_a_kernel_are_added_up_and_the_largest_kernel_comes_first() -> None:
     plan = chain(1, 1, 1, 1)
-    relu = replace(plan.calls[0], operators=("Relu",))
-    conv = replace(plan.calls[1], kernel="k2", operators=("Conv", "Add"))
-    plan = replace(plan, calls=(relu, conv, plan.calls[2]))
+    relu = structs.replace(plan.calls[0], operators=("Relu",))
+    conv = structs.replace(plan.calls[1], kernel="k2", operators=("Conv", "Add"))
+    plan = replace(plan, steps=(relu, conv, plan.calls[2]))
     counted = ModelCounts((CallCounts("k0", Counts(50)), CallCounts("k2", CALL), CallCounts("k2", CALL)), Counts())
     first, second = by_kernel(counted, plan, DEVICE)
     assert (first.kernel, first.operators, first.calls, first.counts) == ("k2", ("Conv", "Add"), 2, CALL + CALL)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from eqfuse.costmodels.device import load_device
 from eqfuse.lowering.arm.counts import ModelCounts
 from eqfuse.lowering.arm.emulate import count_example, run_example
-from eqfuse.lowering.arm.project import RUNTIME, build_example, build_object, write_project
 from eqfuse.lowering.arm.toolchain import Tool, ToolError, find, missing
+from eqfuse.lowering.linking import RUNTIME
+from eqfuse.lowering.program.project import build_example, build_object, write_project
 
 from .models import CONV_MULTIPLY_ADDS, MATMUL_MULTIPLY_ADDS, TwoKernels, compile_kernels, two_kernels
 
@@ -73,9 +75,9 @@ def test_outputs_equal_numpy(built: Built) -> None:
 
 
 def test_a_model_is_one_function_of_tvms_interface(built: Built, tmp_path: Path) -> None:
-    build_object(built.folder, tmp_path / "whole.o", DEVICE, "whole")
+    build_object(built.folder, tmp_path / "whole.o", DEVICE, "whole", 1)
     (tmp_path / "caller.c").write_text(CALLER, encoding="utf-8")
-    files = ["caller.c", "whole.o", str(RUNTIME / "eqfuse_runtime.c"), "-I", str(RUNTIME)]
+    files = ["caller.c", "whole.o", "-I", str(RUNTIME)]
     subprocess.run([find(Tool.CROSS_COMPILER), "-static", *files, "-lm", "-o", "caller"], cwd=tmp_path, check=True)
     (tmp_path / "x").write_bytes(built.model.x.tobytes())
     sizes = [str(array.nbytes) for array in (built.model.x, built.model.expected)]
@@ -166,12 +168,11 @@ def test_the_example_says_what_is_wrong_with_a_file(
 
 def test_a_kernel_that_refuses_its_arguments_is_heard(built: Built, tmp_path: Path) -> None:
     model, calls = built.model, built.model.plan.calls
-    plan = replace(model.plan, calls=(calls[0], replace(calls[1], inputs=(2, 1))))
+    plan = replace(model.plan, steps=(calls[0], structs.replace(calls[1], inputs=(2, 1))))
     write_project(tmp_path / "project", plan, model.weights, sorted((built.folder / "kernels").iterdir()))
     build_example(tmp_path / "project", tmp_path / "example", DEVICE)
-    with pytest.raises(
-        ToolError, match=r"qemu-aarch64-static: failed \(exit code 1\): error: ValueError: Mismatched matrix.ndim"
-    ):
+    message = r"qemu-aarch64-static: failed \(exit code 1\): error: model: ValueError: Mismatched matrix.ndim"
+    with pytest.raises(ToolError, match=message):
         run_example(tmp_path / "example", plan, [model.x], DEVICE)
 
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 from eqfuse.lowering.bundle.check import Tolerated, _verification
-from eqfuse.lowering.interface import Port
+from eqfuse.lowering.ports import Port
 
 from ...engine.models import model, normal, value
 

@@ -17,11 +17,11 @@ from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.kernels.compilation import compile_kernels
 from eqfuse.lowering.kernels.fallback import fallback
 from eqfuse.lowering.kernels.map_copies import copy_maps
-from eqfuse.lowering.module import link
 from eqfuse.lowering.running.blame import suspects
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
+from ..linked import linked
 from ..small_models import expected, graph_of, model, weights
 
 SHAPE = (1, 16, 6, 5)
@@ -102,7 +102,7 @@ def test_kernels_around_copies_can_be_compared_with_onnx_runtime(tmp_path: Path)
     graph, kernels = copy(graph_of(proto))
     target = target_of("host", 1)
     compiled = compile_kernels(graph, kernels, Weights(read(proto)), target, tmp_path, 1)
-    link(compiled, target, tmp_path / "model.so")
+    linked(compiled, tmp_path)
     assert [call.members for call in compiled.calls] == [(0,), (1,), (2,), (3,)]
     assert list(suspects(compiled, tmp_path / "model.so", 1)) == []
     crashed = compiled.calls[1].symbol

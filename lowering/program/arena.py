@@ -25,7 +25,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class _Life:
-    """A buffer of `size` bytes from the call that fills it to the last one that reads it, both included."""
+    """A buffer of `size` bytes from the step that fills it to the last one that reads it, both included."""
 
     buffer: int
     size: int
@@ -55,9 +55,9 @@ def _lives(plan: Plan) -> list[_Life]:
     external = {storage[b] for b in (*plan.inputs, *plan.outputs, *plan.weights)}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for number, call in enumerate(plan.calls):
-        first.update(dict.fromkeys(call.outputs, number))
-        last.update((storage[b], number) for b in (*call.inputs, *call.outputs))
+    for number, step in enumerate(plan.steps):
+        first.update(dict.fromkeys(step.outputs, number))
+        last.update((storage[b], number) for b in (*step.inputs, *step.outputs))
     return [_Life(b, align(plan.buffers[b].size), first[b], last[b]) for b in first if b not in external]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqfuse.lowering.arm.plan import Buffer, Call, Plan
+from eqfuse.lowering.program.plan import Buffer, Call, Plan
 
 
 def chain(*sizes: int) -> Plan:

@@ -29,12 +29,6 @@ FAILURE = 7
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core nothing is shared")
 
 
-class Integer(ctypes.Structure):
-    """TVM's way to pass one."""
-
-    _fields_ = (("type_index", ctypes.c_int32), ("padding", ctypes.c_uint32), ("value", ctypes.c_int64))
-
-
 class Library:
     """Loops that threads share."""
 
@@ -43,7 +37,7 @@ class Library:
 
     def use_threads(self, number: int) -> None:
         """Share the loops of the calling thread among that many."""
-        self._library["__tvm_ffi_use_threads"](None, ctypes.byref(Integer(1, 0, number)), 1, ctypes.byref(Integer()))
+        self._library.eqfuse_use_threads(number)
 
     def run(self, extent: int, loops: int = 1, failing: int = -1) -> tuple[list[int], int]:
         """Run loops one after the other: how often each iteration ran in all, and how many loops failed."""
@@ -61,7 +55,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loops")
     linker, loops = Linker.of(platform.machine()), folder / "loops.o"
     subprocess.run(["gcc", "-O2", "-fPIC", "-c", str(SOURCE), "-o", str(loops)], check=True)
-    linker.link((loops, linker.thread_pool(folder)), folder / "loops.so")
+    linker.link((loops, *linker.runtime(folder)), folder / "loops.so")
     return folder / "loops.so"
 
 

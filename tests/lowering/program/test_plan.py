@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eqfuse.lowering.arm.plan import Buffer, Call, Plan, PlanError, View
+from eqfuse.lowering.program.plan import Buffer, Call, Plan, PlanError, View
 
 from .plans import chain
 
@@ -47,14 +47,14 @@ def test_sizes_are_bytes() -> None:
     ("change", "message"),
     [
         ({"buffers": (Buffer("x", "complex64", (1,)),)}, r"buffer 0 \(x\): type 'complex64' is none of float64"),
-        ({"buffers": (Buffer("x", "float32", (0,)),)}, r"buffer 0 \(x\): shape \(0,\)"),
+        ({"buffers": (Buffer("x", "float32", (-1,)),)}, r"buffer 0 \(x\): shape \(-1,\)"),
         ({"inputs": (7,)}, "inputs and weights: buffer 7 does not exist; there are 3"),
         ({"inputs": (0, 0)}, r"buffer 0 \(b0\) is filled a second time"),
-        ({"inputs": ()}, r"call 0 \(k0\): reads buffer 0, which nothing filled before"),
-        ({"calls": (Call("k 0", (0,), (2,)),)}, r"call 0 \(k 0\): the kernel's name must be a C identifier"),
-        ({"calls": (Call("k", (0,), (0,)),)}, r"call 0 \(k\): buffer 0 \(b0\) is filled a second time"),
-        ({"calls": (Call("k", (1,), (2,)),)}, r"reads buffer 1, which nothing filled"),
-        ({"outputs": (0,)}, "output buffer 0 must be computed by a call"),
+        ({"inputs": ()}, r"step 0 \(k0\): reads buffer 0, which nothing filled before"),
+        ({"steps": (Call("k 0", (0,), (2,)),)}, r"step 0 \(k 0\): the kernel's name must be a C identifier"),
+        ({"steps": (Call("k", (0,), (0,)),)}, r"step 0 \(k\): buffer 0 \(b0\) is filled a second time"),
+        ({"steps": (Call("k", (1,), (2,)),)}, r"reads buffer 1, which nothing filled"),
+        ({"outputs": (0,)}, "output buffer 0 must be filled by a step"),
         ({"outputs": (2, 2)}, "output buffer 2 must .* share its bytes with no other"),
         ({"outputs": (-1,)}, "outputs: buffer -1 does not exist"),
         ({"views": (View(2, 1),)}, "is a view; fill what it views"),

@@ -1,18 +1,18 @@
-/* The threads of one library: they share the iterations of a kernel's parallel loops.
+/* The threads of a program: they share the iterations of kernels' parallel loops.
 
    A loop is cut into parts. Each thread begins with parts of its own, next to each other in memory, and then takes
    those that the others have not begun: a thread that comes late, or loses its core to another process, keeps nobody
    waiting but for the part that it is in. Waiting threads look again and again for a short while, then sleep.
 
-   TVM's code calls a loop by the pointer __TVMBackendParallelLaunch, which TVM's loader sets where a library exports
-   it. The one below is hidden, so it stays as it is. */
+   TVM's code calls a loop by the pointer __TVMBackendParallelLaunch, of which its objects hold weak, empty ones. */
 #define _GNU_SOURCE
+#include "eqfuse_runtime.h"
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,15 +30,6 @@ typedef struct {
 } Environment; /* TVMParallelGroupEnv */
 
 typedef int (*Loop)(int part, Environment *environment, void *closure);
-
-typedef struct {
-  int32_t type_index;
-  uint32_t zero_padding;
-  int64_t value;
-} Any; /* TVMFFIAny */
-
-extern void TVMFFIErrorMoveFromRaised(void **error) __attribute__((weak));
-extern void TVMFFIErrorSetRaised(void *error) __attribute__((weak));
 
 /* The gate: whether helpers may begin with the current loop, how many more may, and how many are at it. */
 #define OPEN 0x80000000u
@@ -70,7 +61,7 @@ static struct {
   uint32_t ending;
   uint32_t claimed __attribute__((aligned(CACHE_LINE))); /* by the thread whose loop this is */
   uint32_t failed;
-  void *error;
+  char message[512]; /* of the part that failed first */
   int helpers;
   pid_t process;
   int admitted; /* helpers at most, for the time being */
@@ -127,9 +118,8 @@ static int take_part(Share *share, int is_own) {
 
 static void run_part(int part) {
   if (job.loop(part, &job.environment, job.closure) == 0) return;
-  void *error = NULL;
-  if (TVMFFIErrorMoveFromRaised) TVMFFIErrorMoveFromRaised(&error);
-  if (__atomic_exchange_n(&pool.failed, 1, __ATOMIC_SEQ_CST) == 0) pool.error = error; /* the first one is told */
+  if (__atomic_exchange_n(&pool.failed, 1, __ATOMIC_SEQ_CST) == 0)
+    snprintf(pool.message, sizeof pool.message, "%s", eqfuse_message());
 }
 
 /* Runs parts until every one has been begun by somebody; the number of those that this thread ran. */
@@ -236,9 +226,8 @@ static int launch(Loop loop, void *closure, int tasks) {
       wait_for_helpers();
       judge_helpers(worked - begun, now() - worked, parts);
       int failed = (int)pool.failed;
-      void *error = pool.error;
+      if (failed) eqfuse_fail("%s", pool.message);
       STORE(pool.claimed, 0);
-      if (failed && error && TVMFFIErrorSetRaised) TVMFFIErrorSetRaised(error);
       return failed ? -1 : 0;
     }
     STORE(pool.claimed, 0);
@@ -249,20 +238,18 @@ static int launch(Loop loop, void *closure, int tasks) {
 
 __attribute__((visibility("hidden"))) int (*__TVMBackendParallelLaunch)(Loop, void *, int) = launch;
 
-/* use_threads(n): the calling thread's loops are shared among n threads from now on, but not more than its cores. */
-int __tvm_ffi_use_threads(void *self, const Any *arguments, int32_t count, Any *result) {
-  (void)self, (void)count;
+void eqfuse_use_threads(int threads) {
   cpu_set_t cores;
+  wanted = threads;
+  if (threads < 2) return;
   int most = MOST_THREADS;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < most) most = CPU_COUNT(&cores);
-  wanted = arguments[0].value < most ? (int)arguments[0].value : most;
+  wanted = threads < most ? threads : most;
   pid_t process = getpid();
   if (pool.process != process) { /* a fork has no threads but the one that forked, whatever the others were at */
     if (pool.process) pool.helpers = 0, pool.sleepers = 0, pool.claimed = 0;
     pool.process = process;
   }
-  result->type_index = 0, result->zero_padding = 0, result->value = 0;
-  return 0;
 }
 
 /* Before the library is unloaded, its threads end. */

@@ -1,4 +1,4 @@
-/* Runs the model on tensors from files:  eqfuse_example INPUT... OUTPUT... [--repeat N]
+/* Runs the model on tensors from files:  eqfuse_example INPUT... OUTPUT... [--repeat N] [--threads N]
  * One file per input and per output in the order of eqfuse_model.h: .npy, or any other name for the bare elements. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int is_npy(const char *path) {
 }
 
 static void *allocate(size_t bytes) {
-    void *memory = aligned_alloc(EQFUSE_ALIGNMENT, (bytes + EQFUSE_ALIGNMENT - 1) / EQFUSE_ALIGNMENT * EQFUSE_ALIGNMENT);
+    void *memory = aligned_alloc(EQFUSE_ALIGNMENT, (bytes / EQFUSE_ALIGNMENT + 1) * EQFUSE_ALIGNMENT);
     if (!memory) fail("memory", "exhausted");
     return memory;
 }
@@ -70,27 +70,36 @@ static void write_tensor(const char *path, const eqfuse_tensor_info *info, const
     if (fwrite(data, 1, info->bytes, file) != info->bytes || fclose(file)) fail(path, "cannot be written");
 }
 
+/* The number behind an option that may be among the last arguments; 1 where it is not there, 0 where it is none. */
+static int option(int count, char **arguments, int files, const char *name) {
+    for (int i = files + 1; i + 1 < count; i += 2)
+        if (!strcmp(arguments[i], name)) return atoi(arguments[i + 1]) > 0 ? atoi(arguments[i + 1]) : 0;
+    return 1;
+}
+
 int main(int count, char **arguments) {
     const void *inputs[EQFUSE_INPUTS];
     void *outputs[EQFUSE_OUTPUTS];
-    int files = EQFUSE_INPUTS + EQFUSE_OUTPUTS, repeat = 1;
-    if (count == files + 3 && !strcmp(arguments[files + 1], "--repeat")) repeat = atoi(arguments[files + 2]);
-    else if (count != files + 1) repeat = 0;
-    if (repeat < 1) {
-        fprintf(stderr, "usage: %s with %d input and %d output files [--repeat N]\n", arguments[0], EQFUSE_INPUTS, EQFUSE_OUTPUTS);
+    int files = EQFUSE_INPUTS + EQFUSE_OUTPUTS;
+    int repeat = option(count, arguments, files, "--repeat"), threads = option(count, arguments, files, "--threads");
+    if (count < files + 1 || (count - files) % 2 == 0 || !repeat || !threads) {
+        const char *usage = "usage: %s with %d input and %d output files [--repeat N] [--threads N]\n";
+        fprintf(stderr, usage, arguments[0], EQFUSE_INPUTS, EQFUSE_OUTPUTS);
         return 2;
     }
-    for (int i = 0; i < EQFUSE_INPUTS; i++) inputs[i] = read_tensor(arguments[1 + i], &eqfuse_inputs[i]);
-    for (int i = 0; i < EQFUSE_OUTPUTS; i++) outputs[i] = allocate(eqfuse_outputs[i].bytes);
+    for (int i = 0; i < EQFUSE_INPUTS; i++) inputs[i] = read_tensor(arguments[1 + i], &eqfuse_network.inputs[i]);
+    for (int i = 0; i < EQFUSE_OUTPUTS; i++) outputs[i] = allocate(eqfuse_network.outputs[i].bytes);
+    eqfuse_context *context = eqfuse_create(&eqfuse_network, eqfuse_weights, threads);
+    if (!context) fail("model", eqfuse_message());
     for (int run = 1; run <= repeat; run++) {
         if (run == repeat) EQFUSE_MARK(EQFUSE_RESET); /* counts are of the last run */
-        int status = eqfuse_run(inputs, outputs);
-        if (status) {
-            fprintf(stderr, "error: eqfuse_run returned %d\n", status);
-            return 1;
-        }
+        if (eqfuse_run(context, inputs, outputs)) fail("model", eqfuse_message());
     }
-    for (int i = 0; i < EQFUSE_OUTPUTS; i++)
-        write_tensor(arguments[1 + EQFUSE_INPUTS + i], &eqfuse_outputs[i], outputs[i]);
+    eqfuse_destroy(context);
+    for (int i = 0; i < EQFUSE_INPUTS; i++) free((void *)inputs[i]);
+    for (int i = 0; i < EQFUSE_OUTPUTS; i++) {
+        write_tensor(arguments[1 + EQFUSE_INPUTS + i], &eqfuse_network.outputs[i], outputs[i]);
+        free(outputs[i]);
+    }
     return 0;
 }

@@ -13,16 +13,16 @@ import eqfuse
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.arm.plan import Plan
 from eqfuse.lowering.arm.toolchain import Tool, missing
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.c_project import write_c_project
-from eqfuse.lowering.errors import BundleError, LoweringError
+from eqfuse.lowering.errors import BundleError
 from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.program.plan import Copy, Plan
+from eqfuse.lowering.program.planning import plan_program
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
-from .small_models import chain, model, saved, weights
+from ..small_models import chain, model, saved, weights
 
 ABSENT = missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
 
@@ -31,9 +31,8 @@ def plan_of(proto: onnx.ModelProto, groups: list[tuple[int, ...]], folder: Path)
     model = read(proto)
     graph = operator_graph(model, infer(model))
     (folder / "kernels").mkdir()
-    compiled = compile_kernels(graph, groups, Weights(model), target_of("arm-cortex-a76", 1), folder / "kernels", 2)
-    write_c_project(compiled, folder / "project")
-    return Plan.from_json((folder / "project" / "plan.json").read_text())
+    compiled = compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder / "kernels", 2)
+    return plan_program(compiled)[0]
 
 
 def test_equal_kernels_are_called_with_their_own_weights(tmp_path: Path) -> None:
@@ -55,11 +54,10 @@ def test_views_are_no_calls(tmp_path: Path) -> None:
     assert (len(plan.calls), len(plan.views)) == (2, 1)
 
 
-@pytest.mark.conformance
-def test_a_constant_output_is_refused(tmp_path: Path) -> None:
+def test_an_output_that_nothing_computes_is_a_copy(tmp_path: Path) -> None:
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, {"y": (2, 3), "w": (2,)}, w=weights(2))
-    with pytest.raises(LoweringError, match="output 'w' is computed by no kernel"):
-        plan_of(proto, [(0,)], tmp_path)
+    plan = plan_of(proto, [(0,)], tmp_path)
+    assert plan.steps[1] == Copy(plan.weights[0], plan.outputs[1])
 
 
 @pytest.mark.skipif(bool(ABSENT), reason=ABSENT)

@@ -8,8 +8,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.arm.arena import ALIGNMENT, plan_arena
-from eqfuse.lowering.arm.plan import Buffer, Call, Plan, View
+from eqfuse.lowering.program.arena import ALIGNMENT, plan_arena
+from eqfuse.lowering.program.plan import Buffer, Call, Plan, View
 
 from .plans import chain
 
@@ -21,7 +21,7 @@ def plans(draw: st.DrawFn) -> Plan:
     sizes = draw(st.lists(st.integers(1, 100), min_size=count, max_size=count))
     reads = [draw(st.sets(st.integers(0, i), min_size=1)) for i in range(count - 1)]
     calls = tuple(Call("k", tuple(sorted(read)), (i + 1,)) for i, read in enumerate(reads))
-    return replace(chain(*sizes), calls=calls)
+    return replace(chain(*sizes), steps=calls)
 
 
 @given(plans())
@@ -56,4 +56,4 @@ def test_a_view_keeps_its_storage_alive() -> None:
     buffers = (*plan.buffers, Buffer("view", "float32", (4, 4)))
     calls = (*plan.calls[:3], Call("k3", (3, 5), (4,)))
     assert plan_arena(plan).size == 2 * 64
-    assert plan_arena(replace(plan, buffers=buffers, calls=calls, views=(View(5, 1),))).size == 3 * 64
+    assert plan_arena(replace(plan, buffers=buffers, steps=calls, views=(View(5, 1),))).size == 3 * 64

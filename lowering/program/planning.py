@@ -1,0 +1,110 @@
+"""The plan of compiled kernels: ``CompiledKernels -> Plan, weights``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..interface import inputs_of, static_type
+from ..kernels.compilation import CompiledKernels
+from ..kernels.fallback import Fallback, is_constant
+from ..kernels.prim_funcs import Array, KernelCall
+from ..kernels.steps import View as GraphView
+from .plan import Buffer, Call, Callback, Copy, Plan, Step, View
+
+
+def plan_program(prepared: CompiledKernels) -> tuple[Plan, Mapping[int, Array]]:
+    """The steps on numbered buffers, and the elements of the weights among these. Raises LoweringError."""
+    builder = _Buffers(prepared)
+    return builder.plan(), builder.weights
+
+
+@dataclass
+class _Buffers:
+    """The numbered buffers of a plan: values of the graph, and constants as the kernels read them."""
+
+    prepared: CompiledKernels
+    buffers: list[Buffer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    weights: dict[int, Array] = field(default_factory=dict)
+    numbers: dict[Any, int] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        """All steps on buffers."""
+        graph = self.prepared.graph
+        values = {value.name: number for number, value in enumerate(graph.values)}
+        inputs = []
+        for port in inputs_of(self.prepared.weights.model):
+            inputs.append(self._add(values.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape)))
+        for step in self.prepared.steps:
+            self._add_step(step)
+        names = [str(value.name) for value in self.prepared.weights.model.graph.outputs]
+        given = set(inputs)  # and the storage of outputs so far
+        outputs = []
+        for name in names:
+            read = self._read(values[name]) if name in values else self._read_by_name(name)
+            outputs.append(self._output(name, read, given))
+        buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
+        return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views)
+
+    def _add_step(self, step: GraphView | KernelCall | Fallback) -> None:
+        if isinstance(step, GraphView):
+            source = self._read(step.source)
+            self.views.append(View(self._add_value(step.result), source))
+        elif isinstance(step, KernelCall):
+            arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
+            operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
+            self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), operators))
+        else:
+            number = sum(isinstance(earlier, Callback) for earlier in self.steps)
+            inputs = tuple(map(self._read, step.inputs))
+            self.steps.append(Callback(number, inputs, tuple(map(self._add_value, step.outputs)), step.operators))
+
+    def _add(self, key: object, buffer: Buffer) -> int:
+        self.numbers[key] = len(self.buffers)
+        self.buffers.append(buffer)
+        return self.numbers[key]
+
+    def _add_value(self, value: int) -> int:
+        type_, name = static_type(self.prepared.graph, value), self.prepared.graph.values[value].name
+        return self._add(value, Buffer(name, type_.dtype, self.prepared.stored_shape(value)))
+
+    def _read(self, value: int) -> int:
+        if value not in self.numbers:
+            self._constant(value, self.prepared.weights[self.prepared.graph.values[value].name])
+        return self.numbers[value]
+
+    def _read_by_name(self, name: str) -> int:
+        """A value that no operator reads or makes: an input, or a constant."""
+        if name not in self.numbers:
+            self._constant(name, self.prepared.weights[name])
+        return self.numbers[name]
+
+    def _argument(self, call: KernelCall, position: int) -> int:
+        value = call.inputs[position]
+        packing = self.prepared.packing(call, position)
+        if not packing or not is_constant(self.prepared.graph, value, self.prepared.weights.model):
+            return self._read(value)
+        key = (value, packing)
+        if key not in self.numbers:
+            self._constant(key, self.prepared.constant(call, position))
+        return self.numbers[key]
+
+    def _constant(self, key: object, array: Array) -> None:
+        number = self._add(key, Buffer(f"weight_{len(self.buffers)}", array.dtype.name, array.shape))
+        self.weights[number] = array
+
+    def _output(self, name: str, read: int, given: set[int]) -> int:
+        """The buffer of an output: the value's own, or a copy where others have its bytes."""
+        storage = read
+        for view in reversed(self.views):
+            storage = view.of if view.buffer == storage else storage
+        if storage in given or storage in self.weights:
+            source = self.buffers[read]
+            copy = self._add(("output", name), Buffer(name, source.dtype, source.shape))
+            self.steps.append(Copy(read, copy))
+            return copy
+        given.add(storage)
+        return read

@@ -1,0 +1,141 @@
+"""A compiled model as C in a folder: a project that CMake builds, or what a compiler makes of it here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costmodels.device import Device
+from ...errors import EqfuseError
+from ...support.scratch import scratch_folder
+from ..arm.emulate import EXAMPLE
+from ..arm.toolchain import Tool, find, run
+from ..bundle.manifest import PLAN, WEIGHTS
+from ..linking import RUNTIME, RUNTIME_SOURCES, Linker
+from .c_source import WEIGHTS_STUB, header, source, write_weights
+from .plan import Callback, Plan, PlanError
+
+_FUNCTION = """\
+/* The model as a function of TVM's foreign function interface: inputs, then outputs, as tensors. */
+#include "eqfuse_model.h"
+
+static void *data(const eqfuse_argument *argument) {
+    const eqfuse_tensor *tensor = argument->pointer;
+    return (char *)tensor->data + tensor->byte_offset;
+}
+
+EQFUSE_API int __tvm_ffi_SYMBOL(void *self, const eqfuse_argument *arguments, int32_t count, eqfuse_argument *result) {
+    static eqfuse_context *context;
+    const void *inputs[EQFUSE_INPUTS];
+    void *outputs[EQFUSE_OUTPUTS];
+    (void)self, (void)result;
+    if (count != EQFUSE_INPUTS + EQFUSE_OUTPUTS) return -1;
+    for (int32_t i = 0; i < count; i++)
+        if (arguments[i].type_index != EQFUSE_TENSOR_ARGUMENT) return -1;
+    if (!context) context = eqfuse_create(&eqfuse_network, eqfuse_weights, THREADS);
+    if (!context) return -1;
+    for (int i = 0; i < EQFUSE_INPUTS; i++) inputs[i] = data(arguments + i);
+    for (int i = 0; i < EQFUSE_OUTPUTS; i++) outputs[i] = data(arguments + EQFUSE_INPUTS + i);
+    return eqfuse_run(context, inputs, outputs);
+}
+"""
+
+Weights = Mapping[int, NDArray[np.generic]]
+"""Elements by buffer."""
+
+
+def write_library(
+    library: Path, plan: Plan, weights: Weights, objects: Sequence[Path], linker: Linker
+) -> None:
+    """Write the shared library of a model for this machine, and beside it its weights and its plan.
+
+    Raises PlanError where weights do not fit the plan, LoweringError where the compiler fails, EqfuseError where the
+    folder cannot be written.
+    """
+    with scratch_folder("link") as scratch:
+        folder = Path(scratch)
+        try:
+            _write_model(folder, plan)
+            write_weights(plan, weights, library.parent / WEIGHTS)
+            (library.parent / PLAN).write_text(plan.to_json(), encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(library.parent, error) from None
+        model = linker.compile(folder / "eqfuse_model.c", folder / "eqfuse_model.o")
+        stopwatch = linker.compile(RUNTIME / "stopwatch.c", folder / "stopwatch.o")
+        linker.link_model((model, stopwatch, *linker.runtime(folder), *objects), library)
+
+
+def write_project(folder: Path, plan: Plan, weights: Weights, objects: Sequence[Path]) -> None:
+    """Write model, weights (by buffer), runtime, example, CMakeLists.txt, plan.json and the kernels' object files.
+
+    Raises PlanError where weights do not fit the plan, EqfuseError where the folder cannot be written.
+    """
+    if not plan.inputs or not plan.outputs:
+        raise PlanError("plan: a C project needs at least one input and one output")
+    if any(isinstance(step, Callback) for step in plan.steps):
+        raise PlanError("plan: a C project has no other runtime to call")
+    try:
+        (folder / "kernels").mkdir(parents=True, exist_ok=True)
+        _write_model(folder, plan)
+        (folder / "eqfuse_weights.S").write_text(WEIGHTS_STUB, encoding="utf-8")
+        write_weights(plan, weights, folder / WEIGHTS)
+        (folder / PLAN).write_text(plan.to_json(), encoding="utf-8")
+        for text in (*RUNTIME_SOURCES, "main.c", "CMakeLists.txt"):
+            shutil.copyfile(RUNTIME / text, folder / text)
+        for stale in (folder / "kernels").glob("*.o"):  # one of an earlier compile would define its kernels again
+            stale.unlink()
+        for number, path in enumerate(objects):
+            shutil.copyfile(path, folder / "kernels" / f"kernels_{number:04d}.o")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _write_model(folder: Path, plan: Plan) -> None:
+    (folder / "eqfuse_model.h").write_text(header(plan), encoding="utf-8")
+    (folder / "eqfuse_model.c").write_text(source(plan), encoding="utf-8")
+
+
+def _unwritable(folder: Path, error: OSError) -> EqfuseError:
+    return EqfuseError(f"{error.filename or folder}: cannot be written: {error.strerror or error}")
+
+
+def build_example(folder: Path, executable: Path, device: Device, *, emulation: bool = False) -> None:
+    """Cross-compile the project in `folder` to a static executable; with `emulation`, one that marks its kernels.
+
+    Raises ToolError where the cross compiler is missing or refuses.
+    """
+    with scratch_folder("arm") as scratch:
+        built = Path(scratch) / EXAMPLE
+        options = [*_compiler_options(device), "-static", *["-DEQFUSE_EMULATION"] * emulation]
+        run([find(Tool.CROSS_COMPILER), *options, "main.c", *_model_files(folder), "-lm", "-o", built], folder)
+        shutil.copyfile(built, executable)
+    executable.chmod(0o755)
+
+
+def build_object(folder: Path, object_file: Path, device: Device, symbol: str, threads: int) -> None:
+    """Cross-compile the project in `folder` to one object, for a shared library that TVM's runtime loads.
+
+    The model is TVM's function `symbol` in it. Raises ToolError where the cross compiler is missing or refuses.
+    """
+    with scratch_folder("arm") as scratch:
+        function = Path(scratch) / "function.c"
+        text = _FUNCTION.replace("SYMBOL", symbol).replace("THREADS", str(threads))
+        function.write_text(text, encoding="utf-8")
+        shared = ["-fPIC", "-fvisibility=hidden", "-r", "-nostdlib"]
+        options = [*_compiler_options(device), *shared]
+        run([find(Tool.CROSS_COMPILER), *options, function, *_model_files(folder), "-o", object_file], folder)
+
+
+def _compiler_options(device: Device) -> list[str]:
+    options = ["-std=gnu11", "-O2", "-I."]
+    return [*options, f"-mcpu={device.mcpu}"] if device.mcpu and device.mcpu != "generic" else options
+
+
+def _model_files(folder: Path) -> list[str]:
+    """In a fixed order: the addresses of code and data, and so the simulated caches, depend on it."""
+    kernels = sorted(f"kernels/{path.name}" for path in (folder / "kernels").glob("*.o"))
+    return [*(name for name in RUNTIME_SOURCES if name.endswith(".c")), "eqfuse_model.c", "eqfuse_weights.S", *kernels]
