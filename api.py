@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from .driver.accelerator import AcceleratorOptions
-    from .driver.bench import Emulation, KernelLatency, Latency, Simulation
+    from .driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation
     from .driver.compilation import Compiled
     from .driver.inspect import Difference, Inspection, Verification
     from .lowering.tuning.settings import Settings
@@ -266,16 +266,18 @@ def bench(
     trace: PathLike | None = None,
     model: PathLike | None = None,
     kernels: bool = False,
+    throughput: int | None = None,
     repeat: int | None = None,
     inputs: Paths = (),
     threads: int | None = None,
     emulate: bool = False,
     arm64_root: PathLike | None = None,
-) -> Latency | KernelLatency | Emulation | Simulation:
+) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
     """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
 
-    The result is a `Latency`, with `kernels` a `KernelLatency`, with `emulate` an `Emulation` of a bundle for Arm, and
-    for an accelerator the `Simulation` of its program.
+    The result is a `Latency`; with `throughput`, a number of clients that call at once, a `ServiceReport`; with
+    `kernels` a `KernelLatency`; with `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the
+    `Simulation` of its program.
     """
     from .driver.bench import bench_model
 

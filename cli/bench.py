@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..driver.bench import Emulation, KernelLatency, Latency, Simulation, bench_model
+from ..driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation, bench_model
 from ..driver.options import BenchOptions
 from ..lowering.arm.counts import Counts, estimate_cycles, total
 from ..lowering.bundle.bundle import read_manifest
@@ -38,6 +38,8 @@ def bench(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         if isinstance(report, Latency):
             _print_latency(arguments, report)
+        elif isinstance(report, ServiceReport):
+            _print_service(arguments, report)
         elif isinstance(report, KernelLatency):
             clock = {"cpu": "CPU", "wall": "wall-clock"}[report.clock]
             title = f"{arguments.bundle}: {report.repeat} runs, {report.threads} thread(s), median {clock} time"
@@ -59,9 +61,24 @@ def _print_latency(arguments: argparse.Namespace, latency: Latency) -> None:
     rows: list[tuple[str, ...]] = []
     for name, timing in latency.timings.items():
         show = _ratio_text if name == "speed-up" else _seconds_text
-        rows.append((name, show(timing.wall), show(timing.cpu)))
+        p99 = "" if timing.p99 is None else render.seconds(timing.p99)
+        rows.append((name, show(timing.wall), p99, show(timing.cpu)))
     title = f"{arguments.bundle}: {latency.repeat} runs, {latency.threads} thread(s)"
-    render.table(title, ("", "wall: median (middle half)", "CPU: median (middle half)"), rows, left=1)
+    render.table(title, ("", "wall: median (middle half)", "p99", "CPU: median (middle half)"), rows, left=1)
+
+
+def _print_service(arguments: argparse.Namespace, report: ServiceReport) -> None:
+    rows: list[tuple[str, ...]] = [
+        (
+            name, f"{each.rate.median:,.1f} ({each.rate.lower:,.1f} to {each.rate.upper:,.1f})",
+            render.seconds(each.p50), render.seconds(each.p99),
+        )
+        for name, each in report.throughputs.items()
+    ]  # fmt: skip
+    if report.gain is not None:
+        rows.append(("eqfuse / ONNX Runtime", _ratio_text(report.gain), "", ""))
+    title = f"{arguments.bundle}: {report.clients} client(s), {report.threads} thread(s) a call, {report.slices} slices"
+    render.table(title, ("", "calls a second: median (middle half)", "p50", "p99"), rows, left=1)
 
 
 def _seconds_text(middle: Middle) -> str:

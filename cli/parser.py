@@ -244,7 +244,14 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
         "--kernels", action="store_true",
         help="time each kernel inside the running model, beside the roofline of the device",
     )  # fmt: skip
-    parser.add_argument("--repeat", type=positive(int), help="runs of each (default 50, with --kernels 30)")
+    parser.add_argument(
+        "--throughput", type=positive(int), metavar="CLIENTS",
+        help="let so many threads call the model at once, and count calls a second",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeat", type=positive(int),
+        help="runs of each (default 50, with --kernels 30), or slices of a quarter of a second (--throughput: 12)",
+    )  # fmt: skip
     add_inputs(parser, "measure on these inputs (default: random ones)")
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: as compiled)")
     parser.add_argument(

@@ -21,17 +21,18 @@ from ..lowering.bundle.manifest import Manifest
 from ..lowering.errors import BundleError
 from ..lowering.interface import read_samples
 from ..lowering.ports import Port, random_inputs
-from ..lowering.running.isolated_model import IsolatedModel, name_crashes, time_models
+from ..lowering.running.isolated_model import IsolatedModel, name_crashes, serve_models, time_models
 from ..lowering.running.kernel_times import Breakdown, kernel_times
-from ..lowering.running.turns import Middle, Runs
+from ..lowering.running.throughput import SLICE, Throughput
+from ..lowering.running.turns import Middle, Runs, quantile
 from ..support.files import check_destination, staged_file
 from .options import BenchOptions
 
 if TYPE_CHECKING:
     from ..lowering.dsa.bundle.section import Section
 
-_REPEAT, _KERNEL_REPEAT = 50, 30
-"""Runs of the model, and of the model kernel by kernel, where the options do not say."""
+_REPEAT, _KERNEL_REPEAT, _SLICES = 50, 30, 12
+"""Runs of the model, of the model kernel by kernel, and slices of serving, where the options do not say."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Timing:
 
     wall: Middle
     cpu: Middle
+    p99: float | None = None
+    """Wall-clock seconds that 99 of 100 runs took at most; None for a speed-up."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,25 @@ class Latency:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {"threads": self.threads, "repeat": self.repeat, **{n: asdict(t) for n, t in self.timings.items()}}
+
+
+@dataclass(frozen=True)
+class ServiceReport:
+    """What a compiled model serves to `clients` that call it at once, each call on `threads`.
+
+    By name: "eqfuse", and where both were measured "ONNX Runtime"; then `gain` is how many times as many calls a second
+    eqfuse serves, slice by slice.
+    """
+
+    clients: int
+    threads: int
+    slices: int
+    throughputs: Mapping[str, Throughput]
+    gain: Middle | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "slice_seconds": SLICE}
 
 
 @dataclass(frozen=True)
@@ -164,7 +186,9 @@ class Simulation:
         return content
 
 
-def bench_model(bundle: Path, options: BenchOptions) -> Latency | KernelLatency | Emulation | Simulation:
+def bench_model(
+    bundle: Path, options: BenchOptions
+) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
     """Measure a bundle in the way that its target and the options ask for.
 
     Raises UsageError for options that do not fit together or do not fit the bundle.
@@ -174,13 +198,16 @@ def bench_model(bundle: Path, options: BenchOptions) -> Latency | KernelLatency 
     if options.trace is not None or options.against not in (None, "ort"):
         option = "--trace" if options.trace is not None else f"--against {options.against}"
         raise UsageError(f"{option}: is for programs of an accelerator (compiled with --target dsa-NAME)")
+    if options.throughput is not None and (options.kernels or options.emulate):
+        other = "--kernels" if options.kernels else "--emulate"
+        raise UsageError(f"--throughput: cannot be had with {other}, which looks into one run")
     if options.kernels:
         return _time_kernels(bundle, options)
     if options.emulate:
         return _emulate(bundle, options)
     if options.arm64_root is not None:
         raise UsageError("--arm64-root: is for --emulate --against ort")
-    return _time_model(bundle, options)
+    return _time_model(bundle, options) if options.throughput is None else _serve_model(bundle, options)
 
 
 def _is_for_accelerator(bundle: Path) -> bool:
@@ -224,7 +251,10 @@ def _time_model(bundle: Path, options: BenchOptions) -> Latency:
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # names the kernel where it crashes
         runs = time_models({"eqfuse": model}, inputs, repeat, original)
-    timings = {name: Timing(Middle.of(each.wall), Middle.of(each.cpu)) for name, each in runs.items()}
+    timings = {
+        name: Timing(Middle.of(each.wall), Middle.of(each.cpu), quantile(each.wall, 0.99))
+        for name, each in runs.items()
+    }
     if len(runs) == 2:
         timings["speed-up"] = _compare(*runs.values())
     return Latency(model.threads, repeat, timings)
@@ -235,6 +265,21 @@ def _compare(own: Runs, other: Runs) -> Timing:
     wall = [b / a for a, b in zip(own.wall, other.wall, strict=True)]
     cpu = [b / max(a, 1e-9) for a, b in zip(own.cpu, other.cpu, strict=True)]
     return Timing(Middle.of(wall), Middle.of(cpu))
+
+
+def _serve_model(bundle: Path, options: BenchOptions) -> ServiceReport:
+    clients, slices = options.throughput or 1, options.repeat or _SLICES
+    with name_crashes(bundle):
+        model = IsolatedModel(bundle, options.threads)
+        inputs = read_inputs(options.inputs, model.inputs)
+        original = _find_original(bundle, options, model.manifest) if options.against is not None else None
+        model.run(inputs)  # names the kernel where it crashes
+        services = serve_models({"eqfuse": model}, inputs, clients, slices, original)
+    gain = None
+    if len(services) == 2:
+        gain = Middle.of([a.rate / b.rate for a, b in zip(*services.values(), strict=True)])
+    throughputs = {name: Throughput.of(each) for name, each in services.items()}
+    return ServiceReport(clients, model.threads, slices, throughputs, gain)
 
 
 def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
@@ -289,7 +334,7 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
     from ..lowering.dsa.bundle.files import TRACE
     from ..lowering.dsa.bundle.section import section_of
 
-    for name in ("kernels", "emulate", "threads", "repeat", "arm64_root", "model"):
+    for name in ("kernels", "emulate", "threads", "throughput", "repeat", "arm64_root", "model"):
         if getattr(options, name):
             flag = name.replace("_", "-")
             raise UsageError(f"--{flag}: {bundle} is a program for an accelerator, whose time is simulated")

@@ -107,6 +107,7 @@ class BenchOptions:
     repeat: PositiveInteger | None = None
     inputs: tuple[Path, ...] = ()
     threads: PositiveInteger | None = None
+    throughput: PositiveInteger | None = None
     emulate: bool = False
     arm64_root: Path | None = None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..ports import Port
 from .native import NativeLibrary, aligned, empty, load_library
 from .onnx_runtime import bind_onnx_runtime
 from .runner import CompiledModel, load
+from .throughput import Service, serve_in_turns
 from .turns import Runs, time_in_turns
 
 
@@ -72,6 +73,22 @@ def time_models(
     All of it may take `seconds`. Raises CrashError, and UsageError where the inputs do not fit.
     """
     return call_isolated(seconds, _times, {name: model.key for name, model in models.items()}, inputs, repeat, original)
+
+
+def serve_models(
+    models: Mapping[str, IsolatedModel],
+    inputs: Mapping[str, Any],
+    clients: int,
+    slices: int,
+    original: Path | None = None,
+) -> dict[str, list[Service]]:
+    """What each model serves to clients that call it at once with these inputs, in turns, and ONNX Runtime with the
+    original if that is given.
+
+    Raises CrashError, and UsageError where the inputs do not fit.
+    """
+    keys = {name: model.key for name, model in models.items()}
+    return call_isolated(NO_LIMIT, _services, keys, inputs, clients, slices, original)
 
 
 @contextmanager
@@ -134,6 +151,17 @@ def _times(
         threads = max(model.threads for model in models.values())
         contestants["ONNX Runtime"] = bind_onnx_runtime(original, threads, inputs)
     return time_in_turns(contestants, repeat)
+
+
+def _services(
+    keys: Mapping[str, _Key], inputs: Mapping[str, Any], clients: int, slices: int, original: Path | None
+) -> dict[str, list[Service]]:
+    models = {name: _model(key) for name, key in keys.items()}
+    contestants: dict[str, Callable[[], Any]] = {name: partial(model.run, inputs) for name, model in models.items()}
+    if original is not None:
+        threads = max(model.threads for model in models.values())
+        contestants["ONNX Runtime"] = bind_onnx_runtime(original, threads, inputs)
+    return serve_in_turns(contestants, clients, slices)
 
 
 class IsolatedKernels:

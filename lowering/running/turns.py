@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from statistics import median, quantiles
 from typing import Any
 
@@ -48,6 +48,11 @@ class Middle:
     def as_dict(self) -> dict[str, float]:
         """Plain data for JSON."""
         return {"median": self.median, "lower": self.lower, "upper": self.upper}
+
+
+def quantile(numbers: Sequence[float], share: float) -> float:
+    """The number that at least this share of the numbers does not exceed: one of them, not between two."""
+    return sorted(numbers)[max(0, ceil(share * len(numbers)) - 1)]
 
 
 @dataclass(frozen=True)

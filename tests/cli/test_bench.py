@@ -204,3 +204,24 @@ def test_missing_tools_are_named_all_at_once(eqfuse: CommandLine, monkeypatch: p
     outcome = eqfuse.run("bench", "build", "--emulate")
     assert outcome.code == 1
     assert outcome.error.startswith("aarch64-linux-gnu-gcc, qemu-aarch64, gcc: not found; on Debian or Ubuntu: apt-get")
+
+
+# --- several clients
+
+
+def test_throughput_beside_onnx_runtime(eqfuse: CommandLine) -> None:
+    compile_chain(eqfuse)
+    outcome = eqfuse.run("bench", "build", "--throughput", "2", "--against", "ort", "--repeat", "1")
+    assert outcome.code == 0
+    title, heads, _, own, other, gain = outcome.out.splitlines()[:6]
+    assert title == "build: 2 client(s), 1 thread(s) a call, 1 slices"
+    assert heads.split()[-2:] == ["p50", "p99"]
+    assert (own.split()[0], other.split()[:2], gain.split()[:3]) == (
+        "eqfuse", ["ONNX", "Runtime"], ["eqfuse", "/", "ONNX"],
+    )  # fmt: skip
+
+
+def test_throughput_looks_into_no_run(eqfuse: CommandLine) -> None:
+    compile_chain(eqfuse)
+    outcome = eqfuse.run("bench", "build", "--throughput", "2", "--kernels")
+    assert (outcome.code, outcome.error) == (2, "--throughput: cannot be had with --kernels, which looks into one run")
