@@ -249,8 +249,8 @@ def _section(result: Result, network: AcceleratorNetwork, program: DsaProgram, d
 
 def _with_batch(port: Port, axis: int | None, own: int | None, batch: int) -> Port:
     """A port of `batch` samples in place of its `own`."""
-    if own is None or own == batch or axis is None or not port.shape or port.shape[axis] % own:
+    shape = list(port.static_shape)
+    if own is None or own == batch or axis is None or not shape or shape[axis] % own:
         return port
-    shape = list(port.shape)
     shape[axis] = shape[axis] * batch // own
     return replace(port, shape=tuple(shape))

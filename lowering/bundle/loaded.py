@@ -82,6 +82,9 @@ def fit_input(port: Port, value: Any) -> Array:
         raise UsageError(f"input {port.name!r}: is no array of {port.dtype}: {error}") from None
     if array.dtype != np.dtype(port.dtype):
         raise UsageError(f"input {port.name!r}: must be {port.dtype}, not {array.dtype}")
-    if array.shape != port.shape:
+    fits = len(array.shape) == len(port.shape) and all(
+        a == b for a, b in zip(array.shape, port.shape, strict=True) if isinstance(b, int)
+    )
+    if not fits:
         raise UsageError(f"input {port.name!r}: must have the shape {shape_text(port.shape)}, not {list(array.shape)}")
-    return np.ascontiguousarray(array).reshape(port.shape)
+    return np.ascontiguousarray(array).reshape(array.shape)

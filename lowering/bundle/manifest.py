@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
+from ...ir.size_names import parse_size
 from ...support.json_types import JsonFieldError, convert_json, parse_json, shorten
 from ..errors import BundleError
 from ..ports import Port
@@ -248,7 +249,7 @@ def _check_port(path: str, port: Port) -> None:
     if not is_numpys:  # nor are objects, texts and dates elements of tensors
         raise JsonFieldError(f"{path}.dtype", f"{shorten(port.dtype)} is no element type")
     shape = list(port.shape)
-    if any(extent < 0 for extent in shape):
+    if any(parse_size(extent) is None if isinstance(extent, str) else extent < 0 for extent in shape):
         raise JsonFieldError(f"{path}.shape", f"must be a list of sizes, not {shorten(shape)}")
-    if len(shape) > _MOST_DIMENSIONS or prod(shape) > _MOST_ELEMENTS:
+    if len(shape) > _MOST_DIMENSIONS or prod(e for e in shape if isinstance(e, int)) > _MOST_ELEMENTS:
         raise JsonFieldError(f"{path}.shape", f"is no tensor's that fits into memory: {shorten(shape)}")

@@ -24,33 +24,35 @@ class Arena:
 
 
 @dataclass(frozen=True)
-class _Life:
-    """A buffer of `size` bytes from the step that fills it to the last one that reads it, both included."""
+class Life:
+    """A buffer of the arena from the step that fills it to the last one that reads it, both included."""
 
     buffer: int
-    size: int
     first: int
     last: int
 
-    def meets(self, other: _Life) -> bool:
+    def meets(self, other: Life) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
 def plan_arena(plan: Plan) -> Arena:
-    """Greedy by size: the largest first, each at the lowest offset that is free during its whole life.
+    """The arena of a static plan: the largest buffer first, at the lowest offset that is free during its whole life.
 
-    As in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020), section 5.2.
+    This is "greedy by size" of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020),
+    section 5.2.
     """
-    placed: list[tuple[int, _Life]] = []
-    for life in sorted(_lives(plan), key=lambda life: (-life.size, life.first, life.buffer)):
-        placed.append((_lowest(life, placed), life))
+    sizes = {life: align(plan.buffers[life.buffer].size) for life in lives_of(plan)}
+    placed: list[tuple[int, Life]] = []
+    for life in sorted(sizes, key=lambda life: (-sizes[life], life.first, life.buffer)):
+        placed.append((_lowest(life, placed, sizes), life))
     return Arena(
         {life.buffer: offset for offset, life in placed},
-        max((offset + life.size for offset, life in placed), default=0),
+        max((offset + sizes[life] for offset, life in placed), default=0),
     )
 
 
-def _lives(plan: Plan) -> list[_Life]:
+def lives_of(plan: Plan) -> list[Life]:
+    """The buffers in the arena: those that are computed, and not for the caller."""
     storage = plan.storage
     external = {storage[b] for b in (*plan.inputs, *plan.outputs, *plan.weights)}
     first: dict[int, int] = {}
@@ -58,14 +60,14 @@ def _lives(plan: Plan) -> list[_Life]:
     for number, step in enumerate(plan.steps):
         first.update(dict.fromkeys(step.outputs, number))
         last.update((storage[b], number) for b in (*step.inputs, *step.outputs))
-    return [_Life(b, align(plan.buffers[b].size), first[b], last[b]) for b in first if b not in external]
+    return [Life(b, first[b], last[b]) for b in first if b not in external]
 
 
-def _lowest(life: _Life, placed: list[tuple[int, _Life]]) -> int:
+def _lowest(life: Life, placed: list[tuple[int, Life]], sizes: Mapping[Life, int]) -> int:
     """The start of the first gap of its size between the buffers alive at the same time."""
     offset = 0
     for start, other in sorted((p for p in placed if p[1].meets(life)), key=lambda p: p[0]):
-        if start - offset >= life.size:
+        if start - offset >= sizes[life]:
             break
-        offset = max(offset, start + other.size)
+        offset = max(offset, start + sizes[other])
     return offset

@@ -11,6 +11,8 @@ from functools import cached_property
 import msgspec
 
 from ...errors import EqfuseError
+from ...ir.sizes import Size
+from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
 """What the names of callbacks begin with, before their numbers."""
@@ -48,20 +50,29 @@ ELEMENT_TYPES = {
 
 @dataclass(frozen=True)
 class Buffer:
-    """A dense tensor, row by row. The name is the model's for inputs and outputs, free for the others."""
+    """A dense tensor, row by row. The name is the model's for inputs and outputs, free for the others.
+
+    Extents that are a `Size` are known at the call: their symbols follow from the shapes of the inputs, or from a step
+    `Measure` before the first one that uses the buffer; then the memory is as large as the symbol's bound demands.
+    """
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int | Size, ...]
 
     @property
     def element(self) -> ElementType:
         return ELEMENT_TYPES[self.dtype]
 
     @property
+    def is_static(self) -> bool:
+        """Whether all extents are numbers."""
+        return all(isinstance(extent, int) for extent in self.shape)
+
+    @property
     def size(self) -> int:
-        """Bytes."""
-        return math.prod(self.shape) * self.element.bits // 8
+        """Bytes of a static buffer."""
+        return math.prod(extent for extent in self.shape if isinstance(extent, int)) * self.element.bits // 8
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
@@ -100,7 +111,28 @@ class Copy(msgspec.Struct, frozen=True, tag="copy"):
         return (self.result,)
 
 
-Step = Call | Callback | Copy
+class Measure(msgspec.Struct, frozen=True, tag="measure"):
+    """A size that an earlier step computed: the symbol `name` is an element of an int64 buffer, from 0 to `bound`.
+
+    Buffers of the earlier step whose extents have the symbol are as large as the bound until here, and as large as it
+    says from here on; so are their views. The bound is made of symbols that are known earlier.
+    """
+
+    name: str
+    source: int
+    element: int
+    bound: Size
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return ()
+
+
+Step = Call | Callback | Copy | Measure
 """Each has `inputs`, the buffers that it reads, and `outputs`, those that it fills."""
 
 
@@ -133,11 +165,33 @@ class Plan:
             where = f"plan: buffer {index} ({buffer.name})"
             if buffer.dtype not in ELEMENT_TYPES:
                 raise PlanError(f"{where}: type {buffer.dtype!r} is none of {', '.join(ELEMENT_TYPES)}")
-            if not all(isinstance(extent, int) and extent >= 0 for extent in buffer.shape):
+            if not all(isinstance(extent, Size) or extent >= 0 for extent in buffer.shape):
                 raise PlanError(f"{where}: shape {buffer.shape} is not of sizes")
         _check_views(self)
         _check_order(self)
         _check_outputs(self)
+        _check_symbols(self)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether all sizes are known before a call."""
+        return not self.measures and all(buffer.is_static for buffer in self.buffers)
+
+    @cached_property
+    def solution(self) -> tuple[Solution | Demand, ...]:
+        """How the sizes of a call follow from the shapes of its inputs. Raises ValueError with one that does not."""
+        return tuple(solve_sizes([self.buffers[index].shape for index in self.inputs]))
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """The steps from which sizes are known."""
+        return tuple(step for step in self.steps if isinstance(step, Measure))
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the sizes of a call: those of the inputs' shapes, then those that steps measure."""
+        solved = (step.name for step in self.solution if isinstance(step, Solution))
+        return (*solved, *(measure.name for measure in self.measures))
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -150,9 +204,9 @@ class Plan:
         return tuple(dict.fromkeys(call.kernel for call in self.calls))
 
     @cached_property
-    def symbols(self) -> tuple[str, ...]:
+    def step_names(self) -> tuple[str, ...]:
         """The name of each step: of the kernel, or `CALLBACK` and the number of what the host program runs."""
-        return tuple(map(_symbol, self.steps))
+        return tuple(map(_name, self.steps))
 
     @cached_property
     def storage(self) -> tuple[int, ...]:
@@ -174,21 +228,24 @@ class Plan:
             raise PlanError(f"plan: is of another version ({error}); compile the model again") from None
 
 
-def _symbol(step: Step) -> str:
+def _name(step: Step) -> str:
     if isinstance(step, Call):
         return step.kernel
-    return f"{CALLBACK}{step.number}" if isinstance(step, Callback) else "copy"
+    return f"{CALLBACK}{step.number}" if isinstance(step, Callback) else type(step).__name__.lower()
 
 
 def _check_views(plan: Plan) -> None:
+    viewed: set[int] = set()
     for number, view in enumerate(plan.views):
         for index in (view.buffer, view.of):
             _check_index(plan, index, f"view {number}")
         mine, theirs = plan.buffers[view.buffer], plan.buffers[view.of]
-        if (mine.dtype, mine.size) != (theirs.dtype, theirs.size):
+        is_alike = not (mine.is_static and theirs.is_static) or mine.size == theirs.size
+        if mine.dtype != theirs.dtype or not is_alike:
             raise PlanError(f"plan: view {number}: buffer {view.buffer} has not the type and size of {view.of}")
-        if view.buffer in (view.of, *(v.buffer for v in plan.views[:number]), *(v.of for v in plan.views[:number])):
+        if view.buffer in viewed or view.buffer == view.of:
             raise PlanError(f"plan: view {number}: buffer {view.buffer} is viewed or a view already")
+        viewed |= {view.buffer, view.of}
 
 
 def _check_order(plan: Plan) -> None:
@@ -230,3 +287,24 @@ def _check_outputs(plan: Plan) -> None:
             raise PlanError(
                 f"plan: output buffer {index} must be filled by a step, and share its bytes with no other"
             )
+
+
+def _check_symbols(plan: Plan) -> None:
+    try:
+        known = {step.name for step in plan.solution if isinstance(step, Solution)}
+    except ValueError as error:
+        raise PlanError(f"plan: the size {error} of an input does not follow from the shapes of the inputs") from None
+    for measure in plan.measures:
+        if measure.name in known or not measure.bound.names() <= known:
+            raise PlanError(f"plan: the size {measure.name} is measured twice, or its bound is not known before")
+        buffer = plan.buffers[measure.source]
+        if buffer.dtype != "int64" or not buffer.is_static or not 0 <= measure.element < buffer.size // 8:
+            raise PlanError(f"plan: the size {measure.name} is no element of a buffer of int64")
+        known.add(measure.name)
+    for index, buffer in enumerate(plan.buffers):
+        if not names_in(buffer.shape) <= known:
+            unknown = min(names_in(buffer.shape) - known)
+            raise PlanError(f"plan: buffer {index} ({buffer.name}): the size {unknown} is not known at the call")
+    for index in plan.weights:
+        if not plan.buffers[index].is_static:
+            raise PlanError(f"plan: weight {index} ({plan.buffers[index].name}): its shape is not of numbers")

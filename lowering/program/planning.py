@@ -12,6 +12,7 @@ from ..kernels.fallback import Fallback, is_constant
 from ..kernels.prim_funcs import Array, KernelCall
 from ..kernels.steps import View as GraphView
 from .plan import Buffer, Call, Callback, Copy, Plan, Step, View
+from .sizes import extents_of
 
 
 def plan_program(prepared: CompiledKernels) -> tuple[Plan, Mapping[int, Array]]:
@@ -37,7 +38,8 @@ class _Buffers:
         values = {value.name: number for number, value in enumerate(graph.values)}
         inputs = []
         for port in inputs_of(self.prepared.weights.model):
-            inputs.append(self._add(values.get(port.name, port.name), Buffer(port.name, port.dtype, port.shape)))
+            buffer = Buffer(port.name, port.dtype, extents_of(port.shape))
+            inputs.append(self._add(values.get(port.name, port.name), buffer))
         for step in self.prepared.steps:
             self._add_step(step)
         names = [str(value.name) for value in self.prepared.weights.model.graph.outputs]

@@ -16,8 +16,9 @@ from ..arm.emulate import EXAMPLE
 from ..arm.toolchain import Tool, find, run
 from ..bundle.manifest import PLAN, WEIGHTS
 from ..linking import RUNTIME, RUNTIME_SOURCES, Linker
-from .c_source import WEIGHTS_STUB, header, source, write_weights
+from .c_source import header, source, write_weights
 from .plan import Callback, Plan, PlanError
+from .templates import WEIGHTS_STUB
 
 _FUNCTION = """\
 /* The model as a function of TVM's foreign function interface: inputs, then outputs, as tensors. */

@@ -132,7 +132,7 @@ def _run_noting(key: _Key, inputs: Mapping[str, Any], note: Path) -> None:
     """Run, and keep in a file which kernel is running."""
     model = _model(key)
     if isinstance(model, CompiledModel):
-        symbols, context = model.plan.symbols, model.create_context()
+        symbols, context = model.plan.step_names, model.create_context()
 
         def write(step: int) -> None:
             note.write_text(symbols[step] if step >= 0 else "", encoding="utf-8")
@@ -185,7 +185,7 @@ def _kernels(key: _Key) -> NativeLibrary:
 def _run_kernel(key: _Key, symbol: str, arguments: Sequence[Array], results: Sequence[Port]) -> list[Array]:
     kernels = _kernels(key)
     kernels.use_threads(key.threads or 1)
-    arrays = [empty(port.shape, np.dtype(port.dtype)) for port in results]
+    arrays = [empty(port.static_shape, np.dtype(port.dtype)) for port in results]
     for array in arrays:
         array.fill(0)
     kernels.bind_kernel(symbol, [*map(aligned, arguments), *arrays])()

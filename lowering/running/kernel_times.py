@@ -134,7 +134,7 @@ class _Stopwatch:
         context = model.create_context()
         context.bind(inputs)
         clock = time.CLOCK_PROCESS_CPUTIME_ID if model.threads == 1 else time.CLOCK_MONOTONIC
-        return _Stopwatch(context, model.plan.symbols, clock, {symbol: [] for symbol in model.plan.symbols})
+        return _Stopwatch(context, model.plan.step_names, clock, {symbol: [] for symbol in model.plan.step_names})
 
     def run(self) -> None:
         """Run the model once."""

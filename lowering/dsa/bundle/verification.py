@@ -90,7 +90,7 @@ def verify_program(original: Original, model: SimulatedModel, demand: Demand = D
     with open_source(original.model, "original") as source:
         structure = Structure(source.structure)
         tolerance = Tolerance(demand.atol, demand.rtol, demand.coarser or structure.coarsest_type)
-        shapes, specs = {port.name: port.shape for port in original.inputs}, input_specs(structure)
+        shapes, specs = {port.name: port.static_shape for port in original.inputs}, input_specs(structure)
         requests = [Request(demand.seed + 2 * chunk, shapes, (), tolerance, ()) for chunk in range(chunks)]
         try:
             baselines = [run_original(source, structure, specs, request) for request in requests]

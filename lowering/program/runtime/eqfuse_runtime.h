@@ -24,7 +24,8 @@ extern "C" {
 typedef struct eqfuse_model eqfuse_model;
 typedef struct eqfuse_context eqfuse_context;
 
-/* An input or output of the model, as in a .npy file: row by row, `dtype` such as "<f4". */
+/* An input or output of the model, as in a .npy file: row by row, `dtype` such as "<f4". An extent of -1 is known at the
+ * call only, as are the `bytes` then, which are 0 here. */
 typedef struct {
     const char *name, *dtype;
     size_t rank;
@@ -36,6 +37,15 @@ typedef struct {
  * weights, which must outlive it and begin at a multiple of EQFUSE_ALIGNMENT. NULL where there is no memory for it. */
 EQFUSE_API eqfuse_context *eqfuse_create(const eqfuse_model *model, const void *weights, int threads);
 EQFUSE_API void eqfuse_destroy(eqfuse_context *context);
+
+/* Sets the shapes of all inputs, for a model with extents of -1, and lays memory out for them; a call with the same
+ * shapes as the last one costs nothing. 0, or not 0 where the shapes do not fit each other or the model. */
+EQFUSE_API int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes);
+
+/* The bytes that an output needs, and its shape. Where that depends on the values of inputs, the bytes are the most that it
+ * may need, and the shape is known after the run. */
+EQFUSE_API size_t eqfuse_output_bytes(const eqfuse_context *context, int output);
+EQFUSE_API const int64_t *eqfuse_output_shape(const eqfuse_context *context, int output);
 
 /* Reads the inputs and fills the outputs: dense tensors, none overlapping another. Those that do not begin at a multiple
  * of EQFUSE_ALIGNMENT cost a copy. 0, or what is not 0: eqfuse_message() says why. */
@@ -96,23 +106,41 @@ typedef struct {
     uint8_t memory, code, bits;
 } eqfuse_buffer;
 
+/* A buffer of an arena that is laid out at the call: filled by step `first`, read last by step `last`. */
+typedef struct {
+    int32_t buffer, first, last;
+} eqfuse_life;
+
 struct eqfuse_model {
-    int32_t version, input_count, output_count, buffer_count, argument_count, bound_count;
+    int32_t version, input_count, output_count, buffer_count, extent_count, argument_count, bound_count;
     const eqfuse_tensor_info *inputs, *outputs;
     const eqfuse_buffer *buffers;
-    const int64_t *extents;   /* of all buffers */
+    const int64_t *extents;   /* of all buffers; -1 is known at the call */
     const int32_t *arguments; /* of all steps: buffers */
     const int32_t *bound;     /* the buffers in tensors of the caller's */
+    const int32_t *port_buffers; /* those of inputs, then outputs */
     size_t arena_bytes, weight_bytes;
     int (*run)(eqfuse_context *context);
+    /* Of a model with sizes that are known at the call: how many there are, the arena's buffers, the views in it as pairs
+     * of a buffer and the one that has its bytes, how many sizes steps measure, and functions that compute sizes from the inputs' shapes, and extents. */
+    int32_t size_count, life_count, view_count, measures;
+    const eqfuse_life *lives;
+    const int32_t *views;
+    int (*solve)(eqfuse_context *context, const int64_t *const *shapes);
+    void (*extend)(eqfuse_context *context);
 };
 
 struct eqfuse_context {
     const eqfuse_model *model;
     const unsigned char *weights;
     unsigned char *arena;
+    size_t arena_bytes;
+    int64_t *sizes, *extents; /* of a model with sizes that are known at the call, else NULL and the model's */
+    int64_t *shapes;          /* of the inputs, one behind the other, that memory is laid out for */
+    int has_shapes;
     eqfuse_tensor *tensors;     /* one for each buffer */
     eqfuse_argument *arguments; /* those of each step behind those of the step before */
+    size_t *port_bytes;         /* that inputs, then outputs, have at most */
     void **ports;               /* the memory of inputs, then outputs: the caller's, or where that is not aligned, */
     void **copies;              /* copies; NULL until one is needed */
     eqfuse_watcher watcher;
@@ -132,6 +160,14 @@ static inline int eqfuse_call(eqfuse_kernel kernel, const eqfuse_argument *argum
     eqfuse_argument result = {0, 0, NULL};
     return kernel(NULL, arguments, count, &result);
 }
+
+/* Of sizes that are known at the call. */
+int eqfuse_solve(const char *name, int64_t value, int64_t factor, int64_t *size);
+int eqfuse_demand(const char *name, int axis, int64_t extent, int64_t demanded);
+int eqfuse_measure(const char *name, int64_t value, int64_t bound, int64_t *size);
+int64_t eqfuse_floor(int64_t dividend, int64_t divisor);
+static inline int64_t eqfuse_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t eqfuse_greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int eqfuse_call_back(eqfuse_context *context, int number, const eqfuse_argument *arguments, int32_t count);
 void eqfuse_copy(const eqfuse_tensor *source, const eqfuse_tensor *result);

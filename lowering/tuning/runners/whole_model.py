@@ -42,5 +42,5 @@ def _as_kernel(folder: Path, target: Target, scratch: Path, symbol: str) -> Kern
     build_object(folder, object_file, target.device, symbol, target.threads)
     plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
     buffers = [plan.buffers[number] for number in (*plan.inputs, *plan.outputs)]
-    types = tuple(TensorType(buffer.dtype, buffer.shape) for buffer in buffers)
+    types = tuple(TensorType(b.dtype, tuple(e if isinstance(e, int) else str(e) for e in b.shape)) for b in buffers)
     return KernelObject(symbol, object_file, types, len(plan.outputs))

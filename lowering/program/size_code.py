@@ -1,0 +1,88 @@
+"""The part of generated C that computes the sizes of a call, and lays memory out for them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from ...ir.sizes import Size
+from .arena import lives_of
+from .plan import Plan
+from .sizes import Demand, Solution, c_expression, size_of, upper_bound
+from .templates import OF_SIZES, SIZES, literal, table
+
+
+@dataclass(frozen=True)
+class SizeCode:
+    """Texts about the sizes of a plan; those of a static plan are empty."""
+
+    plan: Plan
+
+    @cached_property
+    def first_extents(self) -> list[int]:
+        """Where the extents of each buffer begin."""
+        return list(accumulate((len(buffer.shape) for buffer in self.plan.buffers), initial=0))
+
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """How the generated C calls each size."""
+        return {name: f"sizes[{number}]" for number, name in enumerate(self.plan.symbols)}
+
+    @property
+    def _arena_views(self) -> list[tuple[int, int]]:
+        in_arena = {life.buffer for life in lives_of(self.plan)}
+        return [(b, s) for b, s in enumerate(self.plan.storage) if s != b and s in in_arena]
+
+    def functions(self) -> str:
+        """Tables, and the functions that compute sizes and extents."""
+        plan = self.plan
+        if plan.is_static:
+            return ""
+        return SIZES.format(
+            lives="\n".join([*(f"    {{{e.buffer}, {e.first}, {e.last}}}," for e in lives_of(plan)), "    {0},"]),
+            views=table(b for view in self._arena_views for b in view),
+            solve="\n".join(f"    status |= {self._solve(step)};" for step in plan.solution),
+            extend=self.extend(frozenset(), set(plan.symbols) - {m.name for m in plan.measures}),
+        )
+
+    def _solve(self, step: Solution | Demand) -> str:
+        extent = f"shapes[{step.port}][{step.axis}]"
+        if isinstance(step, Demand):
+            name = literal(self.plan.buffers[self.plan.inputs[step.port]].name)
+            return f"eqfuse_demand({name}, {step.axis}, {extent}, {c_expression(step.extent, self.variables)})"
+        value = f"{extent} - {c_expression(step.rest, self.variables)}"
+        return f"eqfuse_solve({literal(step.name)}, {value}, {step.factor}, &{self.variables[step.name]})"
+
+    def extend(self, new: Set[str], known: Set[str]) -> str:
+        """Statements that set the extents of which the `known` sizes tell, and that have `new` ones if there are any.
+
+        Without new sizes extents of which more is known later have their upper bounds.
+        """
+        bounds = {m.name: m.bound for m in self.plan.measures if m.name not in known}
+        places: dict[Size, list[int]] = {}
+        for buffer, first in zip(self.plan.buffers, self.first_extents, strict=False):
+            for axis, extent in enumerate(buffer.shape):
+                if not isinstance(extent, Size):
+                    continue
+                if new and not (new & extent.names() and extent.names() <= known):
+                    continue
+                places.setdefault(size_of(upper_bound(extent, bounds)), []).append(first + axis)
+        lines = []
+        for size, positions in places.items():
+            targets = " = ".join(f"extents[{position}]" for position in positions)
+            lines.append(f"    {targets} = {c_expression(size, self.variables)};")
+        return "\n".join(lines)
+
+    def fields(self) -> str:
+        """The fields of the model's description."""
+        if self.plan.is_static:
+            return ""
+        counts = {
+            "sizes": len(self.plan.symbols),
+            "lives": len(lives_of(self.plan)),
+            "views": len(self._arena_views),
+            "measures": len(self.plan.measures),
+        }
+        return OF_SIZES.format(**counts)

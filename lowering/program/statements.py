@@ -1,0 +1,46 @@
+"""Each step of a plan as a statement of the generated C."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from .plan import Call, Callback, Copy, Measure, Step
+from .size_code import SizeCode
+from .sizes import c_expression
+from .templates import MEASURE, literal
+
+
+@singledispatch
+def emit_step(step: Step, sizes: SizeCode, first: int) -> str:
+    """The statement of a step whose arguments begin at that place of the context's."""
+    raise TypeError(type(step).__name__)
+
+
+@emit_step.register
+def _(step: Call, sizes: SizeCode, first: int) -> str:
+    count = len(step.inputs) + len(step.outputs)
+    called = f"eqfuse_call(__tvm_ffi_{step.kernel}, context->arguments + {first}, {count})"
+    return f"if ((status = {called})) return status;"
+
+
+@emit_step.register
+def _(step: Callback, sizes: SizeCode, first: int) -> str:
+    count = len(step.inputs) + len(step.outputs)
+    called = f"eqfuse_call_back(context, {step.number}, context->arguments + {first}, {count})"
+    return f"if ((status = {called})) return status;"
+
+
+@emit_step.register
+def _(step: Copy, sizes: SizeCode, first: int) -> str:
+    return f"eqfuse_copy(&context->tensors[{step.source}], &context->tensors[{step.result}]);"
+
+
+@emit_step.register
+def _(step: Measure, sizes: SizeCode, first: int) -> str:
+    """Later statements see the size; extents that were as large as its bound get what it says."""
+    measured = [measure.name for measure in sizes.plan.measures]
+    later = measured[measured.index(step.name) + 1 :]
+    value = f"((const int64_t *)context->tensors[{step.source}].data)[{step.element}]"
+    size, bound = sizes.variables[step.name], c_expression(step.bound, sizes.variables)
+    extend = sizes.extend({step.name}, set(sizes.plan.symbols) - set(later))
+    return MEASURE.format(name=literal(step.name), value=value, bound=bound, size=size, extend=extend)

@@ -1,0 +1,145 @@
+"""Plans with sizes that are known at the call: memory, shapes, and calls that fit no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqfuse.errors import UsageError
+from eqfuse.lowering.program.plan import Buffer, Call, Measure, Plan, PlanError, View
+from eqfuse.lowering.program.sizes import Demand, Solution, extents_of, solve_sizes, upper_bound
+from eqfuse.lowering.running.context import Context
+
+from .handmade import floats, load_plan, size
+
+SIZES = st.integers(0, 40)
+
+
+def increments() -> Plan:
+    """Three increments, of which the second sees its input under another shape, and the third half of it."""
+    buffers = (
+        floats("x", "H", "2*W"),
+        floats("a", "H", "2*W"),
+        floats("flat", "2*H*W"),
+        floats("b", "2*H*W"),
+        floats("y", "max(H, W)", "min(H, 3)", "W//2"),
+        floats("z", "2*W", "H"),
+        floats("c", "2*H*W"),
+    )
+    steps = (
+        Call("increment", (0,), (1,)),
+        Call("increment", (2,), (3,)),
+        Call("increment", (3,), (4,)),
+        Call("increment", (3,), (6,)),
+        Call("increment", (6,), (5,)),
+    )
+    return Plan(buffers, steps, (0,), (4, 5), (), (View(2, 1),))
+
+
+def positives() -> Plan:
+    """The positive elements of a vector, incremented twice."""
+    buffers = (
+        floats("x", "N"),
+        floats("all", "count"),
+        Buffer("number", "int64", (1,)),
+        floats("more", "count"),
+        floats("y", "count"),
+    )
+    steps = (
+        Call("select_positive", (0,), (1, 2)),
+        Measure("count", 2, 0, size("N")),
+        Call("increment", (1,), (3,)),
+        Call("increment", (3,), (4,)),
+    )
+    return Plan(buffers, steps, (0,), (4,), ())
+
+
+@pytest.fixture(scope="module")
+def incrementing(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    return load_plan(increments(), tmp_path_factory.mktemp("increments"))
+
+
+@pytest.fixture(scope="module")
+def selecting(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    return load_plan(positives(), tmp_path_factory.mktemp("positives"))
+
+
+@given(SIZES, SIZES)
+def test_memory_and_shapes_follow_from_the_inputs(incrementing: Context, height: int, width: int) -> None:
+    x = np.random.default_rng(0).standard_normal((height, 2 * width)).astype(np.float32)
+    results = incrementing.run({"x": x})
+    assert results["y"].shape == (max(height, width), min(height, 3), width // 2)
+    np.testing.assert_array_equal(results["z"].ravel(), x.ravel() + 1 + 1 + 1 + 1)
+    elements = min(x.size, results["y"].size)
+    np.testing.assert_array_equal(results["y"].ravel()[:elements], x.ravel()[:elements] + 1 + 1 + 1)
+
+
+@given(st.lists(st.floats(-1, 1, width=32), max_size=60))
+def test_a_size_that_is_computed_is_that_of_the_output(selecting: Context, elements: list[float]) -> None:
+    x = np.array(elements, np.float32)
+    np.testing.assert_array_equal(selecting.run({"x": x})["y"], x[x > 0] + 1 + 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((3, 5), "the shapes of the inputs give the size W no value"),
+        ((3,), "must have the shape"),
+        ((1 << 40, 0), ""),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_and_the_next_call_is_answered(
+    incrementing: Context, shape: tuple[int, ...], message: str
+) -> None:
+    x = np.zeros(shape, np.float32)
+    if message:
+        with pytest.raises(UsageError, match=message):
+            incrementing.run({"x": x})
+    else:
+        assert incrementing.run({"x": x})["z"].shape == (0, 1 << 40)
+    assert incrementing.run({"x": np.zeros((3, 4), np.float32)})["z"].shape == (4, 3)
+
+
+def test_inputs_share_sizes(tmp_path: Path) -> None:
+    buffers = (floats("x", "N"), floats("w", 2, "N + 1"), floats("y", "N"))
+    context = load_plan(Plan(buffers, (Call("increment", (0,), (2,)),), (0, 1), (2,), ()), tmp_path)
+    context.run({"x": np.zeros(3, np.float32), "w": np.zeros((2, 4), np.float32)})
+    with pytest.raises(UsageError, match="input w: axis 1 is 3 long, and must be 4"):
+        context.run({"x": np.zeros(3, np.float32), "w": np.zeros((2, 3), np.float32)})
+
+
+def test_sizes_are_solved_in_an_order_that_can_be_computed() -> None:
+    shapes = [extents_of(("2*A*B", 3)), extents_of(("B + 1", "3*A")), extents_of(("B//2",))]
+    assert [(type(step), step.port, step.axis) for step in solve_sizes(shapes)] == [
+        (Solution, 1, 0), (Solution, 1, 1), (Demand, 0, 0), (Demand, 2, 0)
+    ]  # fmt: skip
+
+
+@given(SIZES, SIZES, SIZES)
+def test_no_size_is_above_its_upper_bound(n: int, count: int, other: int) -> None:
+    values = {"n": n, "count": min(count, n), "other": min(other, 2 * n)}
+    bounds = {"count": size("n"), "other": size("2*n")}
+    texts = ("count + 1", "n - count", "2*count*other + n", "(count + 3)//2", "max(count, other)", "9*n - count*other")
+    for text in texts:
+        bound = upper_bound(size(text), bounds)
+        assert not isinstance(bound, int)
+        assert bound.names() <= {"n"}
+        assert size(text).value(values.__getitem__) <= bound.value(values.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (lambda: Plan((floats("x", "N//2"),), (), (0,), (), ()), "the size N of an input does not follow"),
+        (lambda: Plan((floats("x", "N"), floats("y", "M")), (), (0,), (), ()), r"buffer 1 \(y\): the size M"),
+        (lambda: Plan((floats("x", "N"),), (Measure("M", 0, 0, size("N")),), (0,), (), ()), "M is no element"),
+        (lambda: Plan((floats("x", "N"), floats("w", "N")), (), (0,), (), (1,)), "weight 1"),
+    ],
+)
+def test_plans_with_sizes_that_nothing_tells_are_refused(plan: object, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan()  # type: ignore[operator]
