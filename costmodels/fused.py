@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.operation import Operation
-from ..ir.operators import OPERATORS
+from ..ir.operators import OPERATORS, RECURRENT
 from .device import Device
 from .model import FOLDED_SECONDS, LEAVES
 from .roofline import compute_seconds, copy_seconds, is_depthwise, seconds
 from .traffic import VIEWS
 
-_REDUCING = ("linear", "pooling", "normalization", "reduction")
+_REDUCING = ("linear", "pooling", "normalization", "reduction", "recurrent")
 ANCHORS = frozenset(o.name for o in OPERATORS.values() if o.category in _REDUCING) - {"BatchNormalization"} | {"LRN"}
 """Anchor ops: each output element needs many elements, so that their operands stay in memory or in a tile."""
 
@@ -25,6 +25,10 @@ _VIEW_SECONDS = 1e-9
 _DEPTHWISE = 1.5
 """How many times as fast as the runtime's the depthwise convolutions of compiled kernels are: they reach 0.45 of the
 peak, measured on the device ``host``, where kernels.toml has 0.30."""
+_PRODUCTS = 0.8
+"""The share of the peak that products of recurrent networks reach."""
+_GATE_CYCLES = 16.0
+"""Cycles of the activation of a vector of gates."""
 CostKey = tuple[Any, ...]
 
 
@@ -35,7 +39,22 @@ def cost_key(operation: Operation) -> CostKey:
 
 def scheduled_seconds(operation: Operation, device: Device) -> float:
     """Time of the arithmetic alone in a compiled kernel."""
+    if operation.op in RECURRENT:
+        return _recurrent_seconds(operation, device)
     return compute_seconds(operation, device) / (_DEPTHWISE if is_depthwise(operation) else 1.0)
+
+
+def _recurrent_seconds(operation: Operation, device: Device) -> float:
+    """Products with the inputs of all steps at once; then each step multiplies the state, reading all recurrent weights
+    from where they fit, and computes the gates."""
+    x, w, r = (operation.operand(n) for n in range(3))
+    if len(x.dimensions) != 3 or len(r.dimensions) != 3:
+        return compute_seconds(operation, device)
+    steps, batch = x.dimensions[:2]
+    products, weights = device.peak_flops * _PRODUCTS, r.bytes // max(1, r.dimensions[0])
+    step = max(2.0 * batch * r.elements / products, r.bytes / device.bandwidth(weights))
+    gates = batch * r.dimensions[0] * r.dimensions[1] / device.lanes * _GATE_CYCLES / device.clock
+    return 2.0 * steps * batch * w.elements / products + steps * (step + gates)
 
 
 @dataclass(frozen=True)

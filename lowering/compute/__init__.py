@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
-from . import elementwise, layout, normalisation, pooling, products, reductions, resize
+from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize
 from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, TensorCall
 
 __all__ = [
@@ -37,6 +37,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **pooling.LOWERINGS,
     **layout.LOWERINGS,
     **resize.LOWERINGS,
+    **recurrent.LOWERINGS,
 }
 """By operator: what makes its stages."""
 

@@ -147,7 +147,13 @@ class TensorCall:
     def stage(
         self, shape: Iterable[int], function: Callable[..., Expr], part: str = "", anchor: bool = False
     ) -> te.Tensor:
-        """A tensor computed element by element, its block named after the operator, the node, `part` and the value.
+        """A tensor computed element by element."""
+        op = self.operator.op
+        attributes = {OPERATOR: op} | ({ANCHOR: op} if anchor else {})
+        return te.compute(tuple(shape), function, name=self.block_name(part), attrs=attributes)
+
+    def block_name(self, part: str = "") -> str:
+        """The name of a block: operator, node, `part` and the value that the operator computes.
 
         Exporters put the operator in a node's name; then it is not said twice.
         """
@@ -155,8 +161,7 @@ class TensorCall:
         node = re.sub(r"\W+", "_", self.operator.name).strip("_")
         whole = node if op.lower() in node.lower() else f"{op}_{node}"
         whole = f"_{whole}" if whole[:1].isdigit() else whole
-        name = "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
-        return te.compute(tuple(shape), function, name=name, attrs={OPERATOR: op} | ({ANCHOR: op} if anchor else {}))
+        return "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
 
     def reduce_axes(self, extents: Iterable[int], name: str = "k") -> list[Any]:
         """Reduction axes of these extents, named by their position."""

@@ -101,7 +101,8 @@ def _at_most(x: Expr, high: float) -> Expr:
     return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.minimum", x, tirx.const(high, dtype_of(x)))
 
 
-def _between(x: Expr, low: float, high: float) -> Expr:
+def between(x: Expr, low: float, high: float) -> Expr:
+    """Not below `low`, not above `high`; NaN for NaN."""
     return _at_most(_at_least(x, low), high)
 
 
@@ -116,7 +117,7 @@ def exp(x: Expr) -> Expr:
     def combine(rest: Expr, power: Expr) -> Expr:
         return bound(power, lambda p: horner(rest, _EXP_WIDE) * p * p)
 
-    return _split(_between(x, -176.0, 177.4), 2.0, combine)
+    return _split(between(x, -176.0, 177.4), 2.0, combine)
 
 
 def exp_below_88(x: Expr) -> Expr:
@@ -186,19 +187,19 @@ def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent, never beyond 1."""
     if dtype_of(x) != "float32":
         return tirx.tanh(x)
-    return _between(_odd_quotient(x, _TANH_REACH, _TANH_P, _TANH_Q), -1, 1)
+    return between(_odd_quotient(x, _TANH_REACH, _TANH_P, _TANH_Q), -1, 1)
 
 
 def _odd_quotient(x: Expr, reach: float, above: Sequence[float], below: Sequence[float]) -> Expr:
     """x p(x^2) / q(x^2), with x no farther from 0 than `reach`."""
-    return bound(_between(x, -reach, reach), lambda t: t * bound(t * t, lambda s: horner(s, above) / horner(s, below)))
+    return bound(between(x, -reach, reach), lambda t: t * bound(t * t, lambda s: horner(s, above) / horner(s, below)))
 
 
 def sigmoid(x: Expr) -> Expr:
     """1 / (1 + exp(-x)); 0 where that is subnormal."""
     if dtype_of(x) != "float32":
         return tirx.const(1.0, dtype_of(x)) / (tirx.exp(-x) + 1.0)
-    negated = -_between(x, -88.7, 88.0)  # 1 + exp of it is infinity from 88.4 on
+    negated = -between(x, -88.7, 88.0)  # 1 + exp of it is infinity from 88.4 on
     return _single(1) / _split(negated, 1.0, lambda rest, power: horner(rest, _EXP) * power + _single(1))
 
 
@@ -218,6 +219,38 @@ def mish(x: Expr) -> Expr:
         return bound(e * (e + tirx.const(2, dtype_of(e))), lambda m: m / (m + tirx.const(2, dtype_of(m))))
 
     return bound(x, lambda t: t * bound(exp_below_88(_at_most(t, _MISH_REACH)), quotient))
+
+
+def elu(x: Expr, alpha: float) -> Expr:
+    """alpha (exp(x) - 1) where x is negative, else x."""
+    return if_negative(x, (exp_below_88(x) - 1.0) * tirx.const(alpha, dtype_of(x)), x)
+
+
+def leaky(x: Expr, alpha: float) -> Expr:
+    """alpha x where x is negative, else x."""
+    return if_negative(x, x * tirx.const(alpha, dtype_of(x)), x)
+
+
+def thresholded(x: Expr, alpha: float) -> Expr:
+    """x where it is above alpha, else 0."""
+    return tirx.Select(tirx.LE(x, tirx.const(alpha, dtype_of(x))), tirx.const(0, dtype_of(x)), x)
+
+
+def hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
+    """alpha x + beta, between 0 and 1."""
+    dtype = dtype_of(x)
+    line = x * tirx.const(alpha, dtype) + tirx.const(beta, dtype)
+    return tirx.Min(tirx.const(1, dtype), tirx.Max(tirx.const(0, dtype), line))
+
+
+def softsign(x: Expr) -> Expr:
+    """x / (1 + |x|)."""
+    return x / (tirx.abs(x) + tirx.const(1, dtype_of(x)))
+
+
+def if_negative(x: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """One of two, by the sign of x."""
+    return tirx.Select(tirx.LT(x, tirx.const(0, dtype_of(x))), then, otherwise)
 
 
 def power(x: Expr, y: Expr) -> Expr:

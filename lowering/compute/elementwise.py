@@ -12,7 +12,7 @@ from tvm import te, tirx
 
 from . import elementary
 from .call import Expr, Lowering, NotLowered, TensorCall, read, sizes
-from .elementary import bound, dtype_of, exp, exp_below_88, sigmoid
+from .elementary import bound, dtype_of, exp, if_negative, sigmoid
 
 Formula = Callable[..., Expr]
 """A function of the call and one element of each operand."""
@@ -58,17 +58,13 @@ def _at_most(x: Expr, bound: Expr) -> Expr:
     return tirx.Min(bound, x)
 
 
-def _if_negative(x: Expr, then: Expr, otherwise: Expr) -> Expr:
-    return tirx.Select(tirx.LT(x, _number(0, x)), then, otherwise)
-
-
 # --- one operand
 
 
 def _sign(x: Expr) -> Expr:
     zero, one = _number(0, x), _number(1, x)
     above = tirx.Select(tirx.GT(x, zero), one, zero)
-    sign = above if _is_unsigned(x) else _if_negative(x, _number(-1, x), above)
+    sign = above if _is_unsigned(x) else if_negative(x, _number(-1, x), above)
     return tirx.Select(tirx.isnan(x), x, sign) if _is_float(x) else sign
 
 
@@ -77,24 +73,12 @@ def _asinh(x: Expr) -> Expr:
     size = tirx.abs(x)
     value = tirx.log1p(size + size * size / (tirx.sqrt(size * size + 1.0) + 1.0))
     value = tirx.Select(tirx.GT(size, _number(1e9, x)), tirx.log(size) + _number(log(2.0), x), value)
-    return _if_negative(x, -value, value)
-
-
-def _elu(x: Expr, alpha: float) -> Expr:
-    return _if_negative(x, (exp_below_88(x) - 1.0) * _number(alpha, x), x)
+    return if_negative(x, -value, value)
 
 
 def _celu(call: TensorCall, x: Expr) -> Expr:
     alpha = _number(call.number("alpha", 1.0), x)
     return _at_least(x, _number(0, x)) + _at_most((exp(x / alpha) - 1.0) * alpha, _number(0, x))
-
-
-def _threshold(call: TensorCall, x: Expr) -> Expr:
-    return tirx.Select(tirx.LE(x, _number(call.number("alpha", 1.0), x)), _number(0, x), x)
-
-
-def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
-    return _at_most(_at_least(x * _number(alpha, x) + _number(beta, x), _number(0.0, x)), _number(1.0, x))
 
 
 def _swish(call: TensorCall, x: Expr) -> Expr:
@@ -185,8 +169,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Not": tirx.Not,
     "BitwiseNot": lambda x: ~x,
     "Softplus": elementary.softplus,
-    "Softsign": lambda x: x / (tirx.abs(x) + 1.0),
-    "HardSwish": lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
+    "Softsign": elementary.softsign,
+    "HardSwish": lambda x: x * elementary.hard_sigmoid(x, 1 / 6, 0.5),
     "Mish": elementary.mish,
     "IsNaN": tirx.isnan,
     "Add": lambda x, y: x + y,
@@ -194,7 +178,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Mul": lambda x, y: x * y,
     "Div": lambda x, y: x / y if _is_float(x) else tirx.truncdiv(x, y),
     "Pow": elementary.power,
-    "PRelu": lambda x, slope: _if_negative(x, x * slope, x),
+    "PRelu": lambda x, slope: if_negative(x, x * slope, x),
     "Equal": _equal,
     "Less": tirx.LT,
     "LessOrEqual": tirx.LE,
@@ -210,12 +194,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 _FORMULAS: Mapping[str, Formula] = {
-    "Elu": lambda call, x: _elu(x, call.number("alpha", 1.0)),
+    "Elu": lambda call, x: elementary.elu(x, call.number("alpha", 1.0)),
     "Celu": _celu,
-    "Selu": lambda call, x: _elu(x, call.number("alpha")) * _number(call.number("gamma"), x),
-    "LeakyRelu": lambda call, x: _if_negative(x, x * _number(call.number("alpha", 0.01), x), x),
-    "ThresholdedRelu": _threshold,
-    "HardSigmoid": lambda call, x: _hard_sigmoid(x, call.number("alpha", 0.2), call.number("beta", 0.5)),
+    "Selu": lambda call, x: elementary.elu(x, call.number("alpha")) * _number(call.number("gamma"), x),
+    "LeakyRelu": lambda call, x: elementary.leaky(x, call.number("alpha", 0.01)),
+    "ThresholdedRelu": lambda call, x: elementary.thresholded(x, call.number("alpha", 1.0)),
+    "HardSigmoid": lambda call, x: elementary.hard_sigmoid(x, call.number("alpha", 0.2), call.number("beta", 0.5)),
     "Swish": _swish,
     "Gelu": _gelu,
     "Mod": _modulo,

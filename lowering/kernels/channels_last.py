@@ -16,6 +16,7 @@ from tvm import s_tir, tirx
 
 from ...extract.partition.feature_maps import FeatureMaps
 from ...ir.graph import OperatorGraph, Value
+from ...ir.operators import RECURRENT
 from ..schedules.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
 from .steps import Step, View
 
@@ -26,14 +27,16 @@ _RANKS = range(3, 6)
 def channels_last_values(graph: OperatorGraph, steps: Iterable[Step]) -> frozenset[int]:
     """The values to store so: feature maps that kernels make and read, and nobody outside sees.
 
-    Inputs and outputs of the model, and both ends of a view, which moves nothing, stay as ONNX has them; so do maps of
-    one pixel, where both are the same.
+    Inputs and outputs of the model, and both ends of a view, which moves nothing, stay as ONNX has them; so do the
+    states of recurrent networks, and maps of one pixel, where both are the same.
     """
     viewed = {value for step in steps if isinstance(step, View) for value in (step.source, step.result)}
 
     def may_move(value: Value) -> bool:
         shape = value.type.shape if value.type is not None and value.type.is_static else None
         if shape is None or len(shape) not in _RANKS or value.producer is None or value.is_output:
+            return False
+        if graph.operators[value.producer].op in RECURRENT:
             return False
         return any(extent != 1 for extent in shape[2:])
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 from tvm import te, tirx
+from tvm.s_tir import stmt as s_stmt
 
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
 from ...ir.types import TensorType
 from ..compute import Immediate, Operand, compute, lowerable
 from ..schedules import fits_rule, mark_constants
+from ..schedules.rewriting import with_body
 from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last, channels_last_values
@@ -71,8 +73,21 @@ def lower_kernel(
     for operator in (graph.operators[index] for index in ordered):
         sources = [None if v is None else tensors[v] for v in operator.inputs]
         tensors.update(zip(operator.outputs, compute(operator, graph, sources), strict=False))
-    function = te.create_prim_func([tensors[v] for v in (*inputs, *outputs)])
+    function = _unwrap_blocks(te.create_prim_func([tensors[v] for v in (*inputs, *outputs)]))
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
+
+
+def _unwrap_blocks(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function without the blocks that TVM puts around blocks which a lowering makes itself (`te.extern`)."""
+
+    def unwrap(nest: Any) -> Any:
+        inner = nest.block.body if isinstance(nest, s_stmt.SBlockRealize) else None
+        return inner if isinstance(inner, s_stmt.SBlockRealize) else nest
+
+    root = function.body.block
+    body = tirx.SeqStmt(list(map(unwrap, root.body.seq))) if isinstance(root.body, tirx.SeqStmt) else unwrap(root.body)
+    realized = s_stmt.SBlockRealize(function.body.iter_values, function.body.predicate, with_body(root, body))
+    return function.with_body(realized)
 
 
 def task_key(function: Any) -> str:

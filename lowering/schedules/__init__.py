@@ -20,6 +20,7 @@ from .intensive.product_chain import product_chain
 from .joins import joins
 from .packing import Repack
 from .pointwise import pointwise
+from .recurrence.rule import is_recurrence, recurrence
 from .rows import rows
 from .stages import STAGES, Estimated, schedule_stages
 from .transposition import transposition
@@ -37,7 +38,7 @@ FEWEST_CYCLES = 2000.0
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
 RULES: tuple[Rule, ...] = (
-    joins, transposition, pointwise, convolution_pair, product_chain, contraction, channels, window, rows,
+    recurrence, joins, transposition, pointwise, convolution_pair, product_chain, contraction, channels, window, rows,
 )  # fmt: skip
 """In the order in which they are tried; `fallback` follows, and always matches."""
 
@@ -112,6 +113,12 @@ def _schedule_best(
                     return Estimated.of(scheduled, own, device)
         return Estimated.of(plain(Draft.of(part, device, threads)), Trace(), device)
 
+    draft = Draft.of(function, device, threads)
+    if len(blocks := draft.blocks()) > 1 and any(is_recurrence(draft.schedule.get(block.block)) for block in blocks):
+        chosen = schedule_stages(draft, schedule_whole)
+        assert chosen is not None  # there is a cut in front of every recurrence
+        trace.sites.extend(chosen.sites)
+        return chosen.scheduled
     chosen = schedule_whole(function)
     if may_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
         with suppress(s_tir.ScheduleError, RuntimeError):

@@ -33,6 +33,8 @@ def fuse_pixels(
     schedule, height = draft.schedule, _find_plane(anchor)
     if len(epilogue.extents) != len(anchor.spatial) or height is None:
         return None
+    if any(map(draft.is_constant, anchor.operands(height))):  # packed along one of its own axes
+        return None
     if not all(map(_is_plain, (*epilogue.reads, epilogue.write))):
         return None
     order = [next(iter(used)) for used in epilogue.read_of(anchor).iterators]

@@ -72,8 +72,13 @@ class BlockInfo:
     extents: tuple[int, ...]
     reduced: frozenset[int]
     reads: tuple[BufferAccess, ...]
-    write: BufferAccess
+    writes: tuple[BufferAccess, ...]
     value: Any
+
+    @property
+    def write(self) -> BufferAccess:
+        """What it writes; of a block with several results, the first one."""
+        return self.writes[0]
 
     @property
     def name(self) -> str:
@@ -133,10 +138,10 @@ def inspect_block(schedule: s_tir.Schedule, block: Any) -> BlockInfo:
     variables = [i.var for i in statement.iter_vars]
     extents = tuple(int(i.dom.extent) for i in statement.iter_vars)
     reduced = frozenset(n for n, i in enumerate(statement.iter_vars) if i.iter_type == REDUCTION)
-    write = _inspect_access(statement.writes[0], variables)
+    writes = tuple(_inspect_access(region, variables) for region in statement.writes)
     reads = [_inspect_access(region, variables) for region in statement.reads]
     value = getattr(statement.body, "value", None)
-    return BlockInfo(block, extents, reduced, tuple(r for r in reads if r.name != write.name), write, value)
+    return BlockInfo(block, extents, reduced, tuple(r for r in reads if r.name != writes[0].name), writes, value)
 
 
 def _inspect_access(region: Any, variables: list[Any]) -> BufferAccess:

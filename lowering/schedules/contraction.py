@@ -56,7 +56,7 @@ def contraction(draft: Draft) -> Scheduled | None:
     attempt = draft.copy()
     with suppress(s_tir.ScheduleError):
         flat = fuse_pixels(attempt, *pair)
-        if flat is not None and draft.trace.decide_flag("flat", usual=True):
+        if flat is not None and flat[0].is_product_sum() and draft.trace.decide_flag("flat", usual=True):
             draft, pair = attempt, flat
     grouped = split_groups(draft, *pair)
     if grouped is not None:

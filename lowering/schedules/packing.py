@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compute.recurrent_tiling import RecurrentWeights
 from .winograd.filters import WinogradWeights
 
 
@@ -44,5 +45,5 @@ class Repack:
         return (*(cut[a] for a in self.order), self.factor)
 
 
-Packing = Repack | WinogradWeights
+Packing = Repack | WinogradWeights | RecurrentWeights
 """How a constant is packed: a value that compares and hashes."""

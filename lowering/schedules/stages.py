@@ -157,11 +157,12 @@ def _cut_stage(
 ) -> _Stage:
     """The blocks from `start` to `end` as a function; what others read of them, or it of others, are parameters."""
     own = blocks[start:end]
-    written = {block.name for block in own}
+    written = {access.name for block in own for access in block.writes}
     outside = {access.name for block in (*blocks[:start], *blocks[end:]) for access in block.reads}
     parameters = {str(p.name) for p in function.params}
     reads = {a.name: a.buffer for block in own for a in block.reads if a.name not in written}
-    outputs = {b.name: b.write.buffer for b in own if b.name in outside or b.name in parameters}
+    results = {access.name: access.buffer for block in own for access in block.writes}
+    outputs = {name: buffer for name, buffer in results.items() if name in outside or name in parameters}
     buffers = (*reads.values(), *outputs.values())
     root = function.body.block
     inside = [b for b in root.alloc_buffers if str(b.name) in written and str(b.name) not in outputs]

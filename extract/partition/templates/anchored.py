@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....engine.summary import VIEWS
-from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS
+from ....ir.operators import GLOBAL_POOLS, POOLS, PRODUCTS, RECURRENT
 from ....ir.operators.linear import is_convolution
 from .operator_set import OperatorSet
 from .row_chain import is_along_rows
@@ -67,7 +67,8 @@ def _is_window(operators: OperatorSet, member: int) -> bool:
 
 
 def _is_row_wise(operators: OperatorSet, member: int) -> bool:
-    return not _is_product(operators, member) and not _is_window(operators, member)
+    is_other = _is_product(operators, member) or _is_window(operators, member)
+    return not is_other and operators.graph.operators[member].op not in RECURRENT
 
 
 def _around(name: str, is_anchor: Callable[[OperatorSet, int], bool]) -> Template:

@@ -6,10 +6,11 @@ from .anchored import PRODUCT, ROWS, WINDOW
 from .convolution_pair import CONVOLUTION_PAIR
 from .pointwise import MOVEMENT, POINTWISE
 from .product_chain import PRODUCT_CHAIN
+from .recurrence import RECURRENCE
 from .row_chain import ROW_CHAIN
 from .single import OPERATOR
 from .template import Template
 
 TEMPLATES: tuple[Template, ...] = (
-    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, CONVOLUTION_PAIR, PRODUCT_CHAIN, OPERATOR,
+    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, CONVOLUTION_PAIR, PRODUCT_CHAIN, OPERATOR,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from eqfuse.ir.operators import RECURRENT, STANDARD
+from eqfuse.ir.operators import STANDARD
 from eqfuse.lowering.compute import LOWERINGS, lowerable
 
 from ...ir.onnx_cases import Case, cases, onnx_model
@@ -18,7 +18,6 @@ from ..in_tvm import Call, assert_as_onnx_runtime, infer_types
 
 NOT_LOWERED = {
     "If": "only flat graphs have it, and none of those is compiled",
-    **dict.fromkeys(RECURRENT, "ONNX Runtime runs it: its steps are a loop around kernels"),
 }
 """Operators of the rules that have no lowering, and why."""
 BY_THEMSELVES = {"Resize": "test_resize.py"}

@@ -1,0 +1,412 @@
+"""The steps of a recurrent network as loops: one unit at a time for the lowering, register tiles for the schedule.
+
+    H[0], C[0] = initial states
+    for s: for d: for units, rows (tiles): {
+        A[rows, gates, units] = Z[d, t(s, d), rows, gates, units]                    (registers)
+        for k: A += H[s % 2, rows, k] * R[d, gates, units, k]
+        H[1 - s % 2], C[1 - s % 2], Y[t, d] = the gates of A, C[s % 2] and H[s % 2] }
+
+Z holds the products with the inputs, of all steps. States are kept twice, so that the last tile may overlap the one
+before. A GRU whose reset gate comes before its product takes two such passes over the units in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.s_tir import stmt as s_stmt
+
+from ...ir.operators.recurrent import Activation, RecurrentCell
+from .call import OPERATOR
+from .elementary import dtype_of
+from .recurrent_gates import Gates
+from .recurrent_tiling import RecurrenceTiling, RecurrentWeights
+
+RECURRENCE = "eqfuse.recurrence"
+"""Attribute of the block of a recurrence: its operator, hidden size, direction and config, then the names of what it
+reads and writes in the order of the block's regions."""
+_FACTORS = 24
+"""Vector multiply-adds of the unrolled body for one step of the sum: enough steps are unrolled to reach twice that."""
+
+
+@dataclass(frozen=True)
+class RecurrenceBuffers:
+    """What a recurrence reads and writes, by name: ``z`` and ``r``; ``b`` (the bias of a GRU's new state), ``lengths``,
+    ``h``, ``c`` and ``p`` where there are; ``states``, ``last`` and ``last_cell`` where anything reads them."""
+
+    reads: Mapping[str, Any]
+    writes: Mapping[str, Any]
+
+    @property
+    def steps(self) -> Any:
+        """The number of steps."""
+        return self.reads["z"].shape[1]
+
+    @property
+    def batch(self) -> Any:
+        """The number of sequences."""
+        return self.reads["z"].shape[2]
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        return str(self.reads["z"].dtype)
+
+
+def make_block(
+    cell: RecurrentCell, buffers: RecurrenceBuffers, tiling: RecurrenceTiling, name: str, attribute: str,
+    packed: RecurrentWeights | None = None,
+) -> Any:  # fmt: skip
+    """The block of a recurrence; ``r`` has ONNX's layout, or that of `packed`."""
+    loops = _RecurrenceLoops(cell, buffers, tiling, packed)
+    regions = [[_whole(b) for b in each.values()] for each in (buffers.reads, buffers.writes)]
+    attributes = {OPERATOR: cell.kind, RECURRENCE: attribute}
+    block = s_stmt.SBlock([], *regions, name, loops.body(), None, loops.allocated, [], attributes)
+    return s_stmt.SBlockRealize([], True, block)
+
+
+@dataclass
+class _RecurrenceLoops:
+    """The loops of one recurrence."""
+
+    cell: RecurrentCell
+    buffers: RecurrenceBuffers
+    tiling: RecurrenceTiling
+    packed: RecurrentWeights | None
+    allocated: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.weights = self.buffers.reads["r"]
+        state = (len(self.cell.reverse), 2, self.buffers.batch, self.cell.hidden)
+        self.h = self._allocate(state, "hidden_states")
+        self.c: Any = self._allocate(state, "cell_states") if self.cell.kind == "LSTM" else None
+        self.update: Any = None
+        self.reset: Any = None
+        if len(self.tiling.passes) > 1:
+            self.update, self.reset = (self._allocate((state[0], *state[2:]), n) for n in ("updates", "resets"))
+
+    def _allocate(self, shape: Sequence[Any], name: str) -> Any:
+        self.allocated.append(tirx.decl_buffer(shape, self.buffers.dtype, name))
+        return self.allocated[-1]
+
+    def body(self) -> Any:
+        """All of it."""
+        packing = [self._pack()] if self.packed is not None and len(self.buffers.reads["r"].shape) > 2 else []
+        same = len(set(self.cell.activations)) == 1
+        kind = tirx.ForKind.PARALLEL if self.tiling.shared == "directions" else tirx.ForKind.SERIAL
+
+        def direction(d: Any) -> Any:
+            if same:
+                return self._direction(d, self.cell.activations[0])
+            first, second = (self._direction(d, functions) for functions in self.cell.activations)
+            return tirx.IfThenElse(d < 1, first, second)
+
+        return _sequence([*packing, _loop("d", len(self.cell.reverse), direction, kind)])
+
+    def _pack(self) -> Any:
+        """A copy of weights that are not known before the run."""
+        assert self.packed is not None
+        packed, r = self.packed, self.buffers.reads["r"]
+        self.weights = self._allocate(packed.packed_shape(r.shape), "packed_weights")
+
+        def copies(d: Any, number: int) -> Any:
+            each, columns = self.tiling.passes[number], self.tiling.columns(number)
+
+            def store(tile: Any, k: Any, gate: Any, u: Any) -> Any:
+                source = (each.first + gate) * self.cell.hidden + _start(tile, columns, self.cell.hidden) + u
+                place = packed.offset(number) + ((tile * self.cell.hidden + k) * each.gates + gate) * columns + u
+                return tirx.BufferStore(self.weights, r[d, source, k], [d, place])
+
+            extents = (packed.tiles(number), self.cell.hidden, each.gates, columns)
+            return _nest(("tile", "k", "gate", "u"), extents, store)
+
+        passes = range(len(self.tiling.passes))
+        return _loop("d", r.shape[0], lambda d: _sequence([copies(d, number) for number in passes]))
+
+    def _direction(self, d: Any, functions: tuple[Activation, ...]) -> Any:
+        steps = _loop("s", self.buffers.steps, lambda s: _sequence(
+            [self._pass(d, s, number, functions) for number in range(len(self.tiling.passes))]
+        ))  # fmt: skip
+        return _sequence([*self._initial(d), steps, *self._final(d)])
+
+    # --- before and behind all steps
+
+    def _initial(self, d: Any) -> list[Any]:
+        """The states that the first step reads."""
+        pairs = [(self.h, "h")] + ([(self.c, "c")] if self.c is not None else [])
+
+        def state(buffer: Any, name: str) -> Any:
+            def store(b: Any, u: Any) -> Any:
+                given = self.buffers.reads.get(name)
+                value = self._number(0.0) if given is None else given[d, b, u]
+                return tirx.BufferStore(buffer, value, [d, 0, b, u])
+
+            return self._for_states(store)
+
+        return [state(*pair) for pair in pairs]
+
+    def _final(self, d: Any) -> list[Any]:
+        """The last states; those of an empty sequence are 0."""
+        names = (("last", self.h), ("last_cell", self.c))
+        parity, lengths = tirx.floormod(self.buffers.steps, 2), self.buffers.reads.get("lengths")
+
+        def last(buffer: Any, source: Any) -> Any:
+            def store(b: Any, u: Any) -> Any:
+                value = source[d, parity, b, u]
+                if lengths is not None:
+                    value = tirx.Select(lengths[b] > 0, value, self._number(0.0))
+                return tirx.BufferStore(buffer, value, [d, b, u])
+
+            return self._for_states(store)
+
+        writes = self.buffers.writes
+        return [last(writes[name], source) for name, source in names if name in writes]
+
+    def _for_states(self, store: Callable[[Any, Any], Any]) -> Any:
+        """A statement for each sequence and vector of units."""
+        hidden, lanes = self.cell.hidden, self.tiling.lanes
+
+        def vector(b: Any) -> Any:
+            def lane(tile: Any) -> Any:
+                return _vector(lanes, lambda i: store(b, _start(tile, lanes, hidden) + i))
+
+            return _loop("u", -(-hidden // lanes), lane)
+
+        return _loop("b", self.buffers.batch, vector)
+
+    # --- one pass of one step
+
+    def _pass(self, d: Any, s: Any, number: int, functions: tuple[Activation, ...]) -> Any:
+        columns, rows, hidden = self.tiling.columns(number), self.tiling.rows, self.cell.hidden
+        kind = tirx.ForKind.PARALLEL if self.tiling.shared == "units" else tirx.ForKind.SERIAL
+
+        def units(tile: Any) -> Any:
+            def tile_of_rows(row_tile: Any) -> Any:
+                first = _start(row_tile, rows, self.buffers.batch)
+                place = _Place(d, s, tile, _start(tile, columns, hidden), first)
+                return self._tile(place, number, functions)
+
+            return _loop("rows", -(-self.buffers.batch // rows), tile_of_rows)
+
+        return _loop("units", -(-hidden // columns), units, kind)
+
+    def _tile(self, place: _Place, number: int, functions: tuple[Activation, ...]) -> Any:
+        each, lanes, rows = self.tiling.passes[number], self.tiling.lanes, self.tiling.rows
+        sums = tirx.decl_buffer((rows * each.gates * each.vectors, lanes), self.buffers.dtype, "sums", scope="local")
+
+        def begin(r: Any) -> Any:
+            def store(gate: int) -> Any:
+                def vector(v: Any) -> Any:
+                    def lane(i: Any) -> Any:
+                        value = self._input(place, each.first + gate, r, v * lanes + i)
+                        index = (r * each.gates + gate) * each.vectors + v
+                        return tirx.BufferStore(sums, value, [index, i])
+
+                    return _vector(lanes, lane)
+
+                return _unrolled("v", each.vectors, vector)
+
+            return _sequence([store(gate) for gate in range(each.gates)])
+
+        def end(r: Any) -> Any:
+            def vector(v: Any) -> Any:
+                def lane(i: Any) -> Any:
+                    totals = [sums[(r * each.gates + g) * each.vectors + v, i] for g in range(each.gates)]
+                    return self._unit(place, place.row + r, place.unit + v * lanes + i, number, totals, functions)
+
+                return _vector(lanes, lane)
+
+            return _unrolled("v", each.vectors, vector)
+
+        body = [_unrolled("r", rows, begin), *self._sum(place, number, sums), _unrolled("r", rows, end)]
+        return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", _sequence(body), None, [sums]))
+
+    def _input(self, place: _Place, gate: int, r: Any, unit: Any) -> Any:
+        """What the sum of a gate begins with."""
+        hidden, row = self.cell.hidden, place.row + r
+        if self.cell.linear_before_reset and self.cell.kind == "GRU" and gate == 2:
+            bias = self.buffers.reads.get("b")
+            return self._number(0.0) if bias is None else bias[place.d, 5 * hidden + place.unit + unit]
+        return self._product(place, row, gate, place.unit + unit)
+
+    def _product(self, place: _Place, row: Any, gate: int, unit: Any) -> Any:
+        """What the input adds to a gate."""
+        return self.buffers.reads["z"][place.d, self.time(place, row), row, gate * self.cell.hidden + unit]
+
+    def _sum(self, place: _Place, number: int, sums: Any) -> list[Any]:
+        """The product of the state with the weights of a tile."""
+        each, hidden, lanes = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes
+        vectors, products = each.gates * each.vectors, self.tiling.rows * each.gates * each.vectors
+        unrolled = min(hidden, max(1, 2 * _FACTORS // products)) if lanes > 1 else 1
+
+        def step(k: Any) -> Any:
+            def row(r: Any) -> Any:
+                state = self._state(place, number, r, k)
+
+                def vector(a: Any) -> Any:
+                    def lane(i: Any) -> Any:
+                        index = [r * vectors + a, i]
+                        product = state * self._weight(place, number, k, a, i)
+                        return tirx.BufferStore(sums, sums[tuple(index)] + product, index)
+
+                    return _vector(lanes, lane)
+
+                return _unrolled("a", vectors, vector)
+
+            return _unrolled("r", self.tiling.rows, row)
+
+        whole = hidden // unrolled
+        loops = [_loop("k", whole, lambda o: _unrolled("j", unrolled, lambda j: step(o * unrolled + j)))]
+        rest = hidden - whole * unrolled
+        return loops + ([_unrolled("j", rest, lambda j: step(whole * unrolled + j))] if rest else [])
+
+    def _state(self, place: _Place, number: int, r: Any, k: Any) -> Any:
+        """What a weight is multiplied with."""
+        if number == 1:
+            return self.reset[place.d, place.row + r, k]
+        return self.h[place.d, place.parity, place.row + r, k]
+
+    def _weight(self, place: _Place, number: int, k: Any, vector: Any, lane: Any) -> Any:
+        each, hidden, lanes, r = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes, self.weights
+        if self.packed is not None:
+            tile = self.packed.offset(number) + (place.tile * hidden + k) * each.gates * self.tiling.columns(number)
+            return r[place.d, tile + vector * lanes + lane]
+        gate, within = tirx.floordiv(vector, each.vectors), tirx.floormod(vector, each.vectors)
+        return r[place.d, (each.first + gate) * hidden + place.unit + within * lanes + lane, k]
+
+    # --- one unit of one sequence
+
+    def _unit(
+        self, place: _Place, row: Any, unit: Any, number: int, sums: Sequence[Any], functions: tuple[Activation, ...]
+    ) -> Any:
+        """What a pass makes of the sums of a unit's gates."""
+        steps = _Statements()
+        gates = Gates(self.cell, functions, steps.keep)
+
+        def old(states: Any) -> Any:
+            return states[place.d, place.parity, row, unit]
+
+        def store(buffer: Any, value: Any) -> None:
+            """For the next step; where a sequence has ended, its state stays."""
+            runs = self.runs(place, row)
+            kept = value if runs is None else tirx.Select(runs, value, old(buffer))
+            steps.store(buffer, kept, place.d, 1 - place.parity, row, unit)
+
+        if self.cell.kind == "GRU" and number == 0 and len(self.tiling.passes) > 1:
+            steps.store(self.update, gates.activate(0, sums[0]), place.d, row, unit)
+            steps.store(self.reset, gates.activate(0, sums[1]) * old(self.h), place.d, row, unit)
+            return _sequence(steps.statements)
+        if self.cell.kind == "LSTM":
+            weights = self.buffers.reads.get("p")
+            peepholes = None if weights is None else lambda n: weights[place.d, n * self.cell.hidden + unit]
+            hidden, cell = gates.lstm(sums, steps.keep(old(self.c)), peepholes)
+            store(self.c, cell)
+        elif self.cell.kind == "RNN":
+            hidden = gates.activate(0, sums[0])
+        elif number == 1:
+            hidden = gates.update_state(self.update[place.d, row, unit], sums[0], old(self.h))
+        else:
+            inputs = self._product(place, row, 2, unit)
+            update, reset = (steps.keep(gates.activate(0, total)) for total in sums[:2])
+            hidden = gates.update_state(update, inputs + reset * sums[2], old(self.h))
+        hidden = steps.keep(hidden)
+        store(self.h, hidden)
+        if "states" in self.buffers.writes:
+            runs, time = self.runs(place, row), self.time(place, row)
+            value = hidden if runs is None else tirx.Select(runs, hidden, self._number(0.0))
+            steps.store(self.buffers.writes["states"], value, time, place.d, row, unit)
+        return _sequence(steps.statements)
+
+    # --- where a step is
+
+    def runs(self, place: _Place, row: Any) -> Any | None:
+        """Whether the sequence has that many steps; None where all have all."""
+        lengths = self.buffers.reads.get("lengths")
+        return None if lengths is None else place.s < lengths[row].astype("int32")
+
+    def time(self, place: _Place, row: Any) -> Any:
+        """The place of the step in X and Y: sequences are run from their own end. Steps behind it stay in place."""
+        runs, forward = self.runs(place, row), place.s
+        if runs is None:
+            backward = self.buffers.steps - 1 - place.s
+        else:
+            length = self.buffers.reads["lengths"][row].astype("int32")
+            backward = tirx.Select(runs, length - 1 - place.s, place.s)
+        if len(self.cell.reverse) > 1:
+            return tirx.Select(place.d > 0, backward, forward)
+        return backward if self.cell.reverse[0] else forward
+
+    def _number(self, value: float) -> Any:
+        return tirx.const(value, self.buffers.dtype)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A tile of a step: direction, step, number of the tile, and its first unit and row."""
+
+    d: Any
+    s: Any
+    tile: Any
+    unit: Any
+    row: Any
+
+    @property
+    def parity(self) -> Any:
+        """Where the states that the step reads are."""
+        return tirx.floormod(self.s, 2)
+
+
+@dataclass
+class _Statements:
+    """A sequence that is being written."""
+
+    statements: list[Any] = field(default_factory=list)
+
+    def keep(self, value: Any) -> Any:
+        """A name for a value, which is computed here."""
+        variable = tirx.Var("t", dtype_of(value))
+        self.statements.append(tirx.Bind(variable, value))
+        return variable
+
+    def store(self, buffer: Any, value: Any, *indices: Any) -> None:
+        """Write an element."""
+        self.statements.append(tirx.BufferStore(buffer, value, list(indices)))
+
+
+# --- statements
+
+
+def _loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL) -> Any:
+    variable = tirx.Var(name, "int32")
+    return tirx.For(variable, tirx.const(0, "int32"), extent, kind, body(variable))
+
+
+def _nest(names: Sequence[str], extents: Sequence[Any], body: Callable[..., Any]) -> Any:
+    if not names:
+        return body()
+    return _loop(names[0], extents[0], lambda i: _nest(names[1:], extents[1:], lambda *rest: body(i, *rest)))
+
+
+def _unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+    return _loop(name, extent, body, tirx.ForKind.UNROLLED)
+
+
+def _vector(lanes: int, body: Callable[[Any], Any]) -> Any:
+    return _loop("lane", lanes, body, tirx.ForKind.VECTORIZED if lanes > 1 else tirx.ForKind.SERIAL)
+
+
+def _sequence(statements: Sequence[Any]) -> Any:
+    return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
+
+
+def _start(tile: Any, size: int, extent: Any) -> Any:
+    """The first element of a tile; the last one is moved back to end where the extent does."""
+    divides = isinstance(extent, int | tirx.IntImm) and int(extent) % size == 0
+    return tile * size if divides else tirx.min(tile * size, extent - size)
+
+
+def _whole(buffer: Any) -> Any:
+    return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(0, extent) for extent in buffer.shape])

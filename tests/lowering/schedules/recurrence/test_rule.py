@@ -1,0 +1,72 @@
+"""Recurrences in register tiles compute what ONNX Runtime computes, for processors of several kinds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import tvm
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from eqfuse.costmodels.device import load_device
+from eqfuse.lowering.compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights
+from eqfuse.lowering.kernels.prim_funcs import lower_kernel
+from eqfuse.lowering.schedules import mark_constants, schedule
+from eqfuse.lowering.target import target_of
+
+from ....ir.recurrent_calls import Array, RecurrentCall, assert_close, recurrent_calls
+from ...in_tvm import Call
+
+WEIGHTS = ("w", "r", "b", "p")
+
+
+def run(call: RecurrentCall, device: str, threads: int) -> tuple[list[Array], str]:
+    """The outputs of a call whose kernel is scheduled for a device, and the rule."""
+    model = Call(call.model, call.feeds)
+    graph, values = model.graph, model.values
+    function = lower_kernel(graph, range(len(graph)), "main")
+    constants = tuple(n for n, value in enumerate(function.inputs) if graph.values[value].is_constant)
+    scheduled = schedule(mark_constants(function.prim_func, constants), load_device(device), threads)
+    target = tvm.target.Target(target_of(device, threads).description)
+    with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):
+        library = tvm.compile(scheduled.schedule.mod, target=target)
+    arguments = []
+    for position, value in enumerate(function.inputs):
+        array = np.array(values[graph.values[value].name], order="C")
+        for packing in scheduled.repack:
+            array = packing(array) if packing.parameter == position else array
+        arguments.append(tvm.runtime.tensor(array))
+    shapes = [graph.values[v].extent.dimensions for v in function.outputs]
+    outputs = [tvm.runtime.tensor(np.full(shape, np.nan, np.float32)) for shape in shapes]
+    library["main"](*arguments, *outputs)
+    return [output.numpy() for output in outputs], scheduled.rule
+
+
+@settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
+@given(
+    call=recurrent_calls(largest=19), device=st.sampled_from(["host", "x86-64-v3"]), threads=st.sampled_from([1, 2]),
+    weights=st.sampled_from([WEIGHTS, ()]),
+)  # fmt: skip
+def test_computes_what_onnx_runtime_does(
+    call: RecurrentCall, device: str, threads: int, weights: tuple[str, ...]
+) -> None:
+    constants = tuple(name for name in weights if call.operands.get(name) is not None)
+    results, rule = run(replace(call, weights=constants), device, threads)
+    assert rule.endswith("+ recurrence)")
+    assert_close(results, call.in_onnx_runtime())
+
+
+@given(hidden=st.integers(1, 40), rows=st.integers(1, 3), lanes=st.sampled_from([1, 4, 8]), gates=st.integers(1, 4))
+def test_packed_weights_stand_in_the_order_they_are_read(hidden: int, rows: int, lanes: int, gates: int) -> None:
+    lanes = min(lanes, hidden)
+    weights = RecurrentWeights(0, hidden, RecurrenceTiling((Pass(0, gates),), rows, lanes))
+    array = np.arange(2 * gates * hidden * hidden).reshape(2, gates * hidden, hidden)
+    packed = weights(array)
+    assert packed.shape == weights.packed_shape(array.shape)
+    tiles = packed.reshape(2, weights.tiles(0), hidden, gates, lanes)
+    for tile in range(weights.tiles(0)):
+        unit = min(tile * lanes, hidden - lanes)
+        for gate in range(gates):
+            rows_of_gate = array[:, gate * hidden + unit : gate * hidden + unit + lanes]
+            np.testing.assert_array_equal(tiles[:, tile, :, gate], rows_of_gate.transpose(0, 2, 1))
