@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from .sizes import Size, TooComplex, extremum, floor_divide, number, symbol
+from .types import Dimension, TensorType
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w.]*)|`((?:[^`]|``)*)`(?!`)|(//|[-+*/(),]))")
 _LONGEST_TEXT = 2000
@@ -20,6 +21,24 @@ def parse_size(text: str) -> Size | None:
         return _Parser(text).parse() if len(text) <= _LONGEST_TEXT else None
     except (ValueError, ZeroDivisionError, RecursionError, TooComplex):
         return None
+
+
+def dimension_as_size(dimension: Dimension) -> Size | None:
+    """What a dimension of an operator graph stands for; None for one of which nothing is known before the run."""
+    return number(dimension) if isinstance(dimension, int) else parse_size(dimension)
+
+
+def elements(type_: TensorType) -> Size | None:
+    """The number of elements of a tensor; None where it is not known before the run, or too complex."""
+    total = number(1)
+    for size in map(dimension_as_size, type_.shape if type_.shape is not None else ("?",)):
+        if size is None:
+            return None
+        try:
+            total = total * size
+        except TooComplex:
+            return None
+    return total
 
 
 class _Parser:

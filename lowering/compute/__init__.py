@@ -21,12 +21,15 @@ from collections.abc import Mapping, Sequence
 from tvm import te
 
 from ...ir.graph import Operator, OperatorGraph
+from ...ir.size_names import dimension_as_size
+from ...ir.types import TensorType
 from . import elementwise, layout, normalisation, pooling, products, recurrent, reductions, resize
-from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, TensorCall
+from .call import ANCHOR, OPERATOR, Immediate, Lowering, NotLowered, Operand, Tensor, TensorCall
+from .extents import Extents, UnknownExtent
 
 __all__ = [
-    "ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Immediate", "NotLowered", "Operand", "compute", "has_lowering",
-    "lowerable",
+    "ANCHOR", "DTYPES", "LOWERINGS", "OPERATOR", "Extents", "Immediate", "NotLowered", "Operand", "Tensor", "compute",
+    "has_lowering", "lowerable", "placeholder",
 ]  # fmt: skip
 
 LOWERINGS: Mapping[str, Lowering] = {
@@ -47,22 +50,29 @@ DTYPES = frozenset(
 """Element types that have a lowering."""
 
 
-def compute(operator: Operator, graph: OperatorGraph, inputs: Sequence[Operand | None]) -> tuple[te.Tensor, ...]:
+def compute(
+    operator: Operator, graph: OperatorGraph, inputs: Sequence[Operand | None], extents: Extents
+) -> tuple[Tensor, ...]:
     """The results of an operator of `graph`, perhaps without those at the end that nothing reads.
 
     `inputs` are in the order of the operator, None where one is absent.
-    Raises NotLowered, naming the node, where `lowerable` gives a reason.
+    Raises NotLowered, naming the node, where `lowerable` gives a reason, or a size does not follow from the `extents`.
     """
     reason = _obstacle(operator, graph)
     if reason is None:
-        call = TensorCall(operator, tuple(inputs), tuple(graph.values[value].type for value in operator.outputs))
+        types = [tuple(None if v is None else graph.values[v].type for v in v_s) for v_s in _values_of(operator)]
+        call = TensorCall(operator, tuple(inputs), types[1], extents, types[0])
         try:
             results = LOWERINGS[operator.op](call)
-        except NotLowered as error:
+            tensors = results if isinstance(results, tuple) else (results,)
+            return tuple(Tensor(t, extents.shape(type_)) for t, type_ in zip(tensors, types[1], strict=False))
+        except (NotLowered, UnknownExtent) as error:
             reason = str(error)
-        else:
-            return results if isinstance(results, tuple) else (results,)
     raise NotLowered(f"{operator.op} {operator.name} cannot be compiled: {reason}")
+
+
+def _values_of(operator: Operator) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    return operator.inputs, operator.outputs
 
 
 def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
@@ -71,12 +81,19 @@ def lowerable(operator: Operator, graph: OperatorGraph) -> str | None:
     if reason is not None:
         return reason
     values = [None if value is None else graph.values[value].type for value in operator.inputs]
-    inputs = [None if t is None else te.placeholder(t.shape, t.dtype, f"x{i}") for i, t in enumerate(values)]
+    extents = Extents.of((*values, *(graph.values[value].type for value in operator.outputs)))
+    inputs = [None if t is None else placeholder(t, f"x{i}", extents) for i, t in enumerate(values)]
     try:
-        compute(operator, graph, inputs)
+        compute(operator, graph, inputs, extents)
     except NotLowered as error:
         return str(error).split("cannot be compiled: ", 1)[-1]
     return None
+
+
+def placeholder(type_: TensorType, name: str, extents: Extents) -> Tensor:
+    """A tensor that a kernel gets."""
+    shape = extents.shape(type_)
+    return Tensor(te.placeholder(shape, type_.dtype, name), shape)
 
 
 def has_lowering(operator: Operator, graph: OperatorGraph) -> bool:
@@ -95,10 +112,10 @@ def _obstacle(operator: Operator, graph: OperatorGraph) -> str | None:
     further = [v for v in operator.outputs[1:] if graph.consumers[v] or graph.values[v].is_output]
     values = [graph.values[v] for v in (*operator.inputs, *operator.outputs[:1], *further) if v is not None]
     for name, type_ in ((value.name, value.type) for value in values):
-        if type_ is None or not type_.is_static:
-            return f"the shape of {name} is not static"
+        if type_ is None or type_.shape is None or None in map(dimension_as_size, type_.shape):
+            return f"the shape of {name} is not known before the run"
         if type_.dtype not in DTYPES:
             return f"{name} is of {type_.dtype}"
-        if type_.elements() == 0:
+        if 0 in type_.shape:
             return f"{name} has no elements"
     return None

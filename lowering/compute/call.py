@@ -13,10 +13,11 @@ from tvm import te, tirx
 from ...ir.graph import Operator
 from ...ir.types import TensorType
 from ..errors import LoweringError
+from .extents import Extent, Extents, is_number, may_differ
 
 Expr = Any
 """A scalar expression of TVM (``tirx.PrimExpr``)."""
-Shape = tuple[int, ...]
+Shape = tuple[Extent, ...]
 
 ANCHOR = "eqfuse.anchor"
 """Attribute of the block that does the multiplications of a product or convolution; its value is the operator."""
@@ -46,8 +47,25 @@ class Immediate:
         return self.value
 
 
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor expression with the extents that the graph says it has: equal ones are the same expression."""
+
+    tensor: te.Tensor
+    shape: Shape
+
+    @property
+    def dtype(self) -> str:
+        """The element type."""
+        return str(self.tensor.dtype)
+
+    def __call__(self, *indices: Expr) -> Expr:
+        """The element at the indices."""
+        return self.tensor(*indices)
+
+
 class Operand(Protocol):
-    """An operand: a ``te.Tensor`` or an Immediate."""
+    """An operand: a ``te.Tensor``, one with its extents, or an Immediate."""
 
     @property
     def shape(self) -> Sequence[Any]: ...
@@ -56,8 +74,8 @@ class Operand(Protocol):
 
 
 def sizes(x: Operand) -> Shape:
-    """The shape as plain integers."""
-    return tuple(int(d) for d in x.shape)
+    """The shape, its constants as plain integers."""
+    return tuple(int(d) if isinstance(d, int | tirx.IntImm) else d for d in x.shape)
 
 
 def read(x: Operand, indices: Sequence[Expr], shape: Shape) -> Expr:
@@ -68,25 +86,35 @@ def read(x: Operand, indices: Sequence[Expr], shape: Shape) -> Expr:
 def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
     """Indices of a tensor from those of the shape that it is broadcast to.
 
-    The index of an axis that has one element in both stays a variable: schedules match iterators with axes.
+    The index of an axis that has one element in both stays a variable: schedules match iterators with axes. An axis that
+    has as many elements as the shape in one call, and a single one in another, is read at its last element or before.
     """
     skipped = len(shape) - len(own)
     axes = zip(own, indices[skipped:], shape[skipped:], strict=True)
-    return [0 if size == 1 and whole != 1 else index for size, index, whole in axes]
+    return [_broadcast_index(size, index, whole) for size, index, whole in axes]
+
+
+def _broadcast_index(size: Extent, index: Expr, whole: Extent) -> Expr:
+    if not may_differ(size, whole) or (isinstance(size, int) and size != 1):
+        return index
+    return 0 if is_number(size, 1) else te.min(index, size - 1)
 
 
 @dataclass(frozen=True)
 class TensorCall:
-    """An operator, its operands (None: absent) and the types of its results, static where anything reads them."""
+    """An operator, its operands (None: absent) and the types of its results, known where anything reads them."""
 
     operator: Operator
     sources: tuple[Operand | None, ...]
     results: tuple[TensorType | None, ...]
+    extents: Extents
+    types: tuple[TensorType | None, ...] = ()
+    """The types of its operands."""
 
     @property
     def shape(self) -> Shape:
         """The shape of the first result."""
-        return tuple(int(d) for d in self._result.shape or ())
+        return self.extents.shape(self._result)
 
     @property
     def dtype(self) -> str:
@@ -122,6 +150,13 @@ class TensorCall:
             raise NotLowered(f"{name} is not known")
         return value
 
+    def numbers(self, position: int) -> tuple[int, ...]:
+        """The shape of an input. Raises NotLowered where it is absent, or a call decides about it."""
+        shape = sizes(self.source(position))
+        if not all(isinstance(extent, int) for extent in shape):
+            raise NotLowered(f"the shape of input {position} is not fixed")
+        return shape
+
     def integer(self, name: str, default: int | None = None) -> int:
         """An attribute that is an integer."""
         return int(self._attribute(name, default))
@@ -144,8 +179,12 @@ class TensorCall:
         """A number of the type of the first result."""
         return tirx.const(value, self.dtype)
 
+    def reciprocal(self, extent: Extent) -> Expr:
+        """One over an extent, of the type of the first result."""
+        return self.constant(1 / extent) if isinstance(extent, int) else self.constant(1) / extent.astype(self.dtype)
+
     def stage(
-        self, shape: Iterable[int], function: Callable[..., Expr], part: str = "", anchor: bool = False
+        self, shape: Iterable[Extent], function: Callable[..., Expr], part: str = "", anchor: bool = False
     ) -> te.Tensor:
         """A tensor computed element by element."""
         op = self.operator.op
@@ -163,7 +202,7 @@ class TensorCall:
         whole = f"_{whole}" if whole[:1].isdigit() else whole
         return "_".join(filter(None, (whole, part, str(self.operator.outputs[0]))))
 
-    def reduce_axes(self, extents: Iterable[int], name: str = "k") -> list[Any]:
+    def reduce_axes(self, extents: Iterable[Extent], name: str = "k") -> list[Any]:
         """Reduction axes of these extents, named by their position."""
         return [te.reduce_axis((0, extent), name=f"{name}{i}") for i, extent in enumerate(extents)]
 

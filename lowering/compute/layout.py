@@ -11,46 +11,65 @@ from math import prod
 
 from tvm import te, tirx
 
+from ...ir.size_names import dimension_as_size
+from ...ir.sizes import ONE, Size, exact_quotient
+from ...ir.types import TensorType
 from .call import Expr, Lowering, NotLowered, Shape, TensorCall, read, sizes
+from .extents import Extent, as_number, is_number, may_differ
 from .windows import pad_around
 
 
 def _reshape(call: TensorCall) -> te.Tensor:
     """Only axes that are split or joined cost a division; the others keep their index."""
-    x = call.source(0)
-    if prod(sizes(x)) != prod(call.shape):
+    x, shape = call.source(0), call.shape
+    old, new = _sizes_of(call.types[0]), _sizes_of(call.results[0])
+    if all(size.number is not None for size in (*old, *new)) and prod(sizes(x)) != prod(shape):
         raise NotLowered("the shape has another number of elements")
-    groups = list(_groups(sizes(x), call.shape))
+    groups = list(_groups(old, new))
 
     def element(*indices: Expr) -> Expr:
         places: list[Expr] = []
-        rest = list(indices)
-        for old, new in groups:
-            own, rest = rest[: len(new)], rest[len(new) :]
-            places += own if old == new else _unravel(_ravel(own, new), old)
+        for before, after in groups:
+            own = list(indices[after.start : after.stop])
+            same = old[before.start : before.stop] == new[after.start : after.stop]
+            ravelled = own if same else _ravel(own, shape[after.start : after.stop])
+            places += own if same else _unravel(ravelled, sizes(x)[before.start : before.stop])
         return x(*places)
 
-    return call.stage(call.shape, element)
+    return call.stage(shape, element)
 
 
-def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """The shortest runs of axes of both shapes with as many elements each."""
+def _sizes_of(type_: TensorType | None) -> tuple[Size, ...]:
+    sizes = [dimension_as_size(d) for d in (type_.shape or ())] if type_ is not None else []
+    return tuple(size for size in sizes if size is not None)
+
+
+def _groups(old: Sequence[Size], new: Sequence[Size]) -> Iterator[tuple[range, range]]:
+    """The shortest runs of axes of both shapes with as many elements each, whatever the sizes of a call."""
     i = j = 0
     while i < len(old) or j < len(new):
-        first, second = old[i : i + 1], new[j : j + 1]
-        while prod(first) != prod(second):
-            if prod(first) < prod(second):
-                first = old[i : i + len(first) + 1]
-            else:
-                second = new[j : j + len(second) + 1]
-        yield first, second
-        i, j = i + len(first), j + len(second)
+        ends, sides = [i + (i < len(old)), j + (j < len(new))], (old, new)
+        while (totals := [_total(old[i : ends[0]]), _total(new[j : ends[1]])])[0] != totals[1]:
+            fits = exact_quotient(totals[1], totals[0]) is not None
+            side = 0 if (fits or ends[1] == len(new)) and ends[0] < len(old) else 1
+            if ends[side] == len(sides[side]):
+                break  # all that is left, as many elements by what only the sizes of a call say
+            ends[side] += 1
+        yield range(i, ends[0]), range(j, ends[1])
+        i, j = ends
+
+
+def _total(sizes: Sequence[Size]) -> Size:
+    total = ONE
+    for size in sizes:
+        total = total * size
+    return total
 
 
 def _ravel(indices: Sequence[Expr], shape: Shape) -> Expr:
     result: Expr = 0
     for index, size in zip(indices, shape, strict=True):
-        result = result if size == 1 else index if isinstance(result, int) else result * size + index
+        result = result if is_number(size, 1) else index if isinstance(result, int) else result * size + index
     return result
 
 
@@ -58,11 +77,11 @@ def _unravel(index: Expr, shape: Shape) -> list[Expr]:
     if isinstance(index, int):
         return [0] * len(shape)
     places: list[Expr] = []
-    first = next((a for a, size in enumerate(shape) if size > 1), 0)
+    first = next((a for a, size in enumerate(shape) if not is_number(size, 1)), 0)
     for axis in reversed(range(len(shape))):
         size = shape[axis]
-        places.append(0 if size == 1 else index if axis == first else index % size)
-        index = index if size == 1 else index // size
+        places.append(0 if is_number(size, 1) else index if axis == first else index % size)
+        index = index if is_number(size, 1) or axis == first else index // size
     return places[::-1]
 
 
@@ -79,7 +98,7 @@ def _expand(call: TensorCall) -> te.Tensor:
 
 def _tile(call: TensorCall) -> te.Tensor:
     x = call.source(0)
-    repeated = [n != m for n, m in zip(sizes(x), call.shape, strict=True)]
+    repeated = [may_differ(n, m) for n, m in zip(sizes(x), call.shape, strict=True)]
     axes = list(zip(sizes(x), repeated, strict=True))
     return call.stage(call.shape, lambda *i: x(*(p % n if r else p for p, (n, r) in zip(i, axes, strict=True))))
 
@@ -103,16 +122,16 @@ def _pad(call: TensorCall) -> te.Tensor:
     if fill is not None and prod(sizes(fill)) != 1:
         raise NotLowered("several elements to pad with")
     value = call.constant(0) if fill is None else fill(*(0 for _ in fill.shape))
-    result = pad_around(call, x, before, after, value)
+    result = pad_around(call, x, before, after, value, call.shape)
     return result if any(pads) else call.stage(call.shape, lambda *i: result(*i))
 
 
-def _pad_with_own(call: TensorCall, before: Shape, after: Shape, mode: str) -> te.Tensor:
+def _pad_with_own(call: TensorCall, before: Sequence[int], after: Sequence[int], mode: str) -> te.Tensor:
     """Padding with elements of the tensor itself; negative padding cuts some off first."""
     x = call.source(0)
     inner = [n + min(a, 0) + min(b, 0) for n, a, b in zip(sizes(x), before, after, strict=True)]
     axes = list(zip(inner, before, after, strict=True))
-    if any(mode == "reflect" and max(a, b) >= n for n, a, b in axes if max(a, b) > 0):
+    if any(mode == "reflect" and max(a, b) >= n for n, a, b in axes if isinstance(n, int) and max(a, b) > 0):
         raise NotLowered("a reflection longer than the tensor")
 
     def element(*indices: Expr) -> Expr:
@@ -121,7 +140,7 @@ def _pad_with_own(call: TensorCall, before: Shape, after: Shape, mode: str) -> t
     return call.stage(call.shape, element)
 
 
-def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
+def _place(index: Expr, size: Extent, before: int, after: int, mode: str) -> Expr:
     """The place on an axis of the element that the padded axis shows at an index."""
     if before <= 0 and after <= 0:
         return index - before
@@ -134,6 +153,7 @@ def _place(index: Expr, size: int, before: int, after: int, mode: str) -> Expr:
     elif mode == "reflect":
         place = tirx.Select(tirx.LT(place, 0), -place, place)
         place = tirx.Select(tirx.GE(place, size), 2 * (size - 1) - place, place)
+        place = place if isinstance(size, int) else keep_inside(place, size)
     else:
         raise NotLowered(f"padding by {mode}")
     return place + start if start else place
@@ -165,14 +185,13 @@ def _space_to_depth(call: TensorCall) -> te.Tensor:
 
 def _concat(call: TensorCall) -> te.Tensor:
     parts, axis = call.operands, call.integer("axis")
-    ends = list(accumulate(sizes(part)[axis] for part in parts))
+    starts = list(accumulate((sizes(part)[axis] for part in parts), initial=0))
 
     def element(*indices: Expr) -> Expr:
         here = indices[axis]
         value: Expr = None
-        for part, end in reversed(list(zip(parts, ends, strict=True))):
-            start = end - sizes(part)[axis]
-            own = part(*indices[:axis], here - start if start else here, *indices[axis + 1 :])
+        for part, start, end in reversed(list(zip(parts, starts[:-1], starts[1:], strict=True))):
+            own = part(*indices[:axis], here if is_number(start, 0) else here - start, *indices[axis + 1 :])
             value = own if value is None else te.if_then_else(tirx.LT(here, end), own, value)
         return value
 
@@ -195,14 +214,14 @@ def _split(call: TensorCall) -> tuple[te.Tensor, ...]:
 
 
 def _shape(call: TensorCall) -> te.Tensor:
-    """A static shape: a list of constants."""
+    """A list of numbers, and of extents that a call decides about."""
     end = None if call.operator.attributes.get("end") is None else call.integer("end")
     dimensions = sizes(call.source(0))[call.integer("start", 0) : end]
 
     def element(i: Expr) -> Expr:
-        value = call.constant(dimensions[-1] if dimensions else 0)
+        value = as_number(dimensions[-1] if dimensions else 0, call.dtype)
         for position in reversed(range(len(dimensions) - 1)):
-            value = tirx.Select(tirx.EQ(i, position), call.constant(dimensions[position]), value)
+            value = tirx.Select(tirx.EQ(i, position), as_number(dimensions[position], call.dtype), value)
         return value
 
     return call.stage(call.shape, element)
@@ -221,12 +240,12 @@ def _dropout(call: TensorCall) -> tuple[te.Tensor, ...]:
 # --- computed places
 
 
-def keep_inside(place: Expr, size: int) -> Expr:
+def keep_inside(place: Expr, size: Extent) -> Expr:
     """The place, or the nearest one on an axis of that size."""
-    return te.max(te.min(place, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+    return te.max(te.min(place, as_number(size - 1, "int32")), tirx.const(0, "int32"))
 
 
-def _wrap_negative(index: Expr, size: int) -> Expr:
+def _wrap_negative(index: Expr, size: Extent) -> Expr:
     """An index of an axis: a negative one counts from its end."""
     place = tirx.convert(index).astype("int32")
     return keep_inside(tirx.Select(tirx.LT(place, 0), place + size, place), size)
@@ -247,6 +266,8 @@ def _gather_nd(call: TensorCall) -> te.Tensor:
     x, places = call.source(0), call.source(1)
     batch, outer = call.integer("batch_dims", 0), len(places.shape) - 1
     depth = sizes(places)[-1]
+    if not isinstance(depth, int):
+        raise NotLowered("the number of parts of its indices is not fixed")
     if batch + depth > len(x.shape):
         raise NotLowered("its indices have more parts than the tensor has axes")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from tvm import te, tirx
 
 from .call import Expr, Lowering, Operand, Shape, TensorCall, read, sizes
+from .extents import Extent, as_number, product
 from .elementary import exp, exp_below_88, power, square
 from .reductions import Reducer, reduce_max, reduce_min, reduce_sum
 
@@ -48,7 +48,7 @@ class _Parts:
     def mean(self) -> OfPart:
         """The mean of a part."""
         sums = self._sum(lambda _, x: x, "sum")
-        return lambda o: sums(*o) * self.call.constant(1 / prod(self.inner))
+        return lambda o: sums(*o) * self.call.reciprocal(product(self.inner))
 
     def scale(self, centre: OfPart | None) -> OfPart:
         """One over the deviation of a part from a centre (None: from zero)."""
@@ -57,18 +57,18 @@ class _Parts:
         squares = self._sum(lambda o, x: square(x if centre is None else x - centre(o)), "squares")
 
         def inverse(*o: Expr) -> Expr:
-            return call.constant(1) / tirx.sqrt(squares(*o) * call.constant(1 / prod(self.inner)) + epsilon)
+            return call.constant(1) / tirx.sqrt(squares(*o) * call.reciprocal(product(self.inner)) + epsilon)
 
         factor = call.stage(self.outer, inverse, "factor")
         return lambda o: factor(*o)
 
 
-def _channelwise(call: TensorCall, groups: int) -> te.Tensor:
+def _channelwise(call: TensorCall, groups: Extent) -> te.Tensor:
     """Instance (one channel to a group) and group normalisation."""
     x, gain, shift = call.source(0), call.source(1), call.source(2)
     batch, channels, *spatial = sizes(x)
-    members = channels // groups
-    if members == 1:
+    members = 1 if channels is groups else channels // groups
+    if isinstance(members, int) and members == 1:
         parts = _Parts(call, (batch, groups), tuple(spatial), lambda o, i: x(*o, *i))
     else:
         inner = (members, *spatial)
@@ -77,7 +77,7 @@ def _channelwise(call: TensorCall, groups: int) -> te.Tensor:
     scale = parts.scale(mean)
 
     def element(n: Expr, c: Expr, *i: Expr) -> Expr:
-        part = (n, c if members == 1 else c // members)
+        part = (n, c if isinstance(members, int) and members == 1 else c // members)
         return (x(n, c, *i) - mean(part)) * scale(part) * gain(c) + shift(c)
 
     return call.stage(call.shape, element)
@@ -168,7 +168,7 @@ def _hardmax(call: TensorCall) -> te.Tensor:
 
     def place(*i: Expr) -> Expr:
         is_highest = tirx.EQ(x(*i[:axis], k.var, *i[axis:]), highest(*i))
-        return reduce_min(tirx.Select(is_highest, k.var, tirx.const(size, "int32")), [k])
+        return reduce_min(tirx.Select(is_highest, k.var, as_number(size, "int32")), [k])
 
     first = call.stage(sizes(highest), place, "place")
     one, zero = call.constant(1), call.constant(0)

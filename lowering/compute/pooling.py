@@ -10,6 +10,7 @@ from typing import Any
 from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
+from .extents import Extent, product
 from .elementary import lowest
 from .reductions import reduce_max, reduce_sum
 from .windows import Windows, pad_around
@@ -25,11 +26,10 @@ def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
     """
     windows = _clamp_windows(call)
     source = call.source(0)
-    axes = zip(
-        sizes(source)[2:], call.shape[2:], windows.kernel, windows.before, windows.strides, windows.dilations,
-        strict=True,
-    )  # fmt: skip
-    after = [max(0, (count - 1) * s + d * (k - 1) + 1 - n - a) for n, count, k, a, s, d in axes]
+    after = [
+        _room_behind(call, windows, axis, size, count)
+        for axis, (size, count) in enumerate(zip(sizes(source)[2:], call.shape[2:], strict=True))
+    ]
     x = pad_around(call, source, [max(0, n) for n in windows.before], after, fill)
     kernel = call.reduce_axes(windows.kernel)
     skipped = [max(0, -before) for before in windows.before]
@@ -41,6 +41,15 @@ def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
     return kernel, element
 
 
+def _room_behind(call: TensorCall, windows: Windows, axis: int, size: Extent, count: Extent) -> int:
+    """The padding that the last window of an axis reads, at most that where a call decides about the size."""
+    reach = windows.dilations[axis] * (windows.kernel[axis] - 1) + 1 - windows.before[axis]
+    if isinstance(size, int) and isinstance(count, int):
+        return max(0, (count - 1) * windows.strides[axis] + reach - size)
+    rounded_up = windows.strides[axis] - 1 if call.integer("ceil_mode", 0) else 0
+    return windows.after[axis] + rounded_up
+
+
 def _clamp_windows(call: TensorCall) -> Windows:
     """The windows without the padding that every one of them covers; `before` is negative where that is more.
 
@@ -50,6 +59,10 @@ def _clamp_windows(call: TensorCall) -> Windows:
     kernel, before = [], []
     for axis, (size, count) in enumerate(zip(sizes(call.source(0))[2:], call.shape[2:], strict=True)):
         extent, start, dilation = windows.kernel[axis], windows.before[axis], windows.dilations[axis]
+        if not isinstance(size, int) or not isinstance(count, int):
+            kernel.append(extent)
+            before.append(start)
+            continue
         reach = (count - 1) * windows.strides[axis] - start
         places = [k * dilation for k in range(extent)]
         inside = [n for n, place in enumerate(places) if place + reach >= 0 and place - start < size]
@@ -88,7 +101,7 @@ class _Count:
     stride: int
     dilation: int
     low: int
-    high: int
+    high: Extent
 
     @staticmethod
     def of(call: TensorCall, windows: Windows, axis: int) -> _Count | int:
@@ -99,6 +112,9 @@ class _Count:
         size, before, after = sizes(call.source(0))[2 + axis], windows.before[axis], windows.after[axis]
         low, high = (0, size + before + after) if call.integer("count_include_pad", 0) else (before, size + before)
         kernel, stride, dilation = windows.kernel[axis], windows.strides[axis], windows.dilations[axis]
+        if not isinstance(size, int) or not isinstance(call.shape[2 + axis], int):
+            whole = not before and not after and not call.integer("ceil_mode", 0)
+            return kernel if whole else _Count(kernel, stride, dilation, low, high)
         starts = range(0, call.shape[2 + axis] * stride, stride)
         numbers = [sum(low <= start + k * dilation < high for k in range(kernel)) for start in starts]
         if not all(numbers):
@@ -123,7 +139,7 @@ def _global(call: TensorCall, average: bool) -> te.Tensor:
     axes = call.reduce_axes(spatial)
     reducer = reduce_sum if average else reduce_max
     whole = call.stage(call.shape, lambda n, c, *_: reducer(x(n, c, *axes), axes), "sum" if average else "")
-    return call.stage(call.shape, lambda *i: whole(*i) * call.constant(1 / prod(spatial))) if average else whole
+    return call.stage(call.shape, lambda *i: whole(*i) * call.reciprocal(product(spatial))) if average else whole
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -13,13 +13,14 @@ from dataclasses import replace
 from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, read, sizes
+from .extents import are_unequal
 from .windows import Windows, pad_around
 
 
 def _matmul(call: TensorCall) -> te.Tensor:
     a, b = call.source(0), call.source(1)
     depth, rows, columns = sizes(a)[-1], len(a.shape) > 1, len(b.shape) > 1
-    if sizes(b)[-2 if columns else 0] != depth:
+    if are_unequal(sizes(b)[-2 if columns else 0], depth):
         raise NotLowered("the matrices do not fit")
     (k,) = call.reduce_axes([depth])
 
@@ -76,9 +77,9 @@ def _conv_transpose(call: TensorCall) -> te.Tensor:
 def _convolve(call: TensorCall, x: Operand, windows: Windows, transposed: bool = False) -> te.Tensor:
     """The anchor, and the bias added to it. Where the operator is `transposed`, so are its weights, and mirrored."""
     weights, bias, group = call.source(1), call.optional(2), call.integer("group", 1)
-    first, second, *_ = sizes(weights)
+    first, second, *_ = call.numbers(1)
     channels, outputs = (first // group, second) if transposed else (second, first // group)
-    if sizes(x)[1] != group * channels:
+    if are_unequal(sizes(x)[1], group * channels):
         raise NotLowered("weights that do not fit the tensor")
     inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
     kernel = call.reduce_axes(windows.kernel)
@@ -112,7 +113,8 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
     """
     x, weights, bias, group = call.source(0), call.source(1), call.optional(2), call.integer("group", 1)
     rank, strides = len(windows.strides), windows.strides
-    channels, outputs = sizes(weights)[0] // group, sizes(weights)[1]
+    shape = call.numbers(1)
+    channels, outputs = shape[0] // group, shape[1]
     taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
     left = [b % s for b, s in zip(windows.before, strides, strict=True)]
     places = [-(-p // s) for p, s in zip(call.shape[2:], strides, strict=True)]
@@ -130,7 +132,7 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
         return te.if_then_else(te.all(*inside), weights(c, o, *taken), call.constant(0))
 
     lengths = (t * s for t, s in zip(taps, strides, strict=True))
-    long = None if is_whole else call.stage((*lengths, *sizes(weights)[:2]), filled, "weights")
+    long = None if is_whole else call.stage((*lengths, *shape[:2]), filled, "weights")
 
     def element(n: Expr, *indices: Expr) -> Expr:
         phases, places, o = indices[:rank], indices[rank:-1], indices[-1]

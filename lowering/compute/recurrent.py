@@ -14,7 +14,7 @@ from tvm import te, tirx
 
 from ...ir.operators import Unsupported
 from ...ir.operators.recurrent import RecurrentCell, read_cell
-from .call import Expr, Lowering, NotLowered, Operand, TensorCall, sizes
+from .call import Expr, Lowering, NotLowered, Operand, Tensor, TensorCall, sizes
 from .recurrence import RecurrenceBuffers, make_block
 from .recurrent_tiling import RecurrenceTiling, list_passes
 
@@ -81,8 +81,8 @@ def _multiply_inputs(call: TensorCall, cell: RecurrentCell) -> te.Tensor:
 
 def _as_tensor(call: TensorCall, name: str, operand: Operand) -> te.Tensor:
     """An operand in memory."""
-    if isinstance(operand, te.Tensor):
-        return operand
+    if isinstance(operand, Tensor):
+        return operand.tensor
     return call.stage(sizes(operand), lambda *indices: operand(*indices), name)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 from tvm import te, tirx
 
 from .call import Expr, Lowering, TensorCall, sizes
+from .extents import as_number, product
 from .elementary import dtype_of, exp, highest, lowest, square
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
@@ -32,7 +32,7 @@ class _Reduction:
     def __init__(self, call: TensorCall) -> None:
         self.call, self.source = call, call.source(0)
         self.axes, self.keeps = call.ints("axes"), bool(call.integer("keepdims", 1))
-        self.count = prod(sizes(self.source)[a] for a in self.axes)
+        self.count = product(sizes(self.source)[a] for a in self.axes)
 
     def stage(self, reducer: Reducer, element: Callable[..., Expr], part: str = "") -> te.Tensor:
         """The elements reduced; `element` takes the indices of the input."""
@@ -95,8 +95,8 @@ def _mean(call: TensorCall) -> te.Tensor:
     def divide(x: Expr) -> Expr:
         dtype = dtype_of(tirx.convert(x))
         if dtype.startswith("float"):
-            return x * tirx.const(1 / reduction.count, dtype)
-        return tirx.truncdiv(x, tirx.const(reduction.count, dtype))
+            return x * call.reciprocal(reduction.count)
+        return tirx.truncdiv(x, as_number(reduction.count, dtype))
 
     return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
 
@@ -134,7 +134,7 @@ def _position_of(reducer: Reducer) -> Lowering:
     def lower(call: TensorCall) -> te.Tensor:
         x, axis = call.source(0), call.integer("axis", 0) % len(sizes(call.source(0)))
         extent, keeps, last = sizes(x)[axis], call.integer("keepdims", 1), call.integer("select_last_index", 0)
-        outside = tirx.const(-1 if last else extent, "int64")
+        outside = as_number(-1 if last else extent, "int64")
 
         def places(indices: Sequence[Expr], place: Expr) -> list[Expr]:
             return [*indices[:axis], place, *indices[axis + 1 if keeps else axis :]]

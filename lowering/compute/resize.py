@@ -17,17 +17,24 @@ from tvm import te, tirx
 
 from ...ir.operators.resize import ROUNDINGS, SETTINGS
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
+from .extents import Extent, as_number, may_differ
 from .layout import keep_inside
+
+
+_Number = Any
+"""A number (``float``), or where a call decides about it an expression of float64."""
+_LONGEST = 1 << 14
+"""Elements of the longest axis for which a fraction is checked where a call decides about the size."""
 
 
 @dataclass(frozen=True)
 class _Axis:
     """An axis of `size` elements that gets `result`: position i shows the place i * factor + offset."""
 
-    size: int
-    result: int
-    factor: float
-    offset: float
+    size: Extent
+    result: Extent
+    factor: _Number
+    offset: _Number
 
 
 def _resize(call: TensorCall) -> te.Tensor:
@@ -51,27 +58,39 @@ def _axes(call: TensorCall, settings: Mapping[str, Any]) -> list[_Axis | None]:
     values = settings.get("scales", settings.get("sizes", ()))
     if len(values) != len(listed):
         raise NotLowered("no scale or size for each axis")
-    scales = [1.0] * len(shape)
+    scales: list[_Number] = [1.0] * len(shape)
     for axis, value in zip(listed, values, strict=True):
-        scales[axis] = value if "scales" in settings else value / shape[axis]
+        scales[axis] = value if "scales" in settings else value / _as_float(shape[axis])
     mode = settings.get("coordinate_transformation_mode", "half_pixel")
     return [
-        None if (size, scale) == (result, 1.0) else _axis(mode, size, result, scale)
+        None if scale == 1.0 and not may_differ(size, result) else _axis(mode, size, result, scale)
         for size, result, scale in zip(shape, call.shape, scales, strict=True)
     ]
 
 
-def _axis(mode: str, size: int, result: int, scale: float) -> _Axis:
+def _as_float(extent: Extent) -> _Number:
+    return extent if isinstance(extent, int) else as_number(extent, "float64")
+
+
+def _axis(mode: str, size: Extent, result: Extent, scale: _Number) -> _Axis:
+    if not isinstance(result, int) and mode in ("align_corners", "pytorch_half_pixel"):
+        factor, offset = (_as_float(size) - 1) / (_as_float(result) - 1), 0.0
+        if mode == "pytorch_half_pixel":
+            factor, offset = 1 / scale, 0.5 / scale - 0.5
+        nothing = _as_expression(0.0)
+        only = [tirx.Select(result > 1, _as_expression(number), nothing) for number in (factor, offset)]
+        return _Axis(size, result, *only)
     if mode == "asymmetric":
         return _Axis(size, result, 1 / scale, 0.0)
     if mode == "align_corners":
-        return _Axis(size, result, (size - 1) / (result - 1) if result > 1 else 0.0, 0.0)
+        return _Axis(size, result, (_as_float(size) - 1) / (result - 1) if result > 1 else 0.0, 0.0)
     if mode == "pytorch_half_pixel" and result == 1:
         return _Axis(size, result, 0.0, 0.0)
     if mode in ("half_pixel", "pytorch_half_pixel"):
         return _Axis(size, result, 1 / scale, 0.5 / scale - 0.5)
     if mode == "half_pixel_symmetric":
-        return _Axis(size, result, 1 / scale, size / 2 * (1 - result / (scale * size)) + 0.5 / scale - 0.5)
+        whole = _as_float(size)
+        return _Axis(size, result, 1 / scale, whole / 2 * (1 - _as_float(result) / (scale * whole)) + 0.5 / scale - 0.5)
     raise NotLowered(f"coordinates by {mode}")
 
 
@@ -93,10 +112,14 @@ def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr]
     Raises NotLowered where no small a, b and c give the same as floats.
     """
 
-    def clip(place: int) -> int:
-        return min(max(place, 0), axis.size - 1)
+    if not isinstance(axis.factor, float) or not isinstance(axis.offset, float):
+        raise NotLowered("a scale that the sizes of a call decide")
+    last = axis.size - 1 if isinstance(axis.size, int) else int(_LONGEST * max(1.0, axis.factor))
 
-    positions = range(axis.result)
+    def clip(place: int) -> int:
+        return min(max(place, 0), last)
+
+    positions = range(axis.result if isinstance(axis.result, int) else _LONGEST)
     factor, offset = _restore_fraction(axis.factor), _restore_fraction(axis.offset)
     wanted = [clip(round_(_restore_fraction(i * axis.factor + axis.offset))) for i in positions]
     for shift in (offset, offset + Fraction(1, 2), Fraction(0)):
@@ -108,7 +131,7 @@ def _find_fraction(axis: _Axis, round_: Callable[[Any], Any]) -> Callable[[Expr]
     raise NotLowered("a scale that is no small fraction")
 
 
-def _quotient(a: int, b: int, c: int, size: int, index: Expr) -> Expr:
+def _quotient(a: int, b: int, c: int, size: Extent, index: Expr) -> Expr:
     return keep_inside(tirx.floordiv(index * a + b, c), size)
 
 
@@ -128,15 +151,19 @@ def _linear(call: TensorCall, axes: list[_Axis | None]) -> te.Tensor:
         (index, axis), *others = rest
         if axis is None:
             return interpolate([*places, index], others)
-        place = index.astype("float64") * tirx.const(axis.factor, "float64") + tirx.const(axis.offset, "float64")
-        place = te.max(te.min(place, tirx.const(axis.size - 1.0, "float64")), tirx.const(0.0, "float64"))
+        place = index.astype("float64") * _as_expression(axis.factor) + _as_expression(axis.offset)
+        place = te.max(te.min(place, as_number(axis.size - 1, "float64")), tirx.const(0.0, "float64"))
         below = place.astype("int32")
         weight = (place - below.astype("float64")).astype(call.dtype)
         low = interpolate([*places, below], others)
-        high = interpolate([*places, te.min(below + 1, tirx.const(axis.size - 1, "int32"))], others)
+        high = interpolate([*places, te.min(below + 1, as_number(axis.size - 1, "int32"))], others)
         return low * (call.constant(1) - weight) + high * weight
 
     return call.stage(call.shape, lambda *i: interpolate([], list(zip(i, axes, strict=True))))
+
+
+def _as_expression(number: _Number) -> Expr:
+    return tirx.const(number, "float64") if isinstance(number, int | float) else number
 
 
 LOWERINGS: Mapping[str, Lowering] = {"Resize": _resize}

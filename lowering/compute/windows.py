@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from tvm import te, tirx
 
 from .call import Expr, NotLowered, Operand, Shape, TensorCall, sizes
+from .extents import Extent, is_number
 
 
 @dataclass(frozen=True)
 class Windows:
     """How windows slide: one number for each spatial axis."""
 
-    kernel: Shape
-    before: Shape
-    after: Shape
-    strides: Shape
-    dilations: Shape
+    kernel: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
 
     @staticmethod
     def of(call: TensorCall) -> Windows:
@@ -36,26 +37,26 @@ class Windows:
 
 
 def pad_around(
-    call: TensorCall, x: Operand, before: Sequence[int], after: Sequence[int], fill: Expr
+    call: TensorCall, x: Operand, before: Sequence[int], after: Sequence[Extent], fill: Expr, shape: Shape = ()
 ) -> Operand:
     """A tensor with a number around its last axes; itself where there is nothing to add.
 
-    Negative padding cuts elements off.
+    Negative padding cuts elements off. A `shape` that is given is that of the result.
     """
-    if not any(before) and not any(after):
+    if all(is_number(number, 0) for number in (*before, *after)):
         return x
     whole = sizes(x)
     first = len(whole) - len(before)
-    shape = (*whole[:first], *(n + a + b for n, a, b in zip(whole[first:], before, after, strict=True)))
+    padded = (*whole[:first], *(n + a + b for n, a, b in zip(whole[first:], before, after, strict=True)))
 
     def element(*indices: Expr) -> Expr:
         inside = [i if not a else i - a for i, a in zip(indices[first:], before, strict=True)]
         conditions: list[Expr] = []
         for index, front, behind, size in zip(inside, before, after, whole[first:], strict=True):
             conditions += [tirx.GE(index, 0)] if front > 0 else []
-            conditions += [tirx.LT(index, size)] if behind > 0 else []
+            conditions += [] if isinstance(behind, int) and behind <= 0 else [tirx.LT(index, size)]
         value = x(*indices[:first], *inside)
         return te.if_then_else(te.all(*conditions), value, fill) if conditions else value
 
-    result: Operand = call.stage(shape, element, "pad")
+    result: Operand = call.stage(shape or padded, element, "pad")
     return result

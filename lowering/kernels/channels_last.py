@@ -9,7 +9,7 @@ a matrix. TVM's layout pass is not used: it knows few operators, and needs conve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from tvm import s_tir, tirx
@@ -20,6 +20,7 @@ from ...ir.operators import RECURRENT
 from ..schedules.blocks import FUNCTION, BlockInfo, find_blocks, index_map, parameter_index
 from .steps import Step, View
 
+D = TypeVar("D")
 _RANKS = range(3, 6)
 """Ranks of a feature map: batch, channels, and one to three axes of space."""
 
@@ -33,7 +34,7 @@ def channels_last_values(graph: OperatorGraph, steps: Iterable[Step]) -> frozens
     viewed = {value for step in steps if isinstance(step, View) for value in (step.source, step.result)}
 
     def may_move(value: Value) -> bool:
-        shape = value.type.shape if value.type is not None and value.type.is_static else None
+        shape = value.type.shape if value.type is not None else None
         if shape is None or len(shape) not in _RANKS or value.producer is None or value.is_output:
             return False
         if graph.operators[value.producer].op in RECURRENT:
@@ -43,7 +44,7 @@ def channels_last_values(graph: OperatorGraph, steps: Iterable[Step]) -> frozens
     return frozenset(number for number in FeatureMaps(graph).values - viewed if may_move(graph.values[number]))
 
 
-def last_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+def last_shape(shape: tuple[D, ...]) -> tuple[D, ...]:
     """The shape in memory of a value of that shape."""
     return (shape[0], *shape[2:], shape[1])
 

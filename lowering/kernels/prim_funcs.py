@@ -14,9 +14,11 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
+from ...ir.operation import NO_SIZES
 from ...ir.types import TensorType
-from ..compute import Immediate, Operand, compute, lowerable
+from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
 from ..schedules import fits_rule, mark_constants
+from ..schedules.extents import TYPICAL
 from ..schedules.rewriting import with_body
 from ..target import Target
 from ..weights import Weights
@@ -51,29 +53,40 @@ class KernelFunction:
 
 
 def lower_kernel(
-    graph: OperatorGraph, members: Iterable[int], name: str, constants: Mapping[int, Array] | None = None
+    graph: OperatorGraph,
+    members: Iterable[int],
+    name: str,
+    constants: Mapping[int, Array] | None = None,
+    sizes: Mapping[str, int] = NO_SIZES,
 ) -> KernelFunction:
     """The members (operators of `graph`) as one unscheduled function with the symbol `name`.
 
     `constants` are values known by now; those of one element are written into the code and are no inputs.
+    `sizes` are typical ones of free dimensions, by their names.
     Blocks are named after operator and node, and carry the attributes that `lowering.compute` describes.
-    Raises NotLowered where a member has no lowering, or the type of a value from outside is not static.
+    Raises NotLowered where a member has no lowering, or the shape of a value is not known before the run; sizes that a
+    call decides are variables of the function.
     """
-
-    def placeholder(value: int) -> te.Tensor:
-        type_ = graph.values[value].type
-        shape = type_.shape if type_ is not None and type_.is_static else ()
-        return te.placeholder(shape or (), type_.dtype if type_ is not None else "float32", f"v{value}")
-
     ordered = sorted(members)
     outside, outputs = graph.inputs_of(ordered), graph.outputs_of(ordered)
     immediates = {v: Immediate.of(a) for v, a in (constants or {}).items() if v in outside and a.size == 1}
     inputs = tuple(v for v in outside if v not in immediates)
-    tensors: dict[int, Operand] = {**immediates, **{v: placeholder(v) for v in inputs}}
+    extents = Extents.of(graph.values[value].type for value in (*inputs, *outputs))
+
+    def parameter(value: int) -> Tensor:
+        type_ = graph.values[value].type or TensorType("float32", ())
+        return placeholder(type_ if type_.shape is not None else replace(type_, shape=()), f"v{value}", extents)
+
+    parameters = {value: parameter(value) for value in inputs}
+    tensors: dict[int, Operand] = {**immediates, **parameters}
     for operator in (graph.operators[index] for index in ordered):
         sources = [None if v is None else tensors[v] for v in operator.inputs]
-        tensors.update(zip(operator.outputs, compute(operator, graph, sources), strict=False))
-    function = _unwrap_blocks(te.create_prim_func([tensors[v] for v in (*inputs, *outputs)]))
+        results = zip(operator.outputs, compute(operator, graph, sources, extents), strict=False)
+        parameters |= dict(results)
+        tensors |= parameters
+    function = _unwrap_blocks(te.create_prim_func([parameters[v].tensor for v in (*inputs, *outputs)]))
+    if extents.variables:
+        function = function.with_attr(TYPICAL, extents.typical_sizes(sizes))
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
 
 
@@ -96,7 +109,7 @@ def task_key(function: Any) -> str:
     TVM's structural hash, which is the same in every process of a version, has but 64 bits; the tensors are added.
     """
     nameless = function.without_attr("global_symbol")
-    tensors = [(str(b.dtype), tuple(map(int, b.shape))) for b in function.params]
+    tensors = [(str(b.dtype), tuple(map(str, b.shape))) for b in function.params]
     return sha256(f"{tvm_ffi.structural_hash(nameless)} {tensors}".encode()).hexdigest()
 
 

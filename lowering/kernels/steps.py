@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...engine.summary import VIEWS
 from ...ir.graph import OperatorGraph
+from ...ir.size_names import elements
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,12 @@ def steps(graph: OperatorGraph, groups: Iterable[Sequence[int]]) -> Iterator[Ste
 
 
 def _find_view(graph: OperatorGraph, members: Sequence[int]) -> View | None:
-    """The view between values of static shapes that one operator is; None where there are several, or it is none."""
+    """The view between values of as many elements that one operator is; None where there are several, or it is none."""
     operator = graph.operators[members[0]]
     is_view = len(members) == 1 and operator.op in VIEWS and not operator.is_opaque
     if not is_view or not operator.inputs or operator.inputs[0] is None:
         return None
     view = View(operator.inputs[0], operator.outputs[0])
     types = [graph.values[value].type for value in (view.source, view.result)]
-    return view if all(type_ is not None and type_.is_static for type_ in types) else None
+    sizes = [None if type_ is None else elements(type_) for type_ in types]
+    return view if sizes[0] is not None and sizes[0] == sizes[1] else None

@@ -9,6 +9,8 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
+from .extents import extent_of
+
 REDUCTION = 2
 """`IterVar.CommReduce`: the kind of an iterator that a block sums (or takes the maximum of) over."""
 FUNCTION = "main"
@@ -20,6 +22,7 @@ class BufferAccess:
     """One buffer that a block reads or writes, and for each dimension the iterators in its index."""
 
     buffer: Any
+    shape: tuple[int, ...]
     indices: tuple[Any, ...]
     iterators: tuple[frozenset[int], ...]
     steps: tuple[frozenset[int], ...] = ()
@@ -28,10 +31,6 @@ class BufferAccess:
     @property
     def name(self) -> str:
         return str(self.buffer.name)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(int(extent) for extent in self.buffer.shape)
 
     @property
     def used(self) -> frozenset[int]:
@@ -59,9 +58,8 @@ class BufferAccess:
         row, column = self.indices[-2:]
         divided = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
         alone = self.iterators[-2:] == (frozenset({iterator}),) * 2
-        return bool(
-            divided and alone and isinstance(row.a, tirx.Var) and int(row.b) == int(column.b) == self.shape[-1]
-        )
+        fixed = divided and isinstance(row.b, tirx.IntImm) and isinstance(column.b, tirx.IntImm)
+        return bool(fixed and alone and isinstance(row.a, tirx.Var) and int(row.b) == int(column.b) == self.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -134,24 +132,26 @@ def find_blocks(schedule: s_tir.Schedule) -> list[BlockInfo]:
 
 def inspect_block(schedule: s_tir.Schedule, block: Any) -> BlockInfo:
     """The description of one block."""
-    statement = schedule.get(block)
+    statement, function = schedule.get(block), schedule.mod[FUNCTION]
     variables = [i.var for i in statement.iter_vars]
-    extents = tuple(int(i.dom.extent) for i in statement.iter_vars)
+    extents = tuple(extent_of(i.dom.extent, function) for i in statement.iter_vars)
     reduced = frozenset(n for n, i in enumerate(statement.iter_vars) if i.iter_type == REDUCTION)
-    writes = tuple(_inspect_access(region, variables) for region in statement.writes)
-    reads = [_inspect_access(region, variables) for region in statement.reads]
+    writes = tuple(_inspect_access(region, variables, function) for region in statement.writes)
+    reads = [_inspect_access(region, variables, function) for region in statement.reads]
     value = getattr(statement.body, "value", None)
     return BlockInfo(block, extents, reduced, tuple(r for r in reads if r.name != writes[0].name), writes, value)
 
 
-def _inspect_access(region: Any, variables: list[Any]) -> BufferAccess:
+def _inspect_access(region: Any, variables: list[Any], function: Any) -> BufferAccess:
     def numbers(parts: Iterable[Any]) -> frozenset[int]:
         variables_used = [part for part in parts if isinstance(part, tirx.Var)]
         return frozenset(n for n, variable in enumerate(variables) if any(map(variable.same_as, variables_used)))
 
     indices = tuple(r.min for r in region.region)
     iterators = tuple(numbers(walk(index)) for index in indices)
-    return BufferAccess(region.source, indices, iterators, tuple(numbers(_summands(index)) for index in indices))
+    shape = tuple(extent_of(extent, function) for extent in region.source.shape)
+    steps = tuple(numbers(_summands(index)) for index in indices)
+    return BufferAccess(region.source, shape, indices, iterators, steps)
 
 
 def _summands(index: Any) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from tvm import ir, s_tir, tirx
 from ...costmodels.device import Device
 from .blocks import FUNCTION, BlockInfo, BufferAccess, find_blocks, find_consumers, inspect_block, parameter_index, walk
 from .decisions import Trace
+from .extents import extent_of
 from .packing import Packing
 
 CONSTANTS = "eqfuse.constants"
@@ -87,8 +88,9 @@ class Draft:
         return list(self.schedule.get_loops(block.block))
 
     def extent(self, loop: Any) -> int:
-        """The number of iterations of a loop."""
-        return int(self.schedule.get(loop).extent)
+        """The number of iterations of a loop: one that a call decides about is a `SymbolicExtent`."""
+        number: int = extent_of(self.schedule.get(loop).extent, self.function)
+        return number
 
     def fuse(self, loops: Sequence[Any]) -> Any:
         """One or more nested loops as one."""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from .blocks import is_selection, walk
+from .extents import at_typical_sizes, estimate_extent
+from .rewriting import substitute
 from .tiling.tiles import LATENCY
 
 DIVISION = 4.0
@@ -38,16 +39,16 @@ _REGISTERS = "local"
 
 def estimate_cycles(function: tirx.PrimFunc, device: Device) -> float:
     """Cycles of a function on one thread of a device, whatever it waits for memory."""
-    return sum(_cycles(store, device) for store in _list_stores(function.body, (), {}))
+    return sum(_cycles(store, device) for store in _list_stores(at_typical_sizes(function.body, function), (), {}))
 
 
 def least_cycles(function: tirx.PrimFunc, device: Device) -> float:
     """Cycles of a function before it is scheduled, if vectors ran along all of its loops and all loads were shared."""
-    stores = list(_list_stores(function.body, (), {}))
+    stores = list(_list_stores(at_typical_sizes(function.body, function), (), {}))
     arithmetic = sum(
         prod(int(loop.extent) for loop in s.loops) * _count_instructions(s.statement.value, device) for s in stores
     )
-    moved = sum(prod(int(extent) for extent in p.shape) for p in function.params)
+    moved = sum(prod(estimate_extent(extent, function) for extent in p.shape) for p in function.params)
     return (arithmetic + moved / device.load_ports) / device.lanes
 
 
@@ -70,7 +71,7 @@ def _list_stores(node: Any, loops: tuple[Any, ...], iteration: Mapping[Any, Any]
         names = [each.var for each in node.block.iter_vars]
         inner = {**iteration, **dict(zip(names, node.iter_values, strict=True))}
         yield from _list_stores(node.block.body, loops, inner)
-    elif isinstance(node, tirx.IfThenElse):
+    elif isinstance(node, tirx.IfThenElse):  # what holds for the usual sizes
         yield from _list_stores(node.then_case, loops, iteration)
     elif isinstance(node, tirx.BufferStore):
         yield _Store(node, loops, iteration)
@@ -111,7 +112,7 @@ def _vector_cycles(store: _Store, unrolled: Sequence[Any], device: Device) -> fl
 def _unroll(store: _Store, unrolled: Sequence[Any]) -> Any:
     """The value for the first iteration of unrolled loops, which may decide its selections."""
     first = {loop.loop_var: tirx.const(0, "int32") for loop in unrolled}
-    value = _substitute(_substitute(store.statement.value, store.iteration), first)
+    value = substitute(substitute(store.statement.value, store.iteration), first)
     return _bind_loops(store.loops).simplify(value) if unrolled else value
 
 
@@ -133,7 +134,7 @@ def _count_instructions(value: Any, device: Device) -> float:
 
 def _count_sharers(access: Any, unrolled: Sequence[Any], iteration: Mapping[Any, Any]) -> int:
     """The iterations of unrolled loops that load the same element, which is in a register then."""
-    parts = (part for index in access.indices for part in walk(_substitute(index, iteration)))
+    parts = (part for index in access.indices for part in walk(substitute(index, iteration)))
     used = [part for part in parts if isinstance(part, tirx.Var)]
     return prod(int(u.extent) for u in unrolled if not any(part.same_as(u.loop_var) for part in used))
 
@@ -155,18 +156,9 @@ def _stride(access: Any, along: Any, store: _Store) -> int:
     place: Any = tirx.const(0, "int32")
     for index, extent in zip(access.indices, _buffer(access).shape, strict=True):
         place = place * extent + index
-    first = _substitute(_substitute(place, store.iteration), {along.loop_var: tirx.const(0, "int32")})
-    second = _substitute(_substitute(place, store.iteration), {along.loop_var: tirx.const(1, "int32")})
+    first = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(0, "int32")})
+    second = substitute(substitute(place, store.iteration), {along.loop_var: tirx.const(1, "int32")})
     step = _bind_loops(store.loops).simplify(second - first)
     if not isinstance(step, tirx.IntImm):
         return _APART
     return {0: _SAME, 1: _NEXT}.get(int(step), _NEAR if 0 < int(step) <= _NEAREST else _APART)
-
-
-def _substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """The expression with values in the place of variables, in one pass."""
-
-    def value_of(variable: Any) -> Any:
-        return next((value for name, value in values.items() if name.same_as(variable)), variable)
-
-    return tvm_ffi.structural_map(expression, [(tirx.Var, value_of)])

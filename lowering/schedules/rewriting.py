@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 
@@ -24,10 +25,22 @@ def with_loop_body(loop: Any, body: Any) -> Any:
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
+def substitute(node: Any, values: Mapping[Any, Any]) -> Any:
+    """The statement or expression with values in the place of variables, in one pass."""
+
+    def value_of(variable: Any) -> Any:
+        return next((value for name, value in values.items() if name.same_as(variable)), variable)
+
+    return tvm_ffi.structural_map(node, [(tirx.Var, value_of)])
+
+
 def rebuild(node: Any, change: Callable[[Any], Any]) -> Any:
     """The statement with the statements directly inside of it changed; one without any is returned as it is."""
     if isinstance(node, tirx.For):
         return with_loop_body(node, change(node.body))
+    if isinstance(node, tirx.IfThenElse):
+        other = None if node.else_case is None else change(node.else_case)
+        return tirx.IfThenElse(node.condition, change(node.then_case), other)
     if isinstance(node, tirx.SeqStmt):
         return tirx.SeqStmt([change(part) for part in node.seq])
     if isinstance(node, s_stmt.SBlockRealize):
@@ -45,7 +58,7 @@ def simplify_blocks(node: Any) -> Any:
         return rebuild(node, simplify_blocks)
     block, store, analyzer = node.block, node.block.body, sym.Analyzer()
     for iterator in block.iter_vars:
-        if int(iterator.dom.extent) > 1:
+        if not isinstance(iterator.dom.extent, tirx.IntImm) or int(iterator.dom.extent) > 1:
             analyzer.bind(iterator.var, iterator.dom)
 
     def simplify_region(region: Any) -> Any:

@@ -4,23 +4,28 @@
 
 Elements of the overlap are computed twice, with the same result, by whole vectors, without branches. It holds where
 outputs do not share memory with inputs, and where a reduction starts and ends inside of the tile: every rule here puts
-its loops there. A tile is never larger than its axis.
+its loops there. A tile is never larger than its axis; where a call decides about the axis, it may be, and then the
+function has both, the tiles that overlap and the loops with their guards:
+
+    if n >= 16: { for o: for i in 16: Y[min(o*16, n - 16) + i] } else: { for o: for i in 16: where(o*16 + i < n): ... }
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from tvm import ir, tirx
+import tvm
+from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
-from .blocks import REDUCTION, parameter_index
+from .blocks import FUNCTION, REDUCTION, parameter_index
 from .draft import Draft, Scheduled
+from .extents import is_extent
 from .packing import Packing
-from .rewriting import conjuncts, rebuild, with_body
+from .rewriting import conjuncts, rebuild, substitute, with_body
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -42,11 +47,12 @@ def overlap_tails(draft: Draft) -> Draft:
     An intermediate block without a guard, as where a Slice reads the middle of it, moves with the blocks that read it.
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
     """
-    rewriter = _TailRewriter()
+    rewriter = _TailRewriter(draft.function)
     body = rewriter.rewrite(draft.function.body)
     if rewriter.moved and separate_scopes(draft):
-        rewriter = _TailRewriter()
+        rewriter = _TailRewriter(draft.function)
         body = rewriter.rewrite(draft.function.body)
+    conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
     followers = _Followers(tuple(rewriter.moved))
     body = followers.rewrite(body)
     followers.check(draft)
@@ -54,7 +60,32 @@ def overlap_tails(draft: Draft) -> Draft:
     guarded = [term.index for guard in guards for term in _terms(guard.a)]
     if any(structural_equal(tail.index, index) for tail in rewriter.moved for index in guarded):
         raise RuntimeError("a tail that moves in one block and is guarded in another")
-    return draft.with_body(body)
+    return draft.with_body(body) if not conditions else _with_both(draft, conditions, body)
+
+
+def _with_both(draft: Draft, conditions: list[Any], moved: Any) -> Draft:
+    """A draft of the body with moved tails where the conditions hold, and of the function's own with serial loops
+    elsewhere."""
+    root = draft.function.body.block
+    buffers = {buffer: tirx.Var(f"{buffer.name}_small", buffer.ty) for buffer in root.alloc_buffers}
+    small = _make_serial(substitute(root.body, buffers))
+    distinct = [c for n, c in enumerate(conditions) if not any(structural_equal(c, d) for d in conditions[:n])]
+    body = tirx.IfThenElse(tirx.all(*distinct), moved.block.body, small)
+    block = with_body(root, body, alloc_buffers=[*moved.block.alloc_buffers, *buffers.values()])
+    realized = s_stmt.SBlockRealize(moved.iter_values, moved.predicate, block)
+    module = tvm.IRModule({FUNCTION: draft.function.with_body(realized)})
+    return replace(draft, schedule=s_tir.Schedule(s_tir.transform.ConvertSSA()(module)))
+
+
+def _make_serial(node: Any) -> Any:
+    """The statement with its vectorised and unrolled loops as plain ones, and other names of its blocks."""
+    rebuilt = rebuild(node, _make_serial)
+    if isinstance(rebuilt, tirx.For) and rebuilt.kind in (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
+        return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
+    if isinstance(rebuilt, s_stmt.SBlockRealize):
+        block = with_body(rebuilt.block, rebuilt.block.body, name_hint=f"{rebuilt.block.name_hint}_small")
+        return s_stmt.SBlockRealize(rebuilt.iter_values, rebuilt.predicate, block)
+    return rebuilt
 
 
 def separate_scopes(draft: Draft) -> bool:
@@ -100,7 +131,7 @@ class _Tail:
 
     index: Any
     tile: int
-    extent: int
+    extent: Any
 
     def is_start(self, term: _Term) -> bool:
         """Whether a term is the start of its tiles, in elements."""
@@ -124,9 +155,10 @@ class _Tail:
 class _TailRewriter:
     """Moves the tails below a statement back: the `moved` ones; guards of another form are `kept`.
 
-    `extents` are those of the loops around the statement.
+    `extents` are those of the loops around the statement, which is part of the `function`.
     """
 
+    function: Any
     extents: dict[Any, int] = field(default_factory=dict)
     moved: list[_Tail] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
@@ -134,7 +166,8 @@ class _TailRewriter:
     def rewrite(self, node: Any) -> Any:
         """The statement with its tails moved."""
         if isinstance(node, tirx.For):
-            self.extents[node.loop_var] = int(node.extent)
+            if isinstance(node.extent, tirx.IntImm):
+                self.extents[node.loop_var] = int(node.extent)
         rebuilt = rebuild(node, self.rewrite)
         return self._move_tails(rebuilt) if isinstance(node, s_stmt.SBlockRealize) else rebuilt
 
@@ -158,15 +191,19 @@ class _TailRewriter:
         return _mask(realized) if is_masked else realized
 
     def _tail(self, guard: Any) -> _Tail | None:
-        """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent."""
-        if not isinstance(guard, tirx.LT) or not isinstance(guard.b, tirx.IntImm):
+        """The guard `tile index * tile + offset < extent` that splitting a loop leaves, if one tile fits the extent.
+
+        Whether it fits one that a call decides about, the call has to ask.
+        """
+        if not isinstance(guard, tirx.LT) or not is_extent(guard.b, self.function):
             return None
         start, *offsets = sorted(_terms(guard.a), key=lambda term: -term.factor)
-        tile, extent = start.factor, int(guard.b)
+        tile, extent = start.factor, int(guard.b) if isinstance(guard.b, tirx.IntImm) else guard.b
         if not all(offset.index in self.extents for offset in offsets):
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
-        return _Tail(start.index, tile, extent) if 1 < tile <= extent and longest < tile else None
+        fits = not isinstance(extent, int) or tile <= extent
+        return _Tail(start.index, tile, extent) if 1 < tile and fits and longest < tile else None
 
 
 @dataclass

@@ -1,0 +1,138 @@
+"""Extents as rules see them: numbers, and sizes that a call decides, which count as a typical size where one estimates.
+
+What holds for the typical size alone must not decide what is valid. So such an extent is equal to itself only, is
+longer than 1, and divides by nothing but 1; in an index it is its expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+
+from .rewriting import rebuild
+
+TYPICAL = "eqfuse.typical"
+"""Attribute of a function: the numbers that its variables count, by their names."""
+_LEAST = 2
+"""The least typical size: 1 would pass for an axis that does not matter."""
+
+
+class SymbolicExtent:
+    """An `expression` of the variables of a function, which counts as the number `typical`."""
+
+    __slots__ = ("expression", "typical")
+
+    def __init__(self, expression: Any, typical: int) -> None:
+        self.expression, self.typical = expression, max(typical, _LEAST)
+
+    def __repr__(self) -> str:
+        return f"{self.expression} (about {self.typical})"
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, SymbolicExtent)
+        return same and bool(tvm_ffi.structural_equal(self.expression, other.expression, map_free_vars=False))
+
+    def __hash__(self) -> int:
+        return hash(str(self.expression))
+
+    def __lt__(self, other: Any) -> bool:
+        return self.typical < number_of(other)
+
+    def __le__(self, other: Any) -> bool:
+        return self.typical <= number_of(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self.typical > number_of(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self.typical >= number_of(other)
+
+    def __add__(self, other: Any) -> int:
+        return self.typical + number_of(other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> int:
+        return self.typical - number_of(other)
+
+    def __neg__(self) -> int:
+        return -self.typical
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int | float | SymbolicExtent):
+            return self.typical * (other.typical if isinstance(other, SymbolicExtent) else other)
+        return other * self.expression
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> float:
+        return self.typical / number_of(other)
+
+    def __rtruediv__(self, other: Any) -> float:
+        return number_of(other) / self.typical
+
+    def __floordiv__(self, other: Any) -> int:
+        return self.typical // number_of(other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // self.typical if isinstance(other, int) else other // self.expression
+
+    def __mod__(self, other: Any) -> int:
+        """Nothing divides it but 1."""
+        return int(number_of(other) != 1)
+
+    def __rmod__(self, other: Any) -> Any:
+        return other % self.typical if isinstance(other, int) else other % self.expression
+
+
+def number_of(extent: Any) -> Any:
+    """What an extent counts where one estimates."""
+    return extent.typical if isinstance(extent, SymbolicExtent) else extent
+
+
+def extent_of(expression: Any, function: Any) -> Any:
+    """The extent that an expression in a function is: a number (``int``), or a `SymbolicExtent`."""
+    if isinstance(expression, int | tirx.IntImm):
+        return int(expression)
+    return SymbolicExtent(expression, _evaluate(expression, typical_sizes(function)))
+
+
+def is_extent(expression: Any, function: Any) -> bool:
+    """Whether an expression in a function is a number, or has no other variables than the function's sizes."""
+    if isinstance(expression, tirx.IntImm):
+        return True
+    if isinstance(expression, tirx.Var):
+        return str(expression.name) in typical_sizes(function)
+    parts = [getattr(expression, side) for side in ("a", "b") if hasattr(expression, side)]
+    return bool(parts) and all(is_extent(part, function) for part in parts)
+
+
+def at_typical_sizes(node: Any, function: Any) -> Any:
+    """A statement of a function with the numbers that its loops count."""
+    rebuilt = rebuild(node, lambda part: at_typical_sizes(part, function))
+    if not isinstance(rebuilt, tirx.For) or isinstance(rebuilt.extent, tirx.IntImm):
+        return rebuilt
+    extent = estimate_extent(rebuilt.extent, function)
+    return tirx.For(rebuilt.loop_var, rebuilt.min, extent, rebuilt.kind, rebuilt.body)
+
+
+def typical_sizes(function: Any) -> Mapping[str, int]:
+    """The numbers that the variables of a function count, by their names."""
+    given = (function.attrs or {}).get(TYPICAL, {})
+    return {str(name): int(number) for name, number in given.items()}
+
+
+def estimate_extent(expression: Any, function: Any) -> int:
+    """The number that an extent counts in a function."""
+    return int(number_of(extent_of(expression, function)))
+
+
+def _evaluate(expression: Any, sizes: Mapping[str, int]) -> int:
+    def value_of(variable: Any) -> Any:
+        return tirx.const(sizes.get(str(variable.name), _LEAST), "int32")
+
+    number = sym.Analyzer().simplify(tvm_ffi.structural_map(expression, [(tirx.Var, value_of)]))
+    return int(number) if isinstance(number, tirx.IntImm) else _LEAST
