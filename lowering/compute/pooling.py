@@ -30,7 +30,9 @@ def _read_windows(call: TensorCall, fill: Expr) -> tuple[list[Any], ReadWindow]:
         _room_behind(call, windows, axis, size, count)
         for axis, (size, count) in enumerate(zip(sizes(source)[2:], call.shape[2:], strict=True))
     ]
-    x = pad_around(call, source, [max(0, n) for n in windows.before], after, fill)
+    before = [max(0, n) for n in windows.before]
+    shape = replace(windows, before=tuple(before), after=tuple(after)).padded_shape(sizes(source), call.shape)
+    x = pad_around(call, source, before, after, fill, shape)
     kernel = call.reduce_axes(windows.kernel)
     skipped = [max(0, -before) for before in windows.before]
 

@@ -59,7 +59,8 @@ def _gemm(call: TensorCall) -> te.Tensor:
 
 def _conv(call: TensorCall) -> te.Tensor:
     windows = Windows.of(call)
-    x = pad_around(call, call.source(0), windows.before, windows.after, call.constant(0))
+    shape = windows.padded_shape(sizes(call.source(0)), call.shape)
+    x = pad_around(call, call.source(0), windows.before, windows.after, call.constant(0), shape)
     return _convolve(call, x, windows)
 
 

@@ -30,6 +30,16 @@ class Windows:
             raise NotLowered("pads that do not fit the kernel, or are negative")
         return Windows(kernel, pads[:spatial], pads[spatial:], call.ints("strides"), call.ints("dilations"))
 
+    def padded_shape(self, source: Shape, result: Shape) -> Shape:
+        """Of a tensor and the windows over it: the shape with padding, as far as windows reach where a call decides
+        about the size. So tiles of the result need tiles of it, whatever the sizes."""
+        axes = zip(self.kernel, self.before, self.after, self.strides, self.dilations, source[2:], result[2:], strict=True)
+        padded = (
+            size + before + after if isinstance(size, int) else (count - 1) * stride + dilation * (kernel - 1) + 1
+            for kernel, before, after, stride, dilation, size, count in axes
+        )
+        return (*source[:2], *padded)
+
     def places(self, positions: Sequence[Expr], offsets: Sequence[Expr]) -> list[Expr]:
         """The indices in the padded tensor of each window at these offsets in the kernel."""
         axes = zip(positions, self.strides, offsets, self.dilations, strict=True)

@@ -15,6 +15,7 @@ from typing import Any
 from ...costmodels.device import Device
 from .blocks import BlockInfo, parameter_index
 from .draft import Draft, Scheduled
+from .extents import SymbolicExtent
 from .packing import Repack
 from .pointwise import vectorise_last
 from .preparation import find_anchor
@@ -203,7 +204,8 @@ def schedule_window(draft: Draft, anchor: BlockInfo, tile: Tile, plane: tuple[An
 
 
 def fitting_rows(anchor: BlockInfo, tile: Tile, device: Device) -> int:
-    """Rows of the output whose inputs, of the tile's channels, fit part of the first cache; a divisor of all."""
+    """Rows of the output whose inputs, of the tile's channels, fit part of the first cache; a divisor of all
+    that are known."""
     if len(anchor.spatial) < 3:
         return 1
     height, _, column = list_axes(anchor)[-3:]
@@ -211,11 +213,13 @@ def fitting_rows(anchor: BlockInfo, tile: Tile, device: Device) -> int:
     reads = [read for read in anchor.operands(column) if height in read.used]
     size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
     fitting = max(1, int(rows * SLAB_SHARE * device.caches[0].size) // max(size, 1))
-    return largest_divisor(rows, fitting)
+    return min(fitting, rows.typical) if isinstance(rows, SymbolicExtent) else largest_divisor(rows, fitting)
 
 
 def decide_slab(draft: Draft, extent: int, usual: int) -> int:
     """Rows of a slab: the usual number, if no other divisor of the extent is decided."""
+    if isinstance(extent, SymbolicExtent):
+        return usual
     divisors = [number for number in range(1, extent + 1) if extent % number == 0]
     return draft.trace.decide_number("slab", divisors, lambda number: 1.0 + abs(log2(number / usual)))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
+from tvm_ffi import structural_equal
 
 
 def with_body(block: Any, body: Any, **changed: Any) -> Any:
@@ -47,6 +49,46 @@ def rebuild(node: Any, change: Callable[[Any], Any]) -> Any:
         block = with_body(node.block, change(node.block.body))
         return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
     return node
+
+
+def join_pixels(node: Any, parameters: Sequence[Any]) -> Any:
+    """The statement with parameters read and written at the pixel of a plane, not at its row and column.
+
+    X[n, p // width, p % width, c]    =>    X[n, 0, p, c]
+
+    Both are the same place in memory. TVM finds that by itself only where the width is a number.
+    """
+
+    def join(buffer: Any, indices: Sequence[Any]) -> list[Any]:
+        joined = list(indices)
+        for dimension, (row, column) in enumerate(pairwise(joined), 1):
+            is_cut = isinstance(row, tirx.FloorDiv) and isinstance(column, tirx.FloorMod)
+            if is_cut and all(map(structural_equal, (row.a, row.b), (column.a, buffer.shape[dimension]))) and (
+                structural_equal(row.b, column.b)
+            ):  # fmt: skip
+                joined[dimension - 1 : dimension + 1] = [tirx.const(0, "int32"), row.a]
+        return joined
+
+    def is_parameter(buffer: Any) -> bool:
+        return any(buffer.same_as(parameter) for parameter in parameters)
+
+    def join_load(load: Any) -> Any:
+        return tirx.BufferLoad(load.source, join(load.source, load.indices)) if is_parameter(load.source) else load
+
+    if not isinstance(node, s_stmt.SBlockRealize) or not isinstance(node.block.body, tirx.BufferStore):
+        return rebuild(node, lambda part: join_pixels(part, parameters))
+    store = node.block.body
+    value = tvm_ffi.structural_map(store.value, [(ir.TensorLoad, join_load)])
+    indices = join(store.buffer, store.indices) if is_parameter(store.buffer) else list(store.indices)
+    body = tirx.BufferStore(store.buffer, value, indices)
+    regions = [
+        [tirx.BufferRegion(r.source, [ir.Range.from_min_extent(m, e.extent) for m, e in zip(
+            join(r.source, [e.min for e in r.region]), r.region, strict=True)]) if is_parameter(r.source) else r
+         for r in each]
+        for each in (node.block.reads, node.block.writes)
+    ]  # fmt: skip
+    block = with_body(node.block, body, reads=regions[0], writes=regions[1])
+    return s_stmt.SBlockRealize(node.iter_values, node.predicate, block)
 
 
 def simplify_blocks(node: Any) -> Any:

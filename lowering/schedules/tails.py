@@ -17,15 +17,15 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm import ir, s_tir, tirx
+from tvm import ir, s_tir, sym, tirx
 from tvm.s_tir import stmt as s_stmt
 from tvm_ffi import structural_equal
 
 from .blocks import FUNCTION, REDUCTION, parameter_index
 from .draft import Draft, Scheduled
-from .extents import is_extent
+from .extents import is_extent, typical_sizes
 from .packing import Packing
-from .rewriting import conjuncts, rebuild, substitute, with_body
+from .rewriting import conjuncts, join_pixels, rebuild, substitute, with_body
 
 MASKED_EXTENT, MASKED_TILE = "eqfuse.masked_extent", "eqfuse.masked_tile"
 """Annotations of a block of partial results whose tile does not divide the extent: `rfactor` loses the guard."""
@@ -47,26 +47,35 @@ def overlap_tails(draft: Draft) -> Draft:
     An intermediate block without a guard, as where a Slice reads the middle of it, moves with the blocks that read it.
     Raises RuntimeError where one block would move with a loop and another not: they would work on different elements.
     """
+    if typical_sizes(draft.function):
+        draft = draft.with_body(join_pixels(draft.function.body, draft.function.params))
     rewriter = _TailRewriter(draft.function)
     body = rewriter.rewrite(draft.function.body)
     if rewriter.moved and separate_scopes(draft):
         rewriter = _TailRewriter(draft.function)
         body = rewriter.rewrite(draft.function.body)
+    body = _follow(draft, rewriter, body)
     conditions = [tirx.const(t.tile, "int32") <= t.extent for t in rewriter.moved if not isinstance(t.extent, int)]
-    followers = _Followers(tuple(rewriter.moved))
+    return _with_both(draft, conditions, body) if conditions else draft.with_body(body)
+
+
+def _follow(draft: Draft, rewriter: _TailRewriter, body: Any) -> Any:
+    """The body in which blocks without a guard of their own have moved, too."""
+    followers = _Followers(tuple(rewriter.moved), rewriter.extents)
     body = followers.rewrite(body)
     followers.check(draft)
-    guards = [guard for guard in rewriter.kept if isinstance(guard, tirx.LT)]
+    guards = [guard for guard in followers.kept if isinstance(guard, tirx.LT)]
     guarded = [term.index for guard in guards for term in _terms(guard.a)]
     if any(structural_equal(tail.index, index) for tail in rewriter.moved for index in guarded):
         raise RuntimeError("a tail that moves in one block and is guarded in another")
-    return draft.with_body(body) if not conditions else _with_both(draft, conditions, body)
+    return body
 
 
 def _with_both(draft: Draft, conditions: list[Any], moved: Any) -> Draft:
-    """A draft of the body with moved tails where the conditions hold, and of the function's own with serial loops
-    elsewhere."""
-    root = draft.function.body.block
+    """A draft of the body with moved tails where the conditions hold, and elsewhere of one with serial loops in which
+    only tails of axes of a fixed size have moved, as constants are packed for these."""
+    fixed = _TailRewriter(draft.function, only_fixed=True)
+    root = _follow(draft, fixed, fixed.rewrite(draft.function.body)).block
     buffers = {buffer: tirx.Var(f"{buffer.name}_small", buffer.ty) for buffer in root.alloc_buffers}
     small = _make_serial(substitute(root.body, buffers))
     distinct = [c for n, c in enumerate(conditions) if not any(structural_equal(c, d) for d in conditions[:n])]
@@ -78,13 +87,18 @@ def _with_both(draft: Draft, conditions: list[Any], moved: Any) -> Draft:
 
 
 def _make_serial(node: Any) -> Any:
-    """The statement with its vectorised and unrolled loops as plain ones, and other names of its blocks."""
+    """The statement with its vectorised and unrolled loops as plain ones, and other names of its blocks.
+
+    Guards become `likely` ones, which TVM does not look into: the bounds of a product of two sizes overflow there.
+    """
     rebuilt = rebuild(node, _make_serial)
     if isinstance(rebuilt, tirx.For) and rebuilt.kind in (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
         return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
     if isinstance(rebuilt, s_stmt.SBlockRealize):
         block = with_body(rebuilt.block, rebuilt.block.body, name_hint=f"{rebuilt.block.name_hint}_small")
-        return s_stmt.SBlockRealize(rebuilt.iter_values, rebuilt.predicate, block)
+        guards = rebuilt.predicate
+        predicate = guards if isinstance(guards, tirx.IntImm) else tirx.likely(guards)
+        return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, block)
     return rebuilt
 
 
@@ -155,10 +169,12 @@ class _Tail:
 class _TailRewriter:
     """Moves the tails below a statement back: the `moved` ones; guards of another form are `kept`.
 
-    `extents` are those of the loops around the statement, which is part of the `function`.
+    `extents` are those of the loops around the statement, which is part of the `function`. With `only_fixed`, guards of
+    axes that a call decides about are kept.
     """
 
     function: Any
+    only_fixed: bool = False
     extents: dict[Any, int] = field(default_factory=dict)
     moved: list[_Tail] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
@@ -199,6 +215,8 @@ class _TailRewriter:
             return None
         start, *offsets = sorted(_terms(guard.a), key=lambda term: -term.factor)
         tile, extent = start.factor, int(guard.b) if isinstance(guard.b, tirx.IntImm) else guard.b
+        if self.only_fixed and not isinstance(extent, int):
+            return None
         if not all(offset.index in self.extents for offset in offsets):
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
@@ -208,12 +226,14 @@ class _TailRewriter:
 
 @dataclass
 class _Followers:
-    """Moves blocks that share the start of a moved tail but have no guard.
+    """Moves blocks that share the start of a moved tail but have no guard, or one that holds once they are moved.
 
-    `names` are those of the buffers that these write, `movers` those of the buffers that moved blocks write.
+    `extents` are those of loops, `kept` the guards that stay, `names` are those of the buffers that these write, `movers` those of the buffers that moved blocks write.
     """
 
     tails: tuple[_Tail, ...]
+    extents: dict[Any, int]
+    kept: list[Any] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     movers: set[str] = field(default_factory=set)
 
@@ -230,7 +250,21 @@ class _Followers:
             if any(value is not None for value in moved):
                 self.names.add(name)
             values = [old if new is None else new for old, new in zip(values, moved, strict=True)]
-        return s_stmt.SBlockRealize(values, rebuilt.predicate, rebuilt.block)
+        kept = [guard for guard in _guards(rebuilt.predicate) if not any(self._holds(guard, t) for t in self.tails)]
+        self.kept += kept
+        predicate = tirx.all(*kept) if kept else tirx.const(True, "bool")
+        return s_stmt.SBlockRealize(values, predicate, rebuilt.block)
+
+    def _holds(self, guard: Any, tail: _Tail) -> bool:
+        """Whether a guard with the start of a tail holds wherever the tail has been moved to."""
+        terms = _terms(guard.a) if isinstance(guard, tirx.LT) else []
+        start = next((term for term in terms if tail.is_start(term)), None)
+        offsets = [term for term in terms if term is not start]
+        if start is None or not all(offset.index in self.extents for offset in offsets):
+            return False
+        longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
+        last = (tail.extent - tail.tile) * (start.factor // tail.tile)
+        return bool(sym.Analyzer().can_prove(last + longest < guard.b))
 
     def check(self, draft: Draft) -> None:
         """Raise RuntimeError where a block that does not move needs elements that a block has moved away from."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ....costmodels.device import Device
+from ..extents import number_of
 
 FLOAT_BYTES = 4
 LATENCY = 4
@@ -68,7 +69,7 @@ def register_tiles(rows: int, columns: int, device: Device, *, window: bool) -> 
     widths = [device.lanes >> shift for shift in range(device.lanes.bit_length())]
     for lanes in [width for width in widths if width <= columns] or [1]:
         for vectors in range(1, min(MOST_VECTORS, columns // lanes) + 1):
-            for row_count in range(1, min(rows, device.vector_registers) + 1):
+            for row_count in range(1, number_of(min(rows, device.vector_registers)) + 1):
                 tile = Tile(row_count, vectors, lanes)
                 if tile.fits(device, window=window):
                     yield tile
@@ -83,4 +84,4 @@ def tile_cycles(tile: Tile, rows: int, columns: int, depth: int, device: Device,
 
 def largest_divisor(extent: int, limit: int) -> int:
     """The largest divisor of `extent` that is at most `limit`."""
-    return next(d for d in range(min(extent, limit), 0, -1) if extent % d == 0)
+    return next(d for d in range(int(number_of(min(extent, limit))), 0, -1) if extent % d == 0)
