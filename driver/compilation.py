@@ -21,7 +21,7 @@ from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
-from ..lowering.interface import inputs_of, read_samples
+from ..lowering.interface import inputs_of, read_samples, require_fixed
 from ..lowering.kernels.map_copies import copy_maps
 from ..lowering.ports import Port
 from ..rules.places import rule_paths
@@ -94,6 +94,7 @@ class Compilation:
         model = state_dimensions(inline_functions(original), options.dim)
         model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
         ports = inputs_of(model)
+        require_fixed(ports)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 
     @cached_property

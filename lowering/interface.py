@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from ..engine.onnx.model import Model, elements
-from ..engine.onnx.typing import dtype_name
+from ..engine.onnx.typing import NAMELESS, dtype_name
 from ..errors import UsageError
 from ..ir.graph import OperatorGraph
+from ..ir.size_names import declared_sizes, dimension_as_size
+from ..ir.sizes import Size
 from ..ir.types import TensorType
 from .errors import LoweringError
 from .ports import Port, shape_text
@@ -24,27 +26,39 @@ if TYPE_CHECKING:
 def inputs_of(model: Model) -> tuple[Port, ...]:
     """The inputs that callers must give: those without a default.
 
-    Raises LoweringError for one that is no tensor of fixed shape.
+    Raises LoweringError for one that is no tensor of numbers of a known rank.
     """
     given = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
-    return tuple(_input(value) for value in given)
+    free = (d for value in given for d in _dimensions(value) if isinstance(d, str))
+    declared = declared_sizes(free)
+    return tuple(_input(value, declared) for value in given)
 
 
-def _input(value: ir.Value) -> Port:
+def _dimensions(value: ir.Value) -> tuple[int | str, ...]:
+    """Unnamed ones have the names that shape inference gives them."""
+    dimensions = [d if isinstance(d, int) else d.value for d in value.shape or ()]
+    return tuple(f"{value.name}.{axis}" if d in (None, "", NAMELESS) else d for axis, d in enumerate(dimensions))
+
+
+def _input(value: ir.Value, declared: Mapping[str, Size]) -> Port:
     name = value.name or ""
     if value.dtype is None or value.dtype == ir.DataType.STRING or not isinstance(value.type, ir.TensorType):
         raise LoweringError(f"input {name!r} is no tensor of numbers, and only those can be compiled")
     if value.shape is None:
         raise LoweringError(f"input {name!r} has no known shape; give it by --input-shapes {name}:1,3,224,224")
-    shape = [d if isinstance(d, int) else str(d.value or "?") for d in value.shape]
-    fixed = tuple(d for d in shape if isinstance(d, int))
-    if len(fixed) < len(shape):
-        suggestion = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
-        raise LoweringError(
-            f"input {name!r} has the shape {shape_text(shape)}, and compiled code needs fixed sizes; "
-            f"give them by --input-shapes {name}:{suggestion}"
-        )
-    return Port(name, dtype_name(value.dtype), fixed)
+    shape = tuple(d if isinstance(d, int) else str(declared[d]) for d in _dimensions(value))
+    return Port(name, dtype_name(value.dtype), shape)
+
+
+def require_fixed(ports: Iterable[Port]) -> None:
+    """Raise LoweringError for an input whose size a call would decide about."""
+    for port in ports:
+        if not port.is_static:
+            suggestion = ",".join(str(d) if isinstance(d, int) else "1" for d in port.shape)
+            raise LoweringError(
+                f"input {port.name!r} has the shape {shape_text(port.shape)}, and compiled code for this target needs "
+                f"fixed sizes; give them by --input-shapes {port.name}:{suggestion}"
+            )
 
 
 def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, ...]:
@@ -60,16 +74,16 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
     return read(paths, [onnx.helper.make_tensor_value_info(port.name, kind, port.shape) for port, kind in tensors])
 
 
-def static_type(graph: OperatorGraph, value: int) -> TensorType:
-    """The type of a value. Raises LoweringError where its sizes are not known before the run."""
+def known_type(graph: OperatorGraph, value: int) -> TensorType:
+    """The type of a value: its sizes are numbers, or follow from those of the inputs. Raises LoweringError."""
     described = graph.values[value]
-    if described.type is not None and described.type.is_static:
+    shape = described.type.shape if described.type is not None else None
+    if described.type is not None and shape is not None and None not in map(dimension_as_size, shape):
         return described.type
     maker = f" ({graph.operators[described.producer].op} makes it)" if described.producer is not None else ""
-    shape = described.type.shape if described.type is not None else None
     raise LoweringError(
         f"value {described.name!r}{maker} has the shape {shape_text(shape)}, which depends on the values of inputs; "
-        "compiled code needs fixed sizes"
+        "compiled code needs sizes that follow from those of the inputs"
     )
 
 
@@ -84,8 +98,8 @@ def _output(name: str, model: Model, graph: OperatorGraph) -> Port:
             return port
     for number, value in enumerate(graph.values):
         if value.name == name:
-            type_ = static_type(graph, number)
-            return Port(name, type_.dtype, tuple(int(d) for d in type_.shape or ()))
+            type_ = known_type(graph, number)
+            return Port(name, type_.dtype, type_.shape or ())
     if name in model.stored:
         array = elements(model.stored[name])
         return Port(name, array.dtype.name, array.shape)

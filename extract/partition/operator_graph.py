@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import onnx_ir as ir
@@ -10,10 +11,12 @@ from ...engine.egraph.canonical import canonical
 from ...engine.onnx.inference import Knowledge
 from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, is_standard, outer_values
+from ...engine.onnx.typing import NAMELESS
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import VARIADIC
 from ...ir.operators import OPERATORS
+from ...ir.types import TensorType
 
 
 def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
@@ -24,9 +27,19 @@ def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
     values: list[Value] = []
     number: dict[str, int] = {}
 
+    def known_type(name: str) -> TensorType | None:
+        """With the texts of sizes for dimensions that are no numbers; `NAMELESS` for those that nothing is known of."""
+        type_ = knowledge.types.get(name)
+        if type_ is None or type_.shape is None or type_.is_static:
+            return type_
+        declared = knowledge.symbolic.declared
+        sizes = (declared.size_of(d) if isinstance(d, int) or d in knowledge.symbols else None for d in type_.shape)
+        texts = (NAMELESS if s is None else str(s) if s.number is None else s.number for s in sizes)
+        return replace(type_, shape=tuple(texts))
+
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
-        values.append(Value(name, knowledge.types.get(name), producer, is_constant, is_output))
+        values.append(Value(name, known_type(name), producer, is_constant, is_output))
         return number[name]
 
     for node in layer_nodes(model):

@@ -86,8 +86,8 @@ def read(x: Operand, indices: Sequence[Expr], shape: Shape) -> Expr:
 def broadcast(own: Shape, indices: Sequence[Expr], shape: Shape) -> list[Expr]:
     """Indices of a tensor from those of the shape that it is broadcast to.
 
-    The index of an axis that has one element in both stays a variable: schedules match iterators with axes. An axis that
-    has as many elements as the shape in one call, and a single one in another, is read at its last element or before.
+    The index of an axis that has one element in both stays a variable: schedules match iterators with axes. An axis
+    that has as many elements as the shape in one call, and one in another, is read at its last element or before.
     """
     skipped = len(shape) - len(own)
     axes = zip(own, indices[skipped:], shape[skipped:], strict=True)

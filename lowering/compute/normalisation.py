@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tvm import te, tirx
 
 from .call import Expr, Lowering, Operand, Shape, TensorCall, read, sizes
-from .extents import Extent, as_number, product
 from .elementary import exp, exp_below_88, power, square
+from .extents import Extent, as_number, product
 from .reductions import Reducer, reduce_max, reduce_min, reduce_sum
 
 OfPart = Callable[[Sequence[Expr]], Expr]

@@ -10,8 +10,8 @@ from typing import Any
 from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
-from .extents import Extent, product
 from .elementary import lowest
+from .extents import Extent, product
 from .reductions import reduce_max, reduce_sum
 from .windows import Windows, pad_around
 

@@ -8,8 +8,8 @@ from typing import Any
 from tvm import te, tirx
 
 from .call import Expr, Lowering, TensorCall, sizes
-from .extents import as_number, product
 from .elementary import dtype_of, exp, highest, lowest, square
+from .extents import as_number, product
 
 Reducer = Callable[[Expr, Sequence[Any]], Expr]
 """Reduces an expression along axes; without axes it is the expression."""

@@ -20,7 +20,6 @@ from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .extents import Extent, as_number, may_differ
 from .layout import keep_inside
 
-
 _Number = Any
 """A number (``float``), or where a call decides about it an expression of float64."""
 _LONGEST = 1 << 14

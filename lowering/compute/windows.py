@@ -33,7 +33,8 @@ class Windows:
     def padded_shape(self, source: Shape, result: Shape) -> Shape:
         """Of a tensor and the windows over it: the shape with padding, as far as windows reach where a call decides
         about the size. So tiles of the result need tiles of it, whatever the sizes."""
-        axes = zip(self.kernel, self.before, self.after, self.strides, self.dilations, source[2:], result[2:], strict=True)
+        own = (self.kernel, self.before, self.after, self.strides, self.dilations)
+        axes = zip(*own, source[2:], result[2:], strict=True)
         padded = (
             size + before + after if isinstance(size, int) else (count - 1) * stride + dilation * (kernel - 1) + 1
             for kernel, before, after, stride, dilation, size, count in axes

@@ -15,8 +15,9 @@ from typing import Any
 import tvm
 
 from ...ir.graph import OperatorGraph
+from ...ir.types import Dimension
 from ..errors import LoweringError
-from ..interface import static_type
+from ..interface import known_type
 from ..program.plan import CALLBACK
 from ..target import Target
 from ..weights import Weights
@@ -50,9 +51,10 @@ class CompiledKernels:
     keys: Mapping[str, str] = field(default_factory=dict)
     """The keys of the kernels' tasks (`task_key`), by symbol."""
 
-    def stored_shape(self, value: int) -> tuple[int, ...]:
-        """The shape of a value in memory. Raises LoweringError where it is not known before the run."""
-        shape = tuple(int(d) for d in static_type(self.graph, value).shape or ())
+    def stored_shape(self, value: int) -> tuple[Dimension, ...]:
+        """The shape of a value in memory: numbers, and texts of sizes. Raises LoweringError where one does not follow
+        from those of the inputs."""
+        shape = known_type(self.graph, value).shape or ()
         return last_shape(shape) if value in self.channels_last else shape
 
     @property

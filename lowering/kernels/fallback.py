@@ -16,7 +16,7 @@ from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
 from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
-from ..interface import static_type
+from ..interface import known_type
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 
@@ -98,7 +98,7 @@ def _list_reads(node: ir.Node, model: Model) -> Iterator[str]:
 
 
 def _make_port(graph: OperatorGraph, value: int, name: str) -> onnx.ValueInfoProto:
-    type_ = static_type(graph, value)
+    type_ = known_type(graph, value)
     return onnx.helper.make_tensor_value_info(name, int(dtype_of(type_.dtype)), type_.shape)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..interface import inputs_of, static_type
+from ..interface import inputs_of, known_type
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import Fallback, is_constant
 from ..kernels.prim_funcs import Array, KernelCall
@@ -70,8 +70,8 @@ class _Buffers:
         return self.numbers[key]
 
     def _add_value(self, value: int) -> int:
-        type_, name = static_type(self.prepared.graph, value), self.prepared.graph.values[value].name
-        return self._add(value, Buffer(name, type_.dtype, self.prepared.stored_shape(value)))
+        type_, name = known_type(self.prepared.graph, value), self.prepared.graph.values[value].name
+        return self._add(value, Buffer(name, type_.dtype, extents_of(self.prepared.stored_shape(value))))
 
     def _read(self, value: int) -> int:
         if value not in self.numbers:

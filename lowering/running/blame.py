@@ -15,7 +15,7 @@ import onnxruntime
 from ...engine.verification.compare import Tolerance, compare
 from ...ir.types import TensorType
 from ..errors import CrashError, LoweringError
-from ..interface import static_type
+from ..interface import known_type
 from ..kernels.channels_last import from_last, to_last
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import fallback, is_constant
@@ -71,10 +71,10 @@ def _difference(
 ) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model
-    given = {v: _random(static_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
+    given = {v: _random(known_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
     stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
-    ports = [Port(graph.values[v].name, static_type(graph, v).dtype, prepared.stored_shape(v)) for v in call.outputs]
+    ports = [Port(graph.values[v].name, known_type(graph, v).dtype, prepared.stored_shape(v)) for v in call.outputs]
     try:
         results = kernels.run(call.symbol, arguments, ports)
     except (CrashError, LoweringError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 from ...costmodels.device import Device
 from .blocks import BlockInfo, parameter_index
 from .draft import Draft, Scheduled
-from .extents import SymbolicExtent
+from .extents import is_symbolic, number_of
 from .packing import Repack
 from .pointwise import vectorise_last
 from .preparation import find_anchor
@@ -213,12 +213,12 @@ def fitting_rows(anchor: BlockInfo, tile: Tile, device: Device) -> int:
     reads = [read for read in anchor.operands(column) if height in read.used]
     size = sum(FLOAT_BYTES * prod(r.shape) // anchor.extents[column] * tile.columns for r in reads)
     fitting = max(1, int(rows * SLAB_SHARE * device.caches[0].size) // max(size, 1))
-    return min(fitting, rows.typical) if isinstance(rows, SymbolicExtent) else largest_divisor(rows, fitting)
+    return min(fitting, number_of(rows)) if is_symbolic(rows) else largest_divisor(rows, fitting)
 
 
 def decide_slab(draft: Draft, extent: int, usual: int) -> int:
     """Rows of a slab: the usual number, if no other divisor of the extent is decided."""
-    if isinstance(extent, SymbolicExtent):
+    if is_symbolic(extent):
         return usual
     divisors = [number for number in range(1, extent + 1) if extent % number == 0]
     return draft.trace.decide_number("slab", divisors, lambda number: 1.0 + abs(log2(number / usual)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
+from tvm_ffi import structural_equal
 
 from .rewriting import rebuild
 
@@ -32,31 +33,30 @@ class SymbolicExtent:
         return f"{self.expression} (about {self.typical})"
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, SymbolicExtent)
-        return same and bool(tvm_ffi.structural_equal(self.expression, other.expression, map_free_vars=False))
+        return isinstance(other, SymbolicExtent) and bool(structural_equal(self.expression, other.expression))
 
     def __hash__(self) -> int:
         return hash(str(self.expression))
 
     def __lt__(self, other: Any) -> bool:
-        return self.typical < number_of(other)
+        return bool(self.typical < number_of(other))
 
     def __le__(self, other: Any) -> bool:
-        return self.typical <= number_of(other)
+        return bool(self.typical <= number_of(other))
 
     def __gt__(self, other: Any) -> bool:
-        return self.typical > number_of(other)
+        return bool(self.typical > number_of(other))
 
     def __ge__(self, other: Any) -> bool:
-        return self.typical >= number_of(other)
+        return bool(self.typical >= number_of(other))
 
     def __add__(self, other: Any) -> int:
-        return self.typical + number_of(other)
+        return int(self.typical + number_of(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> int:
-        return self.typical - number_of(other)
+        return int(self.typical - number_of(other))
 
     def __neg__(self) -> int:
         return -self.typical
@@ -69,13 +69,13 @@ class SymbolicExtent:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> float:
-        return self.typical / number_of(other)
+        return float(self.typical / number_of(other))
 
     def __rtruediv__(self, other: Any) -> float:
-        return number_of(other) / self.typical
+        return float(number_of(other) / self.typical)
 
     def __floordiv__(self, other: Any) -> int:
-        return self.typical // number_of(other)
+        return int(self.typical // number_of(other))
 
     def __rfloordiv__(self, other: Any) -> Any:
         return other // self.typical if isinstance(other, int) else other // self.expression
@@ -91,6 +91,11 @@ class SymbolicExtent:
 def number_of(extent: Any) -> Any:
     """What an extent counts where one estimates."""
     return extent.typical if isinstance(extent, SymbolicExtent) else extent
+
+
+def is_symbolic(extent: Any) -> bool:
+    """Whether a call decides about the extent."""
+    return isinstance(extent, SymbolicExtent)
 
 
 def extent_of(expression: Any, function: Any) -> Any:

@@ -19,7 +19,7 @@ from tvm import te, tirx
 
 from .blocks import BlockInfo
 from .draft import Draft, Scheduled
-from .extents import SymbolicExtent
+from .extents import is_symbolic
 from .pointwise import schedule_pointwise
 from .tails import MASKED_EXTENT, MASKED_TILE, finish
 from .tiling.tiles import largest_divisor
@@ -85,7 +85,7 @@ def split_reduction(draft: Draft, block: BlockInfo) -> list[Any]:
     There are several blocks where the lanes are split again, and none where no width divides.
     """
     loops, schedule = draft.loops(block), draft.schedule
-    if any(isinstance(block.extents[i], SymbolicExtent) for i in block.reduced):
+    if any(is_symbolic(block.extents[i]) for i in block.reduced):
         return []  # a call may have fewer elements than a vector
     loop = draft.fuse([loops[i] for i in sorted(block.reduced)])
     results = []

@@ -181,9 +181,8 @@ class _TailRewriter:
 
     def rewrite(self, node: Any) -> Any:
         """The statement with its tails moved."""
-        if isinstance(node, tirx.For):
-            if isinstance(node.extent, tirx.IntImm):
-                self.extents[node.loop_var] = int(node.extent)
+        if isinstance(node, tirx.For) and isinstance(node.extent, tirx.IntImm):
+            self.extents[node.loop_var] = int(node.extent)
         rebuilt = rebuild(node, self.rewrite)
         return self._move_tails(rebuilt) if isinstance(node, s_stmt.SBlockRealize) else rebuilt
 
@@ -221,14 +220,15 @@ class _TailRewriter:
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
         fits = not isinstance(extent, int) or tile <= extent
-        return _Tail(start.index, tile, extent) if 1 < tile and fits and longest < tile else None
+        return _Tail(start.index, tile, extent) if tile > 1 and fits and longest < tile else None
 
 
 @dataclass
 class _Followers:
     """Moves blocks that share the start of a moved tail but have no guard, or one that holds once they are moved.
 
-    `extents` are those of loops, `kept` the guards that stay, `names` are those of the buffers that these write, `movers` those of the buffers that moved blocks write.
+    `extents` are those of loops, `kept` the guards that stay, `names` are those of the buffers that these blocks write,
+    `movers` those of the buffers that moved blocks write.
     """
 
     tails: tuple[_Tail, ...]

@@ -11,7 +11,7 @@ from tvm import ir, tirx
 
 from ..blocks import BlockInfo, BufferAccess, is_selection, parameter_index, walk
 from ..draft import Draft
-from ..extents import SymbolicExtent
+from ..extents import is_symbolic
 from ..rewriting import conjuncts
 from .filters import TAPS
 
@@ -77,7 +77,7 @@ def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Fi
         return None
     padding = _find_padding(draft, data)
     iterators = [i.var for i in draft.schedule.get(epilogue.block).iter_vars]
-    if any(isinstance(anchor.extents[axis], SymbolicExtent) for axis in axes):
+    if any(is_symbolic(anchor.extents[axis]) for axis in axes):
         return None  # slabs are cut for a plane of one size
     outputs, variables = tuple(anchor.extents[axis] for axis in axes), tuple(iterators[i] for i in after)
     if padding is not None:
