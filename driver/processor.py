@@ -224,7 +224,7 @@ class Processor:
         mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
         provenance = compilation.provenance(
             result,
-            kernels=kinds["kernel"] + kinds["fallback"],
+            kernels=kinds["kernel"] + kinds["loops"] + kinds["fallback"],
             distinct=len({call.symbol for call in prepared.calls}),
             copies=kinds["copy"],
             replaced=(*mended, *(f"{text}; now a plain schedule" for text in prepared.recovered)),

@@ -1,7 +1,8 @@
 """The kernels of a cut graph as object files: ``OperatorGraph, kernels -> CompiledKernels``.
 
 Each kernel becomes a PrimFunc, those that are equal but for their weights the same one; it is scheduled and compiled in
-a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are left to ONNX Runtime.
+a process of its own. Operators without a lowering, and kernels that TVM cannot compile, are plain C loops,
+or left to ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from ...ir.graph import OperatorGraph
 from ...ir.types import Dimension
 from ..errors import LoweringError
 from ..interface import known_type
+from ..linking import Linker
 from ..program.plan import CALLBACK
 from ..target import Target
 from ..weights import Weights
 from .channels_last import last_shape
-from .fallback import Fallback
+from .fallback import Fallback, LoopCall
 from .messages import Answer, Choices, Request
 from .object_store import ObjectStore
 from .pool import compile_requests
-from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, task_key
-from .steps import View, steps
+from .prim_funcs import Array, DistinctKernels, KernelCall, LoweredKernels, LoweredStep, task_key
+from .steps import steps
 from .variants import Members
 
 Observer = Callable[[str], None]
@@ -36,14 +38,14 @@ Observer = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CompiledKernels:
-    """Steps in running order, and the object file of each distinct kernel by its symbol.
+    """Steps in running order, and the object file of each distinct kernel, and of plain loops, by its symbol.
 
     `answers` of the compiler are by symbol too.
     """
 
     graph: OperatorGraph
     weights: Weights
-    steps: tuple[View | KernelCall | Fallback, ...]
+    steps: tuple[LoweredStep, ...]
     objects: Mapping[str, Path]
     answers: Mapping[str, Answer]
     channels_last: frozenset[int] = frozenset()
@@ -76,7 +78,7 @@ class CompiledKernels:
         """What runs, in running order: the symbol of a kernel or the name of a fallback, and its operators."""
         numbers = itertools.count()
         for step in self.steps:
-            if isinstance(step, KernelCall):
+            if isinstance(step, KernelCall | LoopCall):
                 yield step.symbol, step.members
             elif isinstance(step, Fallback):
                 yield f"{CALLBACK}{next(numbers)}", step.members
@@ -134,6 +136,11 @@ def compile_kernels(
     answers = {request.name: unordered[request.name] for request in requests}
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
     compiled_steps = tuple(distinct.replace_failed(step, answers) for step in as_run)
+    programs = {step.symbol: step.program for step in compiled_steps if isinstance(step, LoopCall)}
+    linker = Linker.of(target.architecture) if programs else None
+    for name, program in programs.items():
+        assert linker is not None
+        objects[name] = program.compile(linker, folder / f"{name}.o")
     compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
     if compiled.fallbacks and not target.is_library:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))

@@ -1,9 +1,11 @@
-"""Kernels without a lowering: each a small ONNX model that ONNX Runtime runs on the host."""
+"""Kernels without a lowering: each a small ONNX model, as plain C loops or, where it has none, in ONNX Runtime."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import onnx
@@ -17,9 +19,16 @@ from ...engine.onnx.typing import dtype_of
 from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import known_type
+from ..loops.program import Program, loop_program
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 
+LOOP = "loop_"
+"""What the names of loops begin with, where those of kernels begin otherwise."""
+_NAMED_OPERATORS = 4
+"""Operators in the name of a loop."""
+_KEY_DIGITS = 8
+"""Hexadecimal digits of a digest in the name of a loop: two of a thousand meet with a probability of 1 in 10,000."""
 FOLDER = "fallback"
 """The folder of the models in a bundle; each is named by its number."""
 
@@ -37,13 +46,73 @@ class Fallback:
     model: onnx.ModelProto
 
 
+@dataclass(frozen=True)
+class LoopCall:
+    """Operators as plain C loops: `members` of the graph, a function of the values `inputs` and `outputs` with the name
+    `symbol`; `reason` says why they are no kernel."""
+
+    symbol: str
+    members: tuple[int, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    reason: str
+    program: Program
+
+
+def without_kernel(
+    graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str, last: Collection[int] = ()
+) -> LoopCall | Fallback:
+    """How operators without a kernel run: as plain loops if all of them have one, else in ONNX Runtime.
+
+    Values `last` are read and written with their channels last. Raises LoweringError where neither can run them.
+    """
+    part = _cut_out(graph, members, weights, reason, last)
+    try:
+        return _loop_call(graph, part, weights)
+    except LoweringError:
+        _require_runnable(part.model, part.operators, reason)
+        return part
+
+
+def _loop_call(graph: OperatorGraph, part: Fallback, weights: Weights) -> LoopCall:
+    """The operators as loops, which read constants of the model like other values."""
+    model = onnx.ModelProto()
+    model.CopyFrom(part.model)
+    inputs, inner = list(part.inputs), []
+    read = dict.fromkeys(v for m in part.members for v in graph.operators[m].inputs if v is not None)
+    numbers = {name_in_model(graph.values[v]): v for v in read}
+    for tensor in model.graph.initializer:
+        if tensor.name not in numbers:
+            inner.append(tensor)
+            continue
+        inputs.append(numbers[tensor.name])
+        model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(inner)
+    digest = sha256(model.SerializeToString(deterministic=True)).hexdigest()[:_KEY_DIGITS]
+    operators = "_".join(re.sub(r"\W", "", operator).lower() for operator in part.operators[:_NAMED_OPERATORS])
+    symbol = f"{LOOP}{digest}_{operators}"
+    program = loop_program(model, symbol)
+    return LoopCall(symbol, part.members, part.operators, tuple(inputs), part.outputs, part.reason, program)
+
+
 def fallback(
     graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str, last: Collection[int] = ()
 ) -> Fallback:
-    """The model of some operators, with its constants; it reads and writes the values `last` with their channels last.
+    """The operators in ONNX Runtime, which reads and writes the values `last` with their channels last.
 
-    Raises LoweringError where ONNX Runtime cannot run it either.
+    Raises LoweringError where it cannot run them.
     """
+    part = _cut_out(graph, members, weights, reason, last)
+    _require_runnable(part.model, part.operators, reason)
+    return part
+
+
+def _cut_out(
+    graph: OperatorGraph, members: Iterable[int], weights: Weights, reason: str, last: Collection[int]
+) -> Fallback:
+    """The model of operators, with its constants; it reads and writes the values `last` with their channels last."""
     inside = tuple(sorted(members))
     if any(is_copy(graph.operators[member]) for member in inside):
         return _copy(graph, inside, reason, last)
@@ -69,7 +138,6 @@ def fallback(
     for ports, values in ((proto.graph.input, inputs), (proto.graph.output, outputs)):
         ports.extend(_make_port(graph, value, name_in_model(graph.values[value])) for value in values)
     _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
-    _require_runnable(proto, operators, reason)
     return Fallback(inside, operators, inputs, outputs, reason, proto)
 
 

@@ -23,7 +23,7 @@ from ..schedules.rewriting import with_body
 from ..target import Target
 from ..weights import Weights
 from .channels_last import channels_last, channels_last_values
-from .fallback import Fallback, fallback, is_constant
+from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
 from .messages import Answer
 from .steps import Kernel, Step, View, steps
 
@@ -130,6 +130,10 @@ class KernelCall:
     outputs: tuple[int, ...]
 
 
+LoweredStep = View | KernelCall | LoopCall | Fallback
+"""A step as it is run."""
+
+
 @dataclass
 class DistinctKernels:
     """The kernels of a graph, each distinct one once. Make one by `of`; `last` are values with their channels last.
@@ -168,10 +172,11 @@ class DistinctKernels:
         last = channels_last_values(typed, tuple(steps(typed, kernels)))
         return cls(typed, weights, last, {} if lowered is None else lowered)
 
-    def lower_step(self, step: Step, runtime: Mapping[int, str] | None = None) -> View | KernelCall | Fallback:
-        """The step as it is run: as a call of a kernel, by ONNX Runtime, or not at all.
+    def lower_step(self, step: Step, runtime: Mapping[int, str] | None = None) -> LoweredStep:
+        """The step as it is run: as a call of a kernel or of plain loops, by ONNX Runtime, or not at all.
 
-        ONNX Runtime gets kernels without a lowering, and those all of whose operators have a reason in `runtime`.
+        Loops are what has no lowering. ONNX Runtime gets what has no loop either, and kernels all of whose operators
+        have a reason in `runtime`.
         """
         if isinstance(step, View):
             return step
@@ -180,7 +185,7 @@ class DistinctKernels:
         reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)
         function = next((reason for reason in reasons if reason is not None), None) or self.lower(step)
         if isinstance(function, str):
-            return fallback(self.graph, step.members, self.weights, function, self.last)
+            return without_kernel(self.graph, step.members, self.weights, function, self.last)
         return KernelCall(self._find_equal(function), step.members, function.inputs, function.outputs)
 
     def lower(self, kernel: Kernel) -> KernelFunction | str:
@@ -203,14 +208,12 @@ class DistinctKernels:
         name = f"kernel_{task_key(prim_func)[:_KEY_DIGITS]}_{operators}"
         return replace(function, prim_func=prim_func.with_attr("global_symbol", name))
 
-    def replace_failed(
-        self, step: View | KernelCall | Fallback, answers: Mapping[str, Answer]
-    ) -> View | KernelCall | Fallback:
-        """The step, or a fallback for a kernel that TVM could not compile."""
+    def replace_failed(self, step: LoweredStep, answers: Mapping[str, Answer]) -> LoweredStep:
+        """The step, or for a kernel that TVM could not compile what runs without one."""
         problem = answers[step.symbol].problem if isinstance(step, KernelCall) else None
         if problem is None or not isinstance(step, KernelCall):
             return step
-        return fallback(self.graph, step.members, self.weights, f"{step.symbol}: {problem}", self.last)
+        return without_kernel(self.graph, step.members, self.weights, f"{step.symbol}: {problem}", self.last)
 
     def _scalars(self, kernel: Kernel) -> dict[int, Array]:
         """Constants of one element: they are written into the code."""

@@ -14,19 +14,20 @@ from ...extract.partition.kernels import KernelModel
 from ...ir.operators import PRODUCTS
 from ...ir.operators.linear import depth
 from ..errors import BundleError
-from .fallback import Fallback
+from .fallback import Fallback, LoopCall
 from .map_copies import is_copy
+from .prim_funcs import KernelCall
 from .steps import View
 
 if TYPE_CHECKING:
     from ..target import Target
     from .compilation import CompiledKernels
-    from .prim_funcs import KernelCall
 
 KERNELS = "kernels.json"
 
 
-StepKind = Literal["kernel", "view", "fallback", "copy"]
+StepKind = Literal["kernel", "view", "loops", "fallback", "copy"]
+_KINDS: dict[type, StepKind] = {View: "view", KernelCall: "kernel", LoopCall: "loops", Fallback: "fallback"}
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """A step of a run: a group of the partition, as a kernel, a view or by ONNX Runtime; or a copy of a feature map at
-    an end of the model, which no partition has. `operators` are the names of the nodes, `symbol` that of a kernel."""
+    """A step of a run: a group of the partition, as a kernel, a view, as plain loops or by ONNX Runtime; or a copy of a
+    feature map at an end of the model, which no partition has. `operators` are the names of the nodes, `symbol` that of
+    a kernel or loop."""
 
     kind: StepKind
     operators: tuple[str, ...]
@@ -84,10 +86,10 @@ def step_facts(prepared: CompiledKernels) -> Iterator[StepFacts]:
     for step in prepared.steps:
         members = (graph.values[step.result].producer,) if isinstance(step, View) else step.members
         operators = [graph.operators[member] for member in members if member is not None]
-        kind: StepKind = "view" if isinstance(step, View) else "fallback" if isinstance(step, Fallback) else "kernel"
         is_added = any(map(is_copy, operators))
         symbol = "" if isinstance(step, View | Fallback) else step.symbol
-        yield StepFacts("copy" if is_added else kind, tuple(operator.name for operator in operators), symbol)
+        kind = "copy" if is_added else _KINDS[type(step)]
+        yield StepFacts(kind, tuple(operator.name for operator in operators), symbol)
 
 
 def read_table(folder: Path) -> tuple[KernelFacts, ...]:

@@ -15,21 +15,6 @@ from .messages import Answer, Request
 if TYPE_CHECKING:
     from ..schedules.draft import Scheduled
 
-_CONFIGURATION = {"tirx.disable_cse_tir": True, "tirx.disable_assert": True}
-"""LLVM finds common subexpressions anyway. Checks of a call's arguments are more code than many a kernel, and whoever
-calls it has planned its tensors."""
-_NEEDLESS_PASSES = (
-    *(
-        f"s_tir.{name}" for name in (
-            "InferFragment", "InjectDoubleBuffer", "InjectPermutedLayout", "InjectSoftwarePipeline",
-            "InjectVirtualThread", "LiftThreadBinding", "LowerAutoCopy", "LowerCrossThreadReduction",
-            "LowerThreadAllreduce", "LowerVtcmAlloc", "ManifestSharedMemoryLocalStage", "MergeSharedMemoryAllocations",
-            "ThreadSync", "TransformMmaBufferLayout", "UnifyThreadBinding", "VerifyVTCMLimit",
-        )
-    ), "tirx.RemoveNoOp",
-)  # fmt: skip
-"""TVM's passes for graphics processors, and one whose work LLVM does again: a tenth of the time of a kernel."""
-
 
 def compile_kernel(request: Request) -> Answer:
     """Schedule and compile one kernel to an object file. A problem is part of the answer."""
@@ -46,11 +31,11 @@ def compile_kernel(request: Request) -> Answer:
 
 def _compile(request: Request) -> tuple[Scheduled, Trace]:
     """By the first schedule that TVM can make and compile; the last one may raise."""
-    from tvm_ffi.serialization import from_json_graph_str
+    import tvm
 
     from ..schedules import list_candidates
 
-    prim_func = from_json_graph_str(request.prim_func)  # `tvm.ir.load_json` first looks for forms of older versions
+    prim_func = tvm.ir.load_json(request.prim_func)
     *better, last = list_candidates(
         prim_func, request.device, request.threads, with_rules=request.with_rules, without=request.without
     )
@@ -75,6 +60,6 @@ def _build(scheduled: Scheduled, request: Request) -> None:
 
     (function,) = scheduled.schedule.mod.functions.values()
     module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
-    with tvm.transform.PassContext(config=_CONFIGURATION, disabled_pass=_NEEDLESS_PASSES):
+    with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
         executable = tvm.compile(module, target=tvm.target.Target(request.target))
     executable.mod.write_to_file(request.object_file, "o")

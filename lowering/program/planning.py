@@ -8,8 +8,8 @@ from typing import Any
 
 from ..interface import inputs_of, known_type
 from ..kernels.compilation import CompiledKernels
-from ..kernels.fallback import Fallback, is_constant
-from ..kernels.prim_funcs import Array, KernelCall
+from ..kernels.fallback import LoopCall, is_constant
+from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
 from .plan import Buffer, Call, Callback, Copy, Plan, Step, View
 from .sizes import extents_of
@@ -51,10 +51,13 @@ class _Buffers:
         buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
         return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views)
 
-    def _add_step(self, step: GraphView | KernelCall | Fallback) -> None:
+    def _add_step(self, step: LoweredStep) -> None:
         if isinstance(step, GraphView):
             source = self._read(step.source)
             self.views.append(View(self._add_value(step.result), source))
+        elif isinstance(step, LoopCall):
+            arguments = tuple(map(self._read, step.inputs))
+            self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), step.operators))
         elif isinstance(step, KernelCall):
             arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
             operators = tuple(self.prepared.graph.operators[member].op for member in step.members)

@@ -122,7 +122,7 @@ def _schedule_best(
     chosen = schedule_whole(function)
     if may_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
         with suppress(s_tir.ScheduleError, RuntimeError):
-            staged = schedule_stages(Draft.of(function, device, threads), schedule_whole, chosen.cycles / CLEARLY)
-            chosen = staged or chosen
+            staged = schedule_stages(Draft.of(function, device, threads), schedule_whole)
+            chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
     trace.sites.extend(chosen.sites)
     return chosen.scheduled

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tvm import ir, s_tir, tirx
 
-from .extents import extent_of, typical_sizes
+from .extents import extent_of
 
 REDUCTION = 2
 """`IterVar.CommReduce`: the kind of an iterator that a block sums (or takes the maximum of) over."""
@@ -134,23 +133,13 @@ def find_blocks(schedule: s_tir.Schedule) -> list[BlockInfo]:
 def inspect_block(schedule: s_tir.Schedule, block: Any) -> BlockInfo:
     """The description of one block."""
     statement, function = schedule.get(block), schedule.mod[FUNCTION]
-    described = _describe(statement, function) if typical_sizes(function) else _describe_once(statement, None)
-    return replace(described, block=block)
-
-
-def _describe(statement: Any, function: Any) -> BlockInfo:
-    """The description of a block's statement."""
     variables = [i.var for i in statement.iter_vars]
     extents = tuple(extent_of(i.dom.extent, function) for i in statement.iter_vars)
     reduced = frozenset(n for n, i in enumerate(statement.iter_vars) if i.iter_type == REDUCTION)
     writes = tuple(_inspect_access(region, variables, function) for region in statement.writes)
     reads = [_inspect_access(region, variables, function) for region in statement.reads]
     value = getattr(statement.body, "value", None)
-    return BlockInfo(None, extents, reduced, tuple(r for r in reads if r.name != writes[0].name), writes, value)
-
-
-_describe_once = lru_cache(maxsize=256)(_describe)
-"""For functions of fixed sizes: a statement never changes. Where a schedule changes a block, that has another one."""
+    return BlockInfo(block, extents, reduced, tuple(r for r in reads if r.name != writes[0].name), writes, value)
 
 
 def _inspect_access(region: Any, variables: list[Any], function: Any) -> BufferAccess:

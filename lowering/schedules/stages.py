@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import tvm
@@ -23,7 +23,7 @@ from ...costmodels.device import Device
 from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
 from .decisions import DecisionSite, Trace
 from .draft import CONSTANTS, Draft, Scheduled
-from .estimate import estimate_cycles, least_cycles
+from .estimate import estimate_cycles
 from .packing import Packing
 from .rewriting import with_body
 from .tails import separate_scopes
@@ -70,11 +70,8 @@ class _Stage:
     buffers: tuple[Any, ...]
 
 
-def schedule_stages(draft: Draft, schedule_part: Part, limit: float = inf) -> Estimated | None:
-    """The best schedule by stages; None where there is none of fewer cycles than the limit. The draft is not changed.
-
-    A stage that is not better even at its least cycles is not scheduled.
-    """
+def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
+    """The best schedule by stages; None for a function that has no places to cut. The draft is not changed."""
     blocks = draft.blocks()
     nests = _list_nests(draft.function)
     if len(nests) != len(blocks):
@@ -85,23 +82,23 @@ def schedule_stages(draft: Draft, schedule_part: Part, limit: float = inf) -> Es
     places = [0, *cuts, len(blocks)]
     best: dict[int, _Stages] = {len(blocks): _Stages(0.0, ())}
     for start in reversed(places[:-1]):
-        best[start] = _Stages(limit, ())
-        for end in places:
-            if end <= start or (start, end) == (0, len(blocks)) or best[end].cycles >= best[start].cycles:
-                continue
-            stage = _cut_stage(draft.function, blocks, nests, start, end)
-            over = HANDED_OVER * _handed_over(blocks, end) if end < len(blocks) else 0.0
-            behind = over + best[end].cycles
-            if least_cycles(stage.function, draft.device) + behind >= best[start].cycles:
-                continue
-            scheduled = schedule_part(stage.function, f"stage {start}.")
-            if scheduled.cycles + behind < best[start].cycles:
-                best[start] = _Stages(scheduled.cycles + behind, ((stage, scheduled), *best[end].stages))
+        ends = [end for end in places if end > start and (start, end) != (0, len(blocks))]
+        best[start] = min(
+            (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends),
+            key=lambda stages: stages.cycles,
+        )
     chosen = best[0].stages
-    if not chosen:
-        return None
     combined = _combine(draft, [(stage, each.scheduled) for stage, each in chosen])
     return Estimated(best[0].cycles, combined, [site for _, each in chosen for site in each.sites])
+
+
+def _join(
+    draft: Draft, blocks: Sequence[BlockInfo], nests: Sequence[Any], start: int, rest: _Stages, end: int, part: Part
+) -> _Stages:
+    stage = _cut_stage(draft.function, blocks, nests, start, end)
+    scheduled = part(stage.function, f"stage {start}.")
+    over = HANDED_OVER * _handed_over(blocks, end) if end < len(blocks) else 0.0
+    return _Stages(scheduled.cycles + over + rest.cycles, ((stage, scheduled), *rest.stages))
 
 
 # --- where to cut

@@ -62,7 +62,18 @@ def chain() -> onnx.ModelProto:
 
 
 def with_fallback() -> onnx.ModelProto:
-    """Two inputs and outputs, and a TopK between a MatMul and an Add: nothing lowers a TopK."""
+    """Two inputs and outputs, and a MaxRoiPool between a MatMul and an Add: nothing lowers a MaxRoiPool."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("MaxRoiPool", ["a", "regions"], ["pooled"], pooled_shape=[2, 3]),
+        helper.make_node("Add", ["pooled", "bias"], ["y"]),
+    ]
+    ends = {"x": (1, 1, 4, 8), "bias": (1, 3)}, {"y": (1, 1, 2, 3), "pooled": (1, 1, 2, 3)}
+    return model(nodes, *ends, w=weights(8, 6), regions=np.array([[0, 0, 0, 5, 3]], np.float32))
+
+
+def with_loops() -> onnx.ModelProto:
+    """A TopK between a MatMul and an Add: a TopK is a plain loop."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
         helper.make_node("TopK", ["a", "k"], ["v", "indices"]),

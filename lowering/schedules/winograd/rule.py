@@ -13,7 +13,6 @@ V and M of a slab stay in a cache, and no tile is computed twice; the weights U 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from tvm import s_tir
 
@@ -105,18 +104,8 @@ def _list_plans(draft: Draft, convolution: FilteredConvolution, filter: Filter, 
     whole = [t for t in register_tiles(rows, outputs, device, window=False) if outputs % t.columns == 0]
     looped = [t for t in whole if convolution.channels > UNROLLED_PRODUCTS // (t.rows * t.vectors)]
     idle = -(-slabs // draft.threads) * draft.threads / slabs
-
-    @cache
-    def apart_from_products(columns: int, lanes: int) -> float:
-        """Cycles on one thread that tiles of different rows share."""
-        tiling = _find_tiling(convolution, filter, slabs, Tile(1, columns // lanes, lanes), device)
-        return slabs * _transform_cycles(tiling, device) + _traffic_cycles(tiling, device)
-
-    def estimate(tile: Tile) -> float:
-        products = tile_cycles(tile, rows, outputs, convolution.channels, device, scattered=False)
-        return idle * (slabs * filter.products * products + apart_from_products(tile.columns, tile.lanes))
-
-    return [TilePlan(COLUMN, ROW, tile, estimate(tile)) for tile in looped or whole]
+    tilings = [(tile, _find_tiling(convolution, filter, slabs, tile, device)) for tile in looped or whole]
+    return [TilePlan(COLUMN, ROW, tile, idle * _estimate_cycles(tiling, tile, device)) for tile, tiling in tilings]
 
 
 def _find_tiling(
@@ -127,6 +116,13 @@ def _find_tiling(
     while convolution.channels % lanes:
         lanes //= 2
     return WinogradTiling(filter, convolution, slabs, tile.columns, (lanes, tile.lanes))
+
+
+def _estimate_cycles(tiling: WinogradTiling, tile: Tile, device: Device) -> float:
+    """Cycles on one thread."""
+    channels, outputs = tiling.convolution.channels, tiling.convolution.outputs[3]
+    products = tiling.filter.products * tile_cycles(tile, tiling.slab, outputs, channels, device, scattered=False)
+    return tiling.slabs * (products + _transform_cycles(tiling, device)) + _traffic_cycles(tiling, device)
 
 
 def _transform_cycles(tiling: WinogradTiling, device: Device) -> float:

@@ -108,7 +108,7 @@ def test_an_input_may_lie_in_memory_in_any_order(plain_bundle: Path) -> None:
 def test_two_bundles_with_fallbacks_do_not_mix(mixed_bundle: Path, smallest_bundle: Path) -> None:
     first, second = eqfuse.load(mixed_bundle), eqfuse.load(smallest_bundle)
     inputs = random_inputs(with_fallback())
-    assert np.all(first(**inputs)["y"] > second(**inputs)["y"])
+    assert not np.array_equal(first(**inputs)["y"], second(**inputs)["y"])
 
 
 @pytest.mark.conformance
@@ -154,8 +154,8 @@ def test_the_manifest_comes_back_as_it_was_written(mixed_bundle: Path) -> None:
 
 def test_the_manifest_says_what_was_compiled(mixed_bundle: Path) -> None:
     manifest = read_manifest(mixed_bundle)
-    assert [str(port) for port in manifest.inputs] == ["x: float32[2, 8]", "bias: float32[1, 3]"]
-    assert [str(port) for port in manifest.outputs] == ["y: float32[2, 3]", "indices: int64[2, 3]"]
+    assert [str(port) for port in manifest.inputs] == ["x: float32[1, 1, 4, 8]", "bias: float32[1, 3]"]
+    assert [str(port) for port in manifest.outputs] == ["y: float32[1, 1, 2, 3]", "pooled: float32[1, 1, 2, 3]"]
     assert manifest.provenance.verification.startswith("passed, 2 output(s)")
     assert manifest.provenance.certificate.startswith("checked by z3: ")
     assert sorted(manifest.files) == ["fallback/0.onnx", "kernels.json", "model.so", "plan.json", "weights.bin"]

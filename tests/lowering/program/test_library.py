@@ -16,6 +16,7 @@ from eqfuse.ir.graph import OperatorGraph
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.kernels import compilation
 from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
+from eqfuse.lowering.kernels.fallback import LoopCall
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.steps import Kernel, View, steps
 from eqfuse.lowering.program.planning import plan_program
@@ -23,7 +24,7 @@ from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
-from ..small_models import chain, expected, model, random_inputs, weights, with_fallback
+from ..small_models import chain, expected, model, random_inputs, weights, with_fallback, with_loops
 
 Groups = list[tuple[int, ...]]
 
@@ -99,30 +100,38 @@ def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
 @pytest.mark.conformance
 def test_the_reason_for_a_fallback_names_the_operator(tmp_path: Path) -> None:
     compiled = compile_groups(with_fallback(), [(0,), (1,), (2,)], tmp_path)
-    assert [(entry.operators, entry.reason) for entry in compiled.fallbacks] == [(("TopK",), "TopK has no lowering")]
+    assert [(entry.operators, entry.reason) for entry in compiled.fallbacks] == [
+        (("MaxRoiPool",), "MaxRoiPool has no lowering")
+    ]
 
 
 @pytest.mark.conformance
 def test_there_is_no_fallback_on_another_machine(tmp_path: Path) -> None:
-    with pytest.raises(LoweringError, match=r"arm-cortex-a76: 1 kernel\(s\) cannot be compiled: TopK"):
+    with pytest.raises(LoweringError, match=r"arm-cortex-a76: 1 kernel\(s\) cannot be compiled: MaxRoiPool"):
         compile_groups(with_fallback(), [(0,), (1,), (2,)], tmp_path, "arm-cortex-a76")
 
 
 def test_a_reason_that_several_kernels_have_is_said_once(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Det", ["x"], ["y"]), helper.make_node("Det", ["z"], ["t"])]
-    proto = model(nodes, {"x": (2, 2), "z": (3, 3)}, {"y": (), "t": ()})
-    with pytest.raises(LoweringError, match=r": 2 kernel\(s\) cannot be compiled: Det: Det has no lowering$"):
+    pools = [helper.make_node("MaxRoiPool", [x, "regions"], [y], pooled_shape=[1, 1]) for x, y in ("xy", "zt")]
+    ends = {"x": (1, 1, 2, 2), "z": (1, 1, 3, 3)}, {"y": (1, 1, 1, 1), "t": (1, 1, 1, 1)}
+    proto = model(pools, *ends, regions=np.zeros((1, 5), np.float32))
+    message = r": 2 kernel\(s\) cannot be compiled: MaxRoiPool: MaxRoiPool has no lowering$"
+    with pytest.raises(LoweringError, match=message):
         compile_groups(proto, [(0,), (1,)], tmp_path, "arm-cortex-a76")
 
 
-def test_a_kernel_that_tvm_cannot_compile_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_without_a_kernel_are_plain_loops(tmp_path: Path) -> None:
+    assert assert_right(with_loops(), [(0,), (1,), (2,)], tmp_path).fallbacks == ()
+
+
+def test_a_kernel_that_tvm_cannot_compile_is_a_plain_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = "the compiler crashed (exit code -11)"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(
         compilation, "compile_requests", lambda requests, _: (Answer(r.name, 0.0, problem=problem) for r in requests)
     )
     compiled = compile_groups(chain(), [(0, 1), (2, 3)], tmp_path)
-    first, second = (entry.reason for entry in compiled.fallbacks)
+    first, second = (step.reason for step in compiled.steps if isinstance(step, LoopCall))
     assert first == second
     assert first.endswith(f"_matmul_relu: {problem}")
 

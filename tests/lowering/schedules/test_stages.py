@@ -58,7 +58,7 @@ def test_the_last_tile_of_a_stage_does_not_read_its_own_results() -> None:
 
 def test_constants_of_a_stage_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("FAR", "CLEARLY", "FEWEST_CYCLES"):  # stages, whatever the estimates say
-        monkeypatch.setattr(f"eqfuse.lowering.schedules.{limit}", 1e-9)
+        monkeypatch.setattr(f"eqfuse.lowering.schedules.{limit}", 0.0)
     scheduled = check(gated_product(40, 33, 41), "stages (contraction + pointwise)", device=SERVER)
     assert [packing.parameter for packing in scheduled.repack] == [1]
 

@@ -1,0 +1,70 @@
+/* How compiled models call loops: as they call TVM's kernels. An argument is a DLTensor, or where nobody knows its
+ * shape before the run, a tensor of tensor.h: then a result says how large it is, and its owner frees the memory. */
+#ifndef EQFUSE_PACKED_H
+#define EQFUSE_PACKED_H
+
+#define PACKED_TENSOR 4
+
+typedef struct {
+    void *data;
+    int32_t device[2];
+    int32_t rank;
+    uint8_t code, bits;
+    uint16_t lanes;
+    const int64_t *shape, *strides;
+    uint64_t byte_offset;
+} packed_tensor;
+
+typedef struct {
+    int32_t type_index;
+    uint32_t padding;
+    void *pointer;
+} packed_argument;
+
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
+
+/* The tensor of an argument; it borrows the memory. */
+static inline tensor unpack(const packed_argument *argument) {
+    tensor result = {0};
+    if (argument->type_index == PACKED_TENSOR) {
+        result = *(const tensor *)argument->pointer;
+        result.is_owned = 0;
+        return result;
+    }
+    const packed_tensor *packed = argument->pointer;
+    result.data = (char *)packed->data + packed->byte_offset;
+    result.rank = packed->rank;
+    memcpy(result.shape, packed->shape, (size_t)packed->rank * sizeof *packed->shape);
+    result.capacity = product(packed->rank, packed->shape) * (packed->bits < 8 ? 1 : packed->bits / 8);
+    return result;
+}
+
+/* Hands a result over. The shape of a DLTensor is that which it has; another one is an error. */
+static inline const char *hand_over(const packed_argument *argument, tensor *result) {
+    if (argument->type_index == PACKED_TENSOR) {
+        tensor *to = argument->pointer;
+        if (result->is_owned && to->is_owned) free(to->data);
+        if (!result->is_owned) result->is_owned = to->is_owned;
+        *to = *result;
+        result->is_owned = false;
+        return NULL;
+    }
+    const packed_tensor *packed = argument->pointer;
+    if (result->rank != packed->rank ||
+        memcmp(result->shape, packed->shape, (size_t)packed->rank * sizeof *packed->shape))
+        return "a result has another shape than the model says";
+    if (result->is_owned)
+        memcpy(packed->data, result->data, (size_t)product(packed->rank, packed->shape) * packed->bits / 8);
+    return NULL;
+}
+
+static inline int finish(const char *problem, tensor *values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i)
+        if (values[i].is_owned) free(values[i].data);
+    free(values);
+    if (problem == NULL) return 0;
+    TVMFFIErrorSetRaisedFromCStrParts("ValueError", &problem, 1);
+    return -1;
+}
+
+#endif

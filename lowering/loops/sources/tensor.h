@@ -1,0 +1,159 @@
+/* What every plain loop is written with. A loop is the text of one file, compiled once for each combination of element
+ * types and attributes that a model has:
+ *
+ *     static const char *NAME(const tensor *const *in, tensor *const *out)
+ *
+ * fills the outputs and returns NULL, or says in one line what is wrong with the inputs. An absent input or an output
+ * that nobody reads is NULL. In front of the text stand these macros:
+ *
+ *     OP_Gather           1 for the operator that the loop is compiled for
+ *     OPSET               the version of its operator set
+ *     INPUTS, OUTPUTS     how many there are, absent ones too
+ *     I0, I1, ... O0, ... the C types of the elements (char where a tensor is absent)
+ *     IS_FLOAT(I0)        1 for floating-point types
+ *     LOWEST_O0, HIGHEST_O0 the least and the largest element of output 0, infinities included; the same for I0
+ *     A_axis              an attribute, by its name, with ONNX's default where the node says nothing; not defined where
+ *                         it has none. A list is an array with A_axes_count elements, a tensor too.
+ */
+#ifndef EQFUSE_TENSOR_H
+#define EQFUSE_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tgmath.h>
+
+#define MAX_RANK 12
+#define IS_FLOAT(type) IS_FLOAT_(type)
+#define IS_FLOAT_(type) IS_FLOAT_##type
+#define IS_FLOAT_float 1
+#define IS_FLOAT_double 1
+#define IS_FLOAT__Bool 0
+#define IS_FLOAT_bool 0
+#define IS_FLOAT_char 0
+#define IS_FLOAT_int8_t 0
+#define IS_FLOAT_int16_t 0
+#define IS_FLOAT_int32_t 0
+#define IS_FLOAT_int64_t 0
+#define IS_FLOAT_uint8_t 0
+#define IS_FLOAT_uint16_t 0
+#define IS_FLOAT_uint32_t 0
+#define IS_FLOAT_uint64_t 0
+#define IS_BOOL(type) IS_BOOL_(type)
+#define IS_BOOL_(type) (IS_BOOL_##type == 2)
+#define IS_BOOL__Bool 2
+#define IS_BOOL_bool 2
+
+/* A dense tensor, row by row. `capacity` bytes are at `data`; where `is_owned`, free() takes them. */
+typedef struct {
+    void *data;
+    int64_t rank;
+    int64_t shape[MAX_RANK];
+    int64_t capacity;
+    int64_t is_owned;
+} tensor;
+
+#define IN(n) ((const I##n *)in[n]->data)
+#define OUT(n) ((O##n *)out[n]->data)
+#define HAS(n) (in[n] != NULL)
+#define WANTS(n) (n < OUTPUTS && out[n] != NULL)
+#define TRY(call)                      \
+    do {                               \
+        const char *problem_ = (call); \
+        if (problem_) return problem_; \
+    } while (0)
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define LOCAL(name) JOIN(NAME, name)
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
+static inline int64_t product(int64_t count, const int64_t *extents) {
+    int64_t result = 1;
+    for (int64_t i = 0; i < count; ++i) result *= extents[i];
+    return result;
+}
+
+static inline int64_t count_elements(const tensor *t) { return product(t->rank, t->shape); }
+
+/* Gives the tensor a shape, and memory where it has too little. Its elements are not kept. */
+static inline const char *allocate(tensor *t, int64_t rank, const int64_t *shape, size_t item) {
+    int64_t bytes = (int64_t)item;
+    if (rank > MAX_RANK) return "a tensor has too many axes";
+    for (int64_t i = 0; i < rank; ++i)
+        if (shape[i] < 0 || __builtin_mul_overflow(bytes, shape[i], &bytes)) return "a tensor has no possible size";
+    if (t->data == NULL || bytes > t->capacity) {
+        if (t->is_owned) free(t->data);
+        t->capacity = bytes > 64 ? bytes : 64;
+        t->data = malloc((size_t)t->capacity);
+        t->is_owned = t->data != NULL;
+        if (t->data == NULL) return t->capacity = 0, "out of memory";
+    }
+    t->rank = rank;
+    memmove(t->shape, shape, (size_t)rank * sizeof *shape);
+    return NULL;
+}
+
+static inline const char *copy_tensor(tensor *to, const tensor *from, size_t item) {
+    TRY(allocate(to, from->rank, from->shape, item));
+    memmove(to->data, from->data, (size_t)count_elements(from) * item);
+    return NULL;
+}
+
+/* The number of elements from one place along an axis to the next. */
+static inline void strides_of(int64_t rank, const int64_t *shape, int64_t *strides) {
+    int64_t step = 1;
+    for (int64_t i = rank - 1; i >= 0; --i) strides[i] = step, step *= shape[i];
+}
+
+/* The next place in row-major order; false behind the last one. */
+static inline bool advance(int64_t rank, const int64_t *shape, int64_t *index) {
+    for (int64_t i = rank - 1; i >= 0; --i) {
+        if (++index[i] < shape[i]) return true;
+        index[i] = 0;
+    }
+    return false;
+}
+
+static inline int64_t offset_of(int64_t rank, const int64_t *index, const int64_t *strides) {
+    int64_t offset = 0;
+    for (int64_t i = 0; i < rank; ++i) offset += index[i] * strides[i];
+    return offset;
+}
+
+/* The shape that ONNX broadcasts two shapes to; the first one is replaced by it. False where they do not fit. */
+static inline bool broadcast_shape(int64_t *rank, int64_t *shape, const tensor *other) {
+    int64_t wide = MAX_OF(*rank, other->rank), result[MAX_RANK];
+    for (int64_t i = 1; i <= wide; ++i) {
+        int64_t a = i <= *rank ? shape[*rank - i] : 1, b = i <= other->rank ? other->shape[other->rank - i] : 1;
+        if (a != b && a != 1 && b != 1) return false;
+        result[wide - i] = a == 1 ? b : a;
+    }
+    *rank = wide;
+    memcpy(shape, result, (size_t)wide * sizeof *shape);
+    return true;
+}
+
+/* The strides of a tensor along the axes of a shape that it is broadcast to: 0 where it is repeated. */
+static inline void broadcast_strides(const tensor *t, int64_t rank, int64_t *strides) {
+    int64_t step = 1, skipped = rank - t->rank;
+    for (int64_t i = rank - 1; i >= 0; --i) {
+        int64_t extent = i >= skipped ? t->shape[i - skipped] : 1;
+        strides[i] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+/* An axis or a position counted from 0; -1 where it does not exist. */
+static inline int64_t normal_index(int64_t index, int64_t extent) {
+    if (index < 0) index += extent;
+    return index >= 0 && index < extent ? index : -1;
+}
+
+static inline int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* Operators: MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool */
+
+static const char *NAME(const tensor *const *in, tensor *const *out) {
+    const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2;
+    int64_t kernel[MAX_RANK], stride[MAX_RANK], dilation[MAX_RANK], before[MAX_RANK], behind[MAX_RANK],
+        shape[MAX_RANK];
+    if (axes < 0) return "the input has no batch and channels";
+    for (int64_t i = 0; i < axes; ++i) {
+        kernel[i] = size[i], stride[i] = dilation[i] = 1, before[i] = behind[i] = 0;
+#ifdef A_kernel_shape
+        kernel[i] = A_kernel_shape[i];
+#endif
+#ifdef A_strides
+        stride[i] = A_strides[i];
+#endif
+#ifdef A_dilations
+        dilation[i] = A_dilations[i];
+#endif
+#ifdef A_pads
+        before[i] = A_pads[i], behind[i] = A_pads[i + axes];
+#endif
+        const int64_t reach = dilation[i] * (kernel[i] - 1) + 1;
+#ifdef A_auto_pad
+        if (strncmp(A_auto_pad, "SAME", 4) == 0) {
+            const int64_t total =
+                MAX_OF(0, ((size[i] + stride[i] - 1) / stride[i] - 1) * stride[i] + reach - size[i]);
+            before[i] = strcmp(A_auto_pad, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
+            behind[i] = total - before[i];
+        }
+#endif
+        const int64_t room = size[i] + before[i] + behind[i] - reach;
+        if (room < 0) return "the window is larger than the input";
+        shape[i + 2] = room / stride[i] + 1;
+#ifdef A_ceil_mode
+        if (A_ceil_mode) {
+            shape[i + 2] = (room + stride[i] - 1) / stride[i] + 1;
+            if ((shape[i + 2] - 1) * stride[i] >= size[i] + before[i]) --shape[i + 2];
+        }
+#endif
+    }
+    shape[0] = in[0]->shape[0], shape[1] = in[0]->shape[1];
+    if (WANTS(0)) TRY(allocate(out[0], axes + 2, shape, sizeof(O0)));
+    if (WANTS(1)) TRY(allocate(out[1], axes + 2, shape, sizeof(O1)));
+    const int64_t depth = product(axes, kernel), plane = product(axes, size), places = product(axes, shape + 2);
+    int64_t strides[MAX_RANK], stored[MAX_RANK];
+    strides_of(axes, size, strides);
+    memcpy(stored, strides, sizeof stored);
+#ifdef A_storage_order
+    if (A_storage_order)
+        for (int64_t i = 0, step = 1; i < axes; step *= size[i++]) stored[i] = step;
+#endif
+    for (int64_t c = 0; c < shape[0] * shape[1]; ++c) {
+        const I0 *x = IN(0) + c * plane;
+        int64_t at[MAX_RANK] = {0};
+        for (int64_t p = 0; p < places; ++p, advance(axes, shape + 2, at)) {
+            double sum = 0;
+            int64_t counted = 0, best = -1, tap[MAX_RANK] = {0};
+            I0 largest = LOWEST_I0;
+            for (int64_t t = 0; t < depth; ++t, advance(axes, kernel, tap)) {
+                int64_t from = 0, index = 0;
+                bool inside = true, padded = true;
+                for (int64_t i = 0; i < axes; ++i) {
+                    const int64_t place = at[i] * stride[i] - before[i] + tap[i] * dilation[i];
+                    inside = inside && place >= 0 && place < size[i];
+                    padded = padded && place < size[i] + behind[i];
+                    from += place * strides[i];
+                    index += place * stored[i];
+                }
+#ifdef A_count_include_pad
+                counted += A_count_include_pad ? padded : inside;
+#else
+                counted += inside;
+#endif
+                if (!inside) continue;
+                const I0 y = x[from];
+#if defined OP_MaxPool || defined OP_GlobalMaxPool
+                if (best < 0 || y > largest || y != y) largest = y, best = index;
+#elif defined OP_LpPool || defined OP_GlobalLpPool
+                sum += pow(fabs((double)y), (double)A_p);
+#else
+                sum += (double)y;
+#endif
+                (void)index;
+            }
+            const int64_t place = c * places + p;
+#if defined OP_MaxPool || defined OP_GlobalMaxPool
+            if (WANTS(0)) OUT(0)[place] = largest;
+            if (WANTS(1)) OUT(1)[place] = (O1)(c * plane + best);
+#elif defined OP_LpPool || defined OP_GlobalLpPool
+            OUT(0)[place] = (O0)pow(sum, 1.0 / A_p);
+#else
+            OUT(0)[place] = (O0)(sum / (double)counted);
+#endif
+            (void)sum, (void)largest, (void)counted, (void)best;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,172 @@
+/* Operators: Resize Upsample */
+
+/* The places along one axis that each place of the result reads, and how much each counts. */
+typedef struct {
+    int64_t taps;
+    int64_t *places;
+    double *weights;
+    bool *outside;
+} LOCAL(axis);
+
+#ifdef A_coordinate_transformation_mode
+#define COORDINATES A_coordinate_transformation_mode
+#else
+#define COORDINATES "asymmetric"
+#endif
+#ifdef A_nearest_mode
+#define NEAREST A_nearest_mode
+#else
+#define NEAREST "floor"
+#endif
+#ifdef A_cubic_coeff_a
+#define CUBIC (double)A_cubic_coeff_a
+#else
+#define CUBIC (-0.75)
+#endif
+
+static float LOCAL(coordinate)(int64_t i, float scale, int64_t size, int64_t results, float from, float to) {
+    const float x = (float)i, n = (float)size;
+    if (strcmp(COORDINATES, "asymmetric") == 0) return x / scale;
+    if (strcmp(COORDINATES, "tf_half_pixel_for_nn") == 0) return (x + 0.5f) / scale;
+    if (strcmp(COORDINATES, "align_corners") == 0) {
+        const float wide = scale * n;
+        return results == 1 || wide == 1 ? 0 : x * (n - 1) / ((results == (int64_t)wide ? (float)results : wide) - 1);
+    }
+    if (strcmp(COORDINATES, "tf_crop_and_resize") == 0)
+        return results > 1 ? from * (n - 1) + x * (to - from) * (n - 1) / (float)(results - 1)
+                           : 0.5f * (from + to) * (n - 1);
+    if (strcmp(COORDINATES, "pytorch_half_pixel") == 0) return results > 1 ? (x + 0.5f) / scale - 0.5f : 0;
+    const float y = (x + 0.5f) / scale - 0.5f;
+    if (strcmp(COORDINATES, "half_pixel_symmetric") == 0) return n / 2 * (1 - (float)results / (scale * n)) + y;
+    return y;
+}
+
+static double LOCAL(weight)(double distance) {
+    const double d = fabs(distance), a = CUBIC;
+    if (strcmp(A_mode, "cubic") != 0) return d < 1 ? 1 - d : 0;
+    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+static const char *LOCAL(prepare)(LOCAL(axis) * axis, float scale, int64_t size, int64_t results, float from,
+                                  float to) {
+    const bool nearest = strcmp(A_mode, "nearest") == 0, crops = strcmp(COORDINATES, "tf_crop_and_resize") == 0;
+    double narrow = 1;
+#ifdef A_antialias
+    if (A_antialias && scale < 1) narrow = (double)scale;
+#endif
+    const double reach = (strcmp(A_mode, "cubic") == 0 ? 2 : 1) / narrow;
+    axis->taps = nearest ? 1 : 2 * (int64_t)ceil(reach) + 1;
+    axis->places = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->places);
+    axis->weights = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->weights);
+    axis->outside = calloc((size_t)results + 1, sizeof *axis->outside);
+    if (!axis->places || !axis->weights || !axis->outside) return "out of memory";
+    for (int64_t i = 0; i < results; ++i) {
+        const float x = LOCAL(coordinate)(i, scale, size, results, from, to);
+        int64_t *places = axis->places + i * axis->taps;
+        double *weights = axis->weights + i * axis->taps, sum = 0;
+        axis->outside[i] = crops && (x < 0 || x > (float)(size - 1));
+        if (nearest) {
+            const float rounded = strcmp(NEAREST, "floor") == 0               ? floorf(x)
+                                  : strcmp(NEAREST, "ceil") == 0              ? ceilf(x)
+                                  : strcmp(NEAREST, "round_prefer_ceil") == 0 ? floorf(x + 0.5f)
+                                                                              : ceilf(x - 0.5f);
+            places[0] = clamp((int64_t)rounded, 0, size - 1);
+            weights[0] = 1;
+            continue;
+        }
+        const int64_t first = (int64_t)floorf(x) - (int64_t)ceil(reach) + (reach == ceil(reach) ? 1 : 0);
+        for (int64_t t = 0; t < axis->taps; ++t) {
+            weights[t] = LOCAL(weight)(((double)(first + t) - (double)x) * narrow);
+#ifdef A_exclude_outside
+            if (A_exclude_outside && (first + t < 0 || first + t >= size)) weights[t] = 0;
+#endif
+            places[t] = clamp(first + t, 0, size - 1);
+            sum += weights[t];
+        }
+        for (int64_t t = 0; t < axis->taps; ++t) weights[t] /= sum;
+    }
+    return NULL;
+}
+
+static const char *NAME(const tensor *const *in, tensor *const *out) {
+    const int64_t rank = in[0]->rank;
+    int64_t shape[MAX_RANK], strides[MAX_RANK], taps[MAX_RANK], place[MAX_RANK] = {0};
+    float scale[MAX_RANK], from[MAX_RANK], to[MAX_RANK];
+    int64_t count = rank, axes[MAX_RANK];
+    for (int64_t i = 0; i < rank; ++i) axes[i] = i, scale[i] = 1, from[i] = 0, to[i] = 1, shape[i] = in[0]->shape[i];
+#ifdef A_axes
+    count = A_axes_count;
+    for (int64_t i = 0; i < count; ++i) {
+        axes[i] = normal_index(A_axes[i], rank);
+        if (axes[i] < 0) return "an axis does not exist";
+    }
+#endif
+    const int64_t position = OPSET >= 11 && strcmp(OPERATOR_NAME, "Resize") == 0 ? 2 : 1;
+    const bool by_size = position == 2 && HAS(3) && count_elements(in[3]) > 0;
+    if (!by_size && !HAS(position)) return "there are neither scales nor sizes";
+    float common = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t a = axes[i];
+        if (by_size)
+            scale[a] = (float)((const int64_t *)in[3]->data)[i] / (float)shape[a];
+        else
+            scale[a] = ((const float *)in[position]->data)[i];
+#ifdef A_keep_aspect_ratio_policy
+        const bool larger = strcmp(A_keep_aspect_ratio_policy, "not_larger") != 0;
+        if (i == 0 || (larger ? scale[a] > common : scale[a] < common)) common = scale[a];
+#endif
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t a = axes[i], size = in[0]->shape[a];
+#ifdef A_keep_aspect_ratio_policy
+        if (by_size && strcmp(A_keep_aspect_ratio_policy, "stretch") != 0) scale[a] = common;
+        const bool stretches = strcmp(A_keep_aspect_ratio_policy, "stretch") == 0;
+#else
+        const bool stretches = true;
+#endif
+        if (!by_size)
+            shape[a] = (int64_t)floorf((float)size * scale[a]);
+        else
+            shape[a] =
+                stretches ? ((const int64_t *)in[3]->data)[i] : (int64_t)floor((double)size * (double)scale[a] + 0.5);
+        if (position == 2 && HAS(1) && count_elements(in[1]) == 2 * count)
+            from[a] = (float)((const O0 *)in[1]->data)[i], to[a] = (float)((const O0 *)in[1]->data)[i + count];
+    }
+    (void)common;
+    TRY(allocate(out[0], rank, shape, sizeof(O0)));
+    LOCAL(axis) table[MAX_RANK] = {{0}};
+    const char *problem = NULL;
+    strides_of(rank, in[0]->shape, strides);
+    for (int64_t i = 0; i < rank && !problem; ++i) {
+        problem = LOCAL(prepare)(&table[i], scale[i], in[0]->shape[i], shape[i], from[i], to[i]);
+        taps[i] = table[i].taps;
+        if (shape[i] == in[0]->shape[i] && scale[i] == 1 && from[i] == 0 && to[i] == 1) {
+            taps[i] = 1;
+            for (int64_t k = 0; k < shape[i] && !problem; ++k)
+                table[i].places[k * table[i].taps] = k, table[i].weights[k * table[i].taps] = 1;
+        }
+    }
+    const int64_t results = problem ? 0 : count_elements(out[0]);
+    for (int64_t r = 0; r < results; ++r, advance(rank, shape, place)) {
+        int64_t tap[MAX_RANK] = {0};
+        double sum = 0;
+        bool outside = false;
+        for (int64_t i = 0; i < rank; ++i) outside = outside || table[i].outside[place[i]];
+        do {
+            double weight = 1;
+            int64_t at = 0;
+            for (int64_t i = 0; i < rank; ++i) {
+                weight *= table[i].weights[place[i] * table[i].taps + tap[i]];
+                at += table[i].places[place[i] * table[i].taps + tap[i]] * strides[i];
+            }
+            if (weight != 0) sum += weight * (double)IN(0)[at];
+        } while (!outside && advance(rank, taps, tap));
+#ifdef A_extrapolation_value
+        if (outside) sum = (double)A_extrapolation_value;
+#endif
+        OUT(0)[r] = (O0)sum;
+    }
+    for (int64_t i = 0; i < rank; ++i) free(table[i].places), free(table[i].weights), free(table[i].outside);
+    return problem;
+}
