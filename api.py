@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .driver.accelerator import AcceleratorOptions
     from .driver.bench import Emulation, KernelLatency, Latency, ServiceReport, Simulation
     from .driver.compilation import Compiled
+    from .driver.compile import Format
     from .driver.inspect import Difference, Inspection, Verification
     from .lowering.tuning.settings import Settings
 
@@ -156,6 +157,8 @@ def compile(
     target: str = "host",
     threads: int | None = None,
     measure: bool = True,
+    format: Format | None = None,
+    prefix: str | None = None,
     accelerator: AcceleratorOptions | Mapping[str, Any] | None = None,
     tuning: Settings | Mapping[str, Any] | None = None,
     observer: Observer | None = None,
@@ -191,7 +194,8 @@ def compile(
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
     For a processor, `device` is the target; with `measure` its kernels are timed, and slow ones compiled in another way
-    where that is faster. For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
+    where that is faster. With format "c" the folder is a C project without Python, whose names begin with `prefix`
+    (default "eqfuse"). For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
     `variant`, `order` and `per_cluster`. `tuning`, at least ``{"trials": 200}``, searches for schedules; it may hold
     the fields of `lowering.tuning.settings.Settings`. Raises EqfuseError with one clear line on anything a user can
     mend.
@@ -205,8 +209,9 @@ def compile(
 
         accelerator = options_of(AcceleratorOptions, accelerator)
     return compile_model(
-        model, Path(output), options, target=target, threads=threads, measure=measure, accelerator=accelerator,
-        tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning, observer=observer,
+        model, Path(output), options, target=target, threads=threads, measure=measure, format=format, prefix=prefix,
+        tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning,
+        accelerator=accelerator, observer=observer,
     )  # fmt: skip
 
 

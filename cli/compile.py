@@ -38,7 +38,7 @@ def compile_(arguments: argparse.Namespace) -> int:
     if is_accelerator(arguments.target):
         from ..driver.accelerator import AcceleratorOptions
 
-        _refuse(arguments, ("threads", *FOR_TUNING), "processors")
+        _refuse(arguments, ("threads", "format", "prefix", *FOR_TUNING), "processors")
         accelerator = options_of(AcceleratorOptions, arguments)
     else:
         _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
@@ -46,7 +46,8 @@ def compile_(arguments: argparse.Namespace) -> int:
     with Progress(arguments) as progress:
         compiled = compile_model(
             arguments.model, arguments.output, options, target=arguments.target, threads=arguments.threads,
-            measure=arguments.measure, tuning=tuning, accelerator=accelerator, observer=progress,
+            measure=arguments.measure, format=arguments.format, prefix=arguments.prefix, tuning=tuning,
+            accelerator=accelerator, observer=progress,
         )  # fmt: skip
     if arguments.json:
         render.print_json(_as_dict(compiled))

@@ -180,6 +180,11 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
     parser.add_argument(
+        "--format", choices=("bundle", "c"),
+        help="a folder that Python loads, or a C project (default: a bundle where this machine can load it)",
+    )  # fmt: skip
+    parser.add_argument("--prefix", metavar="P", help="what names in a C project begin with (default eqfuse)")
+    parser.add_argument(
         "--partition", choices=get_args(PartitionMethod), default="joint",
         help="cut the model into fused kernels; joint: choose graph and kernels together (default joint); a model that "
         "records its partition is compiled as it is, but for none",

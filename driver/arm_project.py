@@ -10,6 +10,7 @@ from ..errors import VerificationError
 from ..lowering.arm.toolchain import Tool, missing
 from ..lowering.bundle.manifest import Manifest
 from ..lowering.kernels import pool
+from ..lowering.program.names import DEFAULT_PREFIX
 from ..support.processor import available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Compilation
@@ -36,10 +37,11 @@ class ArmProject(Processor):
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.program.planning import plan_program
-        from ..lowering.program.project import write_project
+        from ..lowering.program.project import Naming, write_project
 
         plan, weights = plan_program(prepared)
-        write_project(folder, plan, weights, list(prepared.objects.values()))
+        naming = Naming(self.prefix or DEFAULT_PREFIX, self.target.architecture)
+        write_project(folder, plan, weights, list(prepared.objects.values()), naming)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         from ..lowering.bundle.emulated_model import EmulatedModel

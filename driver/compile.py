@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..engine.onnx.model import read
 from ..lowering.bundle import bundle, cache
+from ..lowering.program.names import DEFAULT_PREFIX, check_prefix
 from ..lowering.target import check_linker, check_target, is_accelerator, target_of
 from ..lowering.threads import check_threads
 from ..support.options import OptionError
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from .accelerator import AcceleratorOptions
 
 
+Format = Literal["bundle", "c"]
+"""A folder that Python loads, or sources and objects that a C compiler makes a library of."""
+
+
 def compile_model(
     source: Any,
     output: Path,
@@ -30,6 +35,8 @@ def compile_model(
     target: str = "host",
     threads: int | None = None,
     measure: bool = True,
+    format: Format | None = None,
+    prefix: str | None = None,
     tuning: Settings | None = None,
     accelerator: AcceleratorOptions | None = None,
     observer: Observer | None = None,
@@ -37,7 +44,8 @@ def compile_model(
     """Compile a model to the bundle `output`; an earlier bundle there is replaced once the new one is verified.
 
     `options` say how to optimise; for a processor the device is the target. With `tuning` schedules are searched for,
-    and the result is the bundle with them or the one without, whichever is faster. `accelerator` is for targets
+    and the result is the bundle with them or the one without, whichever is faster. `format` is by default a bundle
+    where this machine can load it; C has names that begin with `prefix`. `accelerator` is for targets
     ``dsa-NAME``. With `measure` kernels for this machine are timed. Raises EqfuseError with one clear line, among them
     VerificationError where the compiled model differs from the original: then nothing is written.
     """
@@ -51,10 +59,12 @@ def compile_model(
         backend = accelerator_for(target, options, accelerator or AcceleratorOptions())
         options = replace(options, intensive=False)  # an instance of a layer has one anchor op
     else:
-        backend = processor = _processor_for(target, threads, measure)
+        backend = processor = _processor_for(target, threads, measure, format, prefix)
         options = replace(options, device=target)
     if processor is not None and accelerator is not None:
         raise OptionError("accelerator", f"is for accelerators, and the target is {target}")
+    if processor is None and (format, prefix) != (None, None):
+        raise OptionError("format", f"is for processors, and the target is {target}")
     if processor is None and tuning is not None:
         raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
     clock = Clock(observer)
@@ -69,6 +79,7 @@ def compile_model(
         if tuning is None and is_kept and cache.fetch(key, folder):
             manifest = compilation.relabel(bundle.read_manifest(folder))
             bundle.write_manifest(folder, manifest)
+            manifest = processor.finish(manifest, folder) if processor is not None else manifest
             bundle.publish(folder, output)
             return Compiled(output, manifest, clock.phases)
         backend.prepare(options)
@@ -80,18 +91,32 @@ def compile_model(
             from .tune import tune_bundle
 
             built = tune_bundle(compilation, processor, result, built, folder, tuning)
+        if processor is not None:
+            built = replace(built, manifest=processor.finish(built.manifest, folder))
         bundle.publish(folder, output)
     return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
 
 
-def _processor_for(target: str, threads: int | None, measure: bool) -> Processor:
-    """The back end of a target; it writes a C project where this machine cannot load a library for it.
+def _processor_for(
+    target: str, threads: int | None, measure: bool, format: Format | None, prefix: str | None
+) -> Processor:
+    """The back end of a target; it writes a C project if asked to, or where this machine cannot load a library for it.
 
-    Raises UsageError for a number of threads that cannot be had or a linker that is missing, DeviceError for figures.
+    Raises UsageError for a number of threads that cannot be had, a linker that is missing, or a format that the target
+    does not have; DeviceError for figures.
     """
     check_threads(threads)
     processor = target_of(target, threads)
+    chosen = format or ("bundle" if processor.is_library else "c")
+    if chosen == "bundle" and not processor.is_library:
+        raise OptionError("format", f"a bundle runs on this machine; for {target} there are C projects")
+    if chosen == "bundle" and prefix is not None:
+        raise OptionError("prefix", "is for C projects; add format c")
+    if prefix is not None:
+        check_prefix(prefix)
     if not processor.is_library:
-        return ArmProject(processor)
+        return ArmProject(processor, prefix=prefix or DEFAULT_PREFIX)
     check_linker()
-    return Processor(processor, measure)
+    if chosen == "bundle":
+        return Processor(processor, measure)
+    return Processor(replace(processor, is_alone=True), measure, prefix or DEFAULT_PREFIX)

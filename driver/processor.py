@@ -51,10 +51,14 @@ Runs = TypeVar("Runs", bound="Runnable")
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor to compile for; with `measure`, kernels are timed, and slow ones compiled in another way."""
+    """A processor to compile for; with `measure`, kernels are timed, and slow ones compiled in another way.
+
+    With a `prefix` the result is a C project, whose names begin so, in place of a library that Python loads.
+    """
 
     target: Target
     measure: bool = True
+    prefix: str | None = None
 
     @property
     def lowering(self) -> ProcessorKernels:
@@ -63,7 +67,7 @@ class Processor:
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The target, with the instruction sets that its code may use."""
-        return {"target": self.target, "measure": self.measure}
+        return {"target": self.target, "measure": self.measure, "prefix": self.prefix}
 
     def check(self, options: Options) -> None:
         """Raises EqfuseError for a target whose library this machine could not verify, and for what TVM lacks."""
@@ -117,6 +121,15 @@ class Processor:
         answers = {**attempt.prepared.answers, **base.prepared.answers}
         return Built(manifest, {name: answer.seconds for name, answer in answers.items()})
 
+    def finish(self, manifest: Manifest, folder: Path) -> Manifest:
+        """The manifest of a bundle to be published: a C project goes without the library that it was verified by."""
+        if self.prefix is None or manifest.library == PLAN:
+            return manifest
+        (folder / LIBRARY).unlink()
+        finished = replace(manifest, library=PLAN, files=bundle.digests(folder))
+        bundle.write_manifest(folder, finished)
+        return finished
+
     def _accept(
         self, compilation: Compilation, base: Attempt, attempt: Attempt, verdict: str, summary: MeasurementSummary
     ) -> tuple[Attempt, str, MeasurementSummary]:
@@ -162,11 +175,13 @@ class Processor:
 
     def _link(self, prepared: CompiledKernels, folder: Path) -> None:
         from ..lowering.program.planning import plan_program
-        from ..lowering.program.project import write_library
+        from ..lowering.program.project import Naming, write_library, write_project
 
         plan, weights = plan_program(prepared)
-        linker = Linker.of(self.target.architecture)
-        write_library(folder / LIBRARY, plan, weights, list(prepared.objects.values()), linker)
+        objects, architecture = list(prepared.objects.values()), self.target.architecture
+        write_library(folder / LIBRARY, plan, weights, objects, Linker.of(architecture))
+        if self.prefix is not None:
+            write_project(folder, plan, weights, objects, Naming(self.prefix, architecture))
 
     def _verify(self, compilation: Compilation, attempt: Attempt) -> str:
         """The verdict in one line; "" where none is asked for. Raises VerificationError where the bundle is wrong."""

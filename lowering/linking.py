@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,11 +81,23 @@ class Linker:
         return compiled
 
     def _run(self, *arguments: str) -> None:
-        try:
-            done = subprocess.run(
-                [*self.program.split(), *arguments], capture_output=True, text=True, errors="replace", timeout=_SECONDS
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise LoweringError(f"{self.program}: cannot link a kernel: {error}") from None
-        if done.returncode:
-            raise LoweringError(f"{self.program}: cannot link a kernel: {' '.join(done.stderr.split())[-200:]}")
+        _run((*self.program.split(), *arguments))
+
+
+def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapping[str, str]) -> None:
+    """Write a copy of an object with other names of symbols. Raises LoweringError without a tool for it."""
+    names = ("objcopy" if architecture == platform.machine() else f"{architecture}-linux-gnu-objcopy", "llvm-objcopy")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        raise LoweringError(f"{names[0]}: not found, and --prefix needs it; install binutils for {architecture}")
+    options = (option for pair in symbols.items() for option in ("--redefine-sym", "=".join(pair)))
+    _run((program, *options, str(source), str(renamed)))
+
+
+def _run(command: tuple[str, ...]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LoweringError(f"{command[0]}: cannot link a kernel: {error}") from None
+    if done.returncode:
+        raise LoweringError(f"{command[0]}: cannot link a kernel: {' '.join(done.stderr.split())[-200:]}")

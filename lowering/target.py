@@ -36,6 +36,8 @@ class Target:
     attributes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     is_library: bool = False
+    is_alone: bool = False
+    """Whether the code runs without Python, and so without ONNX Runtime for what has no kernel."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ def target_of(name: str, threads: int | None = None) -> Target:
     return Target(
         device.name, device, triple.partition("-")[0], triple, processor.cpu, threads or device.cores,
         processor.attributes, needed_features(processor, triple) if is_library(name) else (), is_library(name),
+        is_alone=not is_library(name),
     )  # fmt: skip
 
 

@@ -136,7 +136,10 @@ OPTIONS: dict[str, tuple[type[Any], ...]] = {
     "bench": (BenchOptions,),
 }
 """The classes of the options that each function takes as keywords."""
-OTHERS = {"optimize": {"observer"}, "compile": {"observer", "target", "threads", "measure", "accelerator", "tuning"}}
+OTHERS = {
+    "optimize": {"observer"},
+    "compile": {"observer", "target", "threads", "measure", "format", "prefix", "accelerator", "tuning"},
+}
 """The keywords that are no options of these classes."""
 WITHOUT_FLAG = {
     "optimize": {"observer", "intensive"},

@@ -116,7 +116,8 @@ def compile_kernels(
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
     distinct = DistinctKernels.of(graph, groups, weights, lowered)
-    as_run = [distinct.lower_step(step, choices.runtime) for step in steps(distinct.graph, groups)]
+    runtime = {} if target.is_alone else choices.runtime
+    as_run = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
     keys = {name: task_key(function) for name, function in distinct.functions.items()}
     requests = [
         Request(
@@ -142,7 +143,7 @@ def compile_kernels(
         assert linker is not None
         objects[name] = program.compile(linker, folder / f"{name}.o")
     compiled = CompiledKernels(distinct.graph, weights, compiled_steps, objects, answers, distinct.last, keys)
-    if compiled.fallbacks and not target.is_library:
+    if compiled.fallbacks and target.is_alone:
         reasons = "; ".join(dict.fromkeys(f"{', '.join(f.operators)}: {f.reason}" for f in compiled.fallbacks))
         count = len(compiled.fallbacks)
         raise LoweringError(f"--target {target.name}: {count} kernel(s) cannot be compiled: {reasons}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from ...support.scratch import scratch_folder
 from ..arm.emulate import EXAMPLE
 from ..arm.toolchain import Tool, find, run
 from ..bundle.manifest import PLAN, WEIGHTS
-from ..linking import RUNTIME, RUNTIME_SOURCES, Linker
+from ..linking import RUNTIME, RUNTIME_SOURCES, Linker, rename_symbols
 from .c_source import header, source, write_weights
+from .names import DEFAULT_PREFIX, add_prefix, renamed_symbols
 from .plan import Callback, Plan, PlanError
 from .templates import WEIGHTS_STUB
 
+_PROJECT_FILES = ("main.c", "CMakeLists.txt", "exports.map")
 _FUNCTION = """\
 /* The model as a function of TVM's foreign function interface: inputs, then outputs, as tensors. */
 #include "eqfuse_model.h"
@@ -29,7 +32,7 @@ static void *data(const eqfuse_argument *argument) {
     return (char *)tensor->data + tensor->byte_offset;
 }
 
-EQFUSE_API int __tvm_ffi_SYMBOL(void *self, const eqfuse_argument *arguments, int32_t count, eqfuse_argument *result) {
+EQFUSE_API int FUNCTION(void *self, const eqfuse_argument *arguments, int32_t count, eqfuse_argument *result) {
     static eqfuse_context *context;
     const void *inputs[EQFUSE_INPUTS];
     void *outputs[EQFUSE_OUTPUTS];
@@ -45,6 +48,15 @@ EQFUSE_API int __tvm_ffi_SYMBOL(void *self, const eqfuse_argument *arguments, in
 }
 """
 
+@dataclass(frozen=True)
+class Naming:
+    """The prefix of a C project's names, and the processor whose objects have symbols to be renamed."""
+
+    prefix: str = DEFAULT_PREFIX
+    architecture: str = ""
+
+
+DEFAULT_NAMING = Naming()
 Weights = Mapping[int, NDArray[np.generic]]
 """Elements by buffer."""
 
@@ -70,27 +82,35 @@ def write_library(
         linker.link_model((model, stopwatch, *linker.runtime(folder), *objects), library)
 
 
-def write_project(folder: Path, plan: Plan, weights: Weights, objects: Sequence[Path]) -> None:
+def write_project(
+    folder: Path, plan: Plan, weights: Weights, objects: Sequence[Path], naming: Naming = DEFAULT_NAMING
+) -> None:
     """Write model, weights (by buffer), runtime, example, CMakeLists.txt, plan.json and the kernels' object files.
 
-    Raises PlanError where weights do not fit the plan, EqfuseError where the folder cannot be written.
+    Raises PlanError where weights do not fit the plan, LoweringError where there is no tool to rename the kernels'
+    symbols with, EqfuseError where the folder cannot be written.
     """
     if not plan.inputs or not plan.outputs:
         raise PlanError("plan: a C project needs at least one input and one output")
     if any(isinstance(step, Callback) for step in plan.steps):
         raise PlanError("plan: a C project has no other runtime to call")
+    prefix = naming.prefix
+    texts = {name: (RUNTIME / name).read_text(encoding="utf-8") for name in (*RUNTIME_SOURCES, *_PROJECT_FILES)}
+    texts |= {"eqfuse_model.h": header(plan), "eqfuse_model.c": source(plan), "eqfuse_weights.S": WEIGHTS_STUB}
     try:
         (folder / "kernels").mkdir(parents=True, exist_ok=True)
-        _write_model(folder, plan)
-        (folder / "eqfuse_weights.S").write_text(WEIGHTS_STUB, encoding="utf-8")
+        for name, text in texts.items():
+            (folder / add_prefix(name, prefix)).write_text(add_prefix(text, prefix), encoding="utf-8")
         write_weights(plan, weights, folder / WEIGHTS)
         (folder / PLAN).write_text(plan.to_json(), encoding="utf-8")
-        for text in (*RUNTIME_SOURCES, "main.c", "CMakeLists.txt"):
-            shutil.copyfile(RUNTIME / text, folder / text)
         for stale in (folder / "kernels").glob("*.o"):  # one of an earlier compile would define its kernels again
             stale.unlink()
         for number, path in enumerate(objects):
-            shutil.copyfile(path, folder / "kernels" / f"kernels_{number:04d}.o")
+            copy = folder / "kernels" / f"kernels_{number:04d}.o"
+            if prefix == DEFAULT_PREFIX:
+                shutil.copyfile(path, copy)
+            else:
+                rename_symbols(naming.architecture, path, copy, renamed_symbols(plan.kernels, prefix))
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -111,7 +131,7 @@ def build_example(folder: Path, executable: Path, device: Device, *, emulation: 
     """
     with scratch_folder("arm") as scratch:
         built = Path(scratch) / EXAMPLE
-        options = [*_compiler_options(device), "-static", *["-DEQFUSE_EMULATION"] * emulation]
+        options = [*_compiler_options(device), "-static", *[f"-D{_prefix_of(folder).upper()}_EMULATION"] * emulation]
         run([find(Tool.CROSS_COMPILER), *options, "main.c", *_model_files(folder), "-lm", "-o", built], folder)
         shutil.copyfile(built, executable)
     executable.chmod(0o755)
@@ -124,8 +144,10 @@ def build_object(folder: Path, object_file: Path, device: Device, symbol: str, t
     """
     with scratch_folder("arm") as scratch:
         function = Path(scratch) / "function.c"
-        text = _FUNCTION.replace("SYMBOL", symbol).replace("THREADS", str(threads))
-        function.write_text(text, encoding="utf-8")
+        text = _FUNCTION.replace("THREADS", str(threads))
+        function.write_text(
+            add_prefix(text, _prefix_of(folder)).replace("FUNCTION", f"__tvm_ffi_{symbol}"), encoding="utf-8"
+        )
         shared = ["-fPIC", "-fvisibility=hidden", "-r", "-nostdlib"]
         options = [*_compiler_options(device), *shared]
         run([find(Tool.CROSS_COMPILER), *options, function, *_model_files(folder), "-o", object_file], folder)
@@ -136,7 +158,11 @@ def _compiler_options(device: Device) -> list[str]:
     return [*options, f"-mcpu={device.mcpu}"] if device.mcpu and device.mcpu != "generic" else options
 
 
+def _prefix_of(folder: Path) -> str:
+    return next(folder.glob("*_model.h")).name.removesuffix("_model.h")
+
+
 def _model_files(folder: Path) -> list[str]:
     """In a fixed order: the addresses of code and data, and so the simulated caches, depend on it."""
-    kernels = sorted(f"kernels/{path.name}" for path in (folder / "kernels").glob("*.o"))
-    return [*(name for name in RUNTIME_SOURCES if name.endswith(".c")), "eqfuse_model.c", "eqfuse_weights.S", *kernels]
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.[cSo]"))
+    return [name for name in names if name != "main.c"]

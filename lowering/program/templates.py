@@ -12,9 +12,11 @@ WEIGHTS_STUB = """\
     .section .rodata
     .balign 64
     .global eqfuse_weights
+    .type eqfuse_weights, %object
 eqfuse_weights:
     .incbin "weights.bin"
     .byte 0
+    .size eqfuse_weights, . - eqfuse_weights
     .section .note.GNU-stack, "", %progbits
 """
 
@@ -38,7 +40,12 @@ extern "C" {{
 #define EQFUSE_WEIGHT_BYTES {weights}
 
 EQFUSE_API extern const eqfuse_model eqfuse_network;
-extern const unsigned char eqfuse_weights[]; /* weights.bin, where eqfuse_weights.S is linked */
+
+/* The weights in the library, if they are there; eqfuse_map("weights.bin", EQFUSE_WEIGHT_BYTES) maps their file. */
+#ifndef EQFUSE_EMBEDDED_WEIGHTS
+extern const unsigned char eqfuse_weights[];
+#define EQFUSE_EMBEDDED_WEIGHTS eqfuse_weights
+#endif
 
 #ifdef __cplusplus
 }}
