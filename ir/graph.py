@@ -39,7 +39,7 @@ class Operator:
 
     `attributes` are canonical where the rules know the operator: what some opsets give as an input (axes, perm, ...) is
     an attribute here. `is_opaque`: nothing is known of it (another domain, a body, attributes that are computed), so
-    nothing may be fused with it.
+    nothing may be fused with it. `absent` are the positions of outputs that the node leaves out in front of others.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Operator:
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     is_opaque: bool = False
+    absent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -359,7 +359,7 @@ _RESIZE_DEFAULTS = {
 def _recurrence(site: Site, literals: Literals) -> Literals:
     """What few models give goes into one string, without the attributes that say what holds anyway."""
     hidden = site.shape(2)[-1]
-    _require(site.raw.pop("layout", 0) == 0 and literals["hidden_size"] in (None, hidden), "another layout or size")
+    _require(literals["hidden_size"] in (None, hidden), "another size")
     config = {k: list(v) if isinstance(v, (list, tuple)) else v for k, v in site.raw.items()}
     site.raw.clear()
     config = {k: v for k, v in config.items() if v not in (0, [])}

@@ -56,9 +56,11 @@ def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
                 add_value(name, None, name not in variable, False)
         inputs = tuple(number[name] if name else None for name in names)
         outputs = tuple(add_value(v.name, len(operators), False, id(v) in results) for v in node.outputs if v.name)
-        name = node.name or f"{node.op_type} of {node.outputs[0].name}"
+        name = node.name or f"{node.op_type} of {next(v.name for v in node.outputs if v.name)}"
         is_opaque = attributes is None or (call is None and node.op_type in OPERATORS) or not is_standard(node)
-        operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque))
+        last = max(position for position, v in enumerate(node.outputs) if v.name)
+        absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
+        operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
     return OperatorGraph(tuple(operators), tuple(values))
 
 

@@ -174,10 +174,16 @@ class _Direction:
 
 def _run(
     kind: str, arithmetic: Arithmetic, x: Array, w: Array, r: Array, bias: Array | None,
-    lengths: Array | None, first: tuple[Array | None, ...], peepholes: Array | None, attributes: tuple[Any, ...],
+    lengths: Array | None, first: Sequence[Array | None], peepholes: Array | None, attributes: tuple[Any, ...],
 ) -> tuple[Array, ...]:  # fmt: skip
-    """All states [steps, directions, batch, hidden], and the last of each kind [directions, batch, hidden]."""
-    cell = read_cell(kind, *attributes)
+    """All states [steps, directions, batch, hidden], and the last of each kind [directions, batch, hidden].
+
+    With the batch in front in layout 1.
+    """
+    hidden, way, layout, config = attributes
+    cell = read_cell(kind, hidden, way, config)
+    if layout:
+        x, first = x.swapaxes(0, 1), [None if each is None else each.swapaxes(0, 1) for each in first]
     directions, states = len(cell.reverse), len(first)
     if x.ndim != 3 or not len(x) or not len(w) == len(r) == directions or r.shape[2] != cell.hidden:
         raise Unsupported("no steps, or weights that do not fit")
@@ -205,7 +211,10 @@ def _run(
             state = tuple(np.where(runs[:, None], after, before) for after, before in zip(new, state, strict=True))
             outputs[place[runs], k, runs] = state[0][runs]
         last.append(tuple(np.where(counts[:, None] > 0, each, zero) for each in state))
-    return outputs, *(np.stack([each[i] for each in last]) for i in range(states))
+    finals = [np.stack([each[i] for each in last]) for i in range(states)]
+    if layout:
+        return outputs.transpose(2, 0, 1, 3), *(each.swapaxes(0, 1) for each in finals)
+    return outputs, *finals
 
 
 def _rnn(
@@ -238,7 +247,7 @@ def _products(operation: Operation) -> float:
 
 _recurrent = Family("recurrent", mixing_maps, _products)
 _SEQUENCE = "X W R B? sequence_lens? initial_h?"
-_ATTRIBUTES = "hidden_size:i64 direction:String=forward config:String"
+_ATTRIBUTES = "hidden_size:i64 direction:String=forward layout:i64=0 config:String"
 
 OPERATORS = (
     _recurrent("RNN", f"{_SEQUENCE} | {_ATTRIBUTES}", _rnn, outputs=2),

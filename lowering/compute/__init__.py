@@ -64,7 +64,8 @@ def compute(
         call = TensorCall(operator, tuple(inputs), types[1], extents, types[0])
         try:
             results = LOWERINGS[operator.op](call)
-            tensors = results if isinstance(results, tuple) else (results,)
+            every = results if isinstance(results, tuple) else (results,)
+            tensors = [tensor for n, tensor in enumerate(every) if n not in operator.absent]
             return tuple(Tensor(t, extents.shape(type_)) for t, type_ in zip(tensors, types[1], strict=False))
         except (NotLowered, UnknownExtent) as error:
             reason = str(error)

@@ -20,6 +20,7 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
+from ..compute.recurrence import RECURRENCE
 from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
 from .decisions import DecisionSite, Trace
 from .draft import CONSTANTS, Draft, Scheduled
@@ -115,7 +116,8 @@ def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> list[int]:
         before = blocks[number - 1]
         reads = [read for read in blocks[number].reads if read.name == before.name]
         follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
-        if not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
+        is_own = RECURRENCE in draft.schedule.get(before.block).annotations  # scheduled alone
+        if is_own or not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
             cuts.append(number)
     return cuts
 

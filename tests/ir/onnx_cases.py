@@ -269,7 +269,7 @@ def recurrence(draw: Draw, op: str) -> Case:
     state = draw(st.sampled_from([None, (directions, batch, hidden)]))
     more = (state, draw(st.sampled_from([None, (directions, 3 * hidden)]))) if op == "LSTM" else ()
     operands = (x, w, r, draw(st.sampled_from([None, (directions, 2 * rows)])), None, state, *more)
-    literals: dict[str, Literal] = {"hidden_size": hidden, "direction": direction, "config": "{}"}
+    literals: dict[str, Literal] = {"hidden_size": hidden, "direction": direction, "layout": 0, "config": "{}"}
     return Case(op, operands, literals, outputs=OPERATORS[op].outputs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,11 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class RecurrentCall:
-    """One node; its operands in order, None where absent; `weights` are those that are constants of the model."""
+    """One node; its operands in order, None where absent; `weights` are those that are constants of the model.
+
+    Operands and answers have the steps in front of the batch, whatever the `layout` of the model, for ONNX Runtime has
+    no other.
+    """
 
     op: str
     hidden: int
@@ -37,15 +41,16 @@ class RecurrentCall:
     operands: Mapping[str, Array | None]
     outputs: tuple[str, ...]
     weights: tuple[str, ...] = ()
+    layout: int = 0
 
     @property
     def model(self) -> onnx.ModelProto:
         """The node as a model, whose outputs are those that are asked for."""
-        present = {name: array for name, array in self.operands.items() if array is not None}
+        present = {name: self.swap(name, array) for name, array in self.operands.items() if array is not None}
         inputs = [name if name in present else "" for name in self.operands]
         node = helper.make_node(
             self.op, inputs, list(self.outputs), name="cell", hidden_size=self.hidden, direction=self.direction,
-            **self.config,
+            **self.config, **({"layout": 1} if self.layout else {}),
         )  # fmt: skip
         ports = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -62,17 +67,30 @@ class RecurrentCall:
         assert x is not None
         assert r is not None
         state = (len(r), x.shape[1], self.hidden)
-        return (len(x), *state) if output == "y" else state
+        shape = (len(x), *state) if output == "y" else state
+        swapped: tuple[int, ...] = self.swap(output, np.empty(shape)).shape
+        return swapped
+
+    def swap(self, name: str, array: Array) -> Array:
+        """An operand or result in the layout of the model."""
+        if not self.layout or name not in ("x", "h", "c", "y", "last", "cell"):
+            return array
+        return array.transpose(2, 0, 1, 3) if name == "y" else array.swapaxes(0, 1)
 
     @property
     def feeds(self) -> dict[str, Array]:
         """What the model is called with."""
-        return {n: array for n, array in self.operands.items() if array is not None and n not in self.weights}
+        given = {n: array for n, array in self.operands.items() if array is not None and n not in self.weights}
+        return {name: np.ascontiguousarray(self.swap(name, array)) for name, array in given.items()}
 
     def in_onnx_runtime(self) -> list[Array]:
-        """The outputs that are asked for."""
-        session = onnxruntime.InferenceSession(self.model.SerializeToString(), providers=["CPUExecutionProvider"])
-        return list(session.run(None, self.feeds))
+        """The outputs that are asked for, in the layout of the model."""
+        steps_first = replace(self, layout=0)
+        model = steps_first.model.SerializeToString()
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        names = [name for name in self.outputs if name]
+        results = zip(names, session.run(None, steps_first.feeds), strict=True)
+        return [self.swap(name, np.asarray(array)) for name, array in results]
 
 
 @st.composite
@@ -101,7 +119,8 @@ def recurrent_calls(draw: st.DrawFn, largest: int = 5, dtype: str = "float32") -
     }  # fmt: skip
     operands |= {"c": maybe(*state), "p": maybe(directions, 3 * hidden)} if op == "LSTM" else {}
     outputs = ("y", "last", "cell")[: OPERATORS[op].outputs]
-    return RecurrentCall(op, hidden, direction, draw(configs(op, directions)), operands, outputs)
+    config, layout = draw(configs(op, directions)), draw(st.sampled_from([0, 0, 1]))
+    return RecurrentCall(op, hidden, direction, config, operands, outputs, layout=layout)
 
 
 @st.composite

@@ -23,8 +23,10 @@ def order(head: str) -> tuple[str, ...]:
     return tuple(a.name for a in OPERATORS[head].arguments)
 
 
+_SHAPING = ("direction", "layout")
+"""Attributes of recurrent networks that give the shapes of their operands."""
 _ORDER: dict[str, tuple[str, ...]] = {
-    **{f: ("direction", *(a.name for a in OPERATORS[f].arguments if a.name != "direction")) for f in RECURRENT},
+    **{f: (*_SHAPING, *(a.name for a in OPERATORS[f].arguments if a.name not in _SHAPING)) for f in RECURRENT},
     "Gemm": ("transA", "transB", "A", "B", "C", "alpha", "beta"),
     "Conv": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides"),
     "ConvTranspose": ("X", "kernel_shape", "group", "W", "B", "dilations", "pads", "strides", "output_padding"),
@@ -336,8 +338,11 @@ def _recurrence(draft: OperatorDraft, name: str) -> Choice:
         "B": (directions, 2 * gates * hidden), "initial_h": state, "initial_c": state, "P": (directions, 3 * hidden),
     }  # fmt: skip
     if name in shapes:
-        return Type(shapes[name], dtype) if name in ("X", "W", "R") or draft.chance(0.6) else None
-    settings: dict[str, Choice] = {"hidden_size": hidden, "config": "{}"}
+        shape = shapes[name]
+        if draft.attributes.get("layout") and name in ("X", "initial_h", "initial_c"):
+            shape = (shape[1], shape[0], shape[2])
+        return Type(shape, dtype) if name in ("X", "W", "R") or draft.chance(0.6) else None
+    settings: dict[str, Choice] = {"hidden_size": hidden, "config": "{}", "layout": draft.random.choice((0, 0, 1))}
     directed = draft.random.choice(("forward", "reverse", "bidirectional"))
     return directed if name == "direction" else settings.get(name)
 

@@ -53,7 +53,7 @@ def test_computes_what_onnx_runtime_does(
 ) -> None:
     constants = tuple(name for name in weights if call.operands.get(name) is not None)
     results, rule = run(replace(call, weights=constants), device, threads)
-    assert rule.endswith("+ recurrence)")
+    assert "recurrence" in rule
     assert_close(results, call.in_onnx_runtime())
 
 
