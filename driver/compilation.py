@@ -21,7 +21,7 @@ from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
-from ..lowering.interface import inputs_of, read_samples, require_fixed
+from ..lowering.interface import inputs_of, read_samples
 from ..lowering.kernels.map_copies import copy_maps
 from ..lowering.ports import Port
 from ..rules.places import rule_paths
@@ -94,7 +94,6 @@ class Compilation:
         model = state_dimensions(inline_functions(original), options.dim)
         model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
         ports = inputs_of(model)
-        require_fixed(ports)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 
     @cached_property
@@ -191,10 +190,10 @@ def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ..
     They are the groups of the partition, and copies of feature maps at the ends of the model.
     """
     if result.partition is not None:
-        return copy_maps(result.partition.partition.graph, result.partition.partition.members)
+        return copy_maps(result.partition.partition.graph.at_call, result.partition.partition.members)
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
-    return graph, unfused(graph).members
+    return graph.at_call, unfused(graph).members
 
 
 def _records_partition(model: Model) -> bool:

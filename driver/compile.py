@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..engine.onnx.model import read
 from ..lowering.bundle import bundle, cache
+from ..lowering.interface import require_fixed
 from ..lowering.program.names import DEFAULT_PREFIX, check_prefix
 from ..lowering.target import check_linker, check_target, is_accelerator, target_of
 from ..lowering.threads import check_threads
@@ -70,6 +71,8 @@ def compile_model(
     clock = Clock(observer)
     with clock.phase("read"):
         compilation = Compilation.of(read(source), options, clock)
+    if processor is None:
+        require_fixed(compilation.ports)
     backend.check(options)
     if processor is not None and tuning is not None:
         processor.check_search(tuning)

@@ -6,8 +6,8 @@ are computed before any run, and appear as constant values.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, extent
@@ -18,7 +18,8 @@ from .types import TensorType
 class Value:
     """A tensor. `producer` is the index of the operator that makes it, None for inputs of the graph and constants.
 
-    `type` is None where it could not be told; `is_output` says that whoever runs the graph reads it.
+    `type` is None where it could not be told; `is_output` says that whoever runs the graph reads it. Where a call
+    decides about dimensions, `type` has typical sizes, for estimates, and `free` the texts of sizes (`ir/sizes.py`).
     """
 
     name: str
@@ -26,6 +27,7 @@ class Value:
     producer: int | None = None
     is_constant: bool = False
     is_output: bool = False
+    free: TensorType | None = None
 
     @property
     def extent(self) -> Extent:
@@ -60,6 +62,16 @@ class OperatorGraph:
 
     operators: tuple[Operator, ...]
     values: tuple[Value, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Typical sizes of free dimensions, by their names."""
+
+    @cached_property
+    def at_call(self) -> OperatorGraph:
+        """The graph with the sizes that hold for every call in place of typical ones."""
+        if all(value.free is None for value in self.values):
+            return self
+        values = (value if value.free is None else replace(value, type=value.free, free=None) for value in self.values)
+        return replace(self, values=tuple(values))
 
     def __len__(self) -> int:
         return len(self.operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,16 @@ from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.onnx.typing import NAMELESS
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import VARIADIC
+from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
 from ...ir.types import TensorType
 
 
-def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
-    """The nodes of `model` that depend on its inputs; types come from `knowledge`."""
+def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES) -> OperatorGraph:
+    """The nodes of `model` that depend on its inputs; types come from `knowledge`.
+
+    Free dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`).
+    """
     results = {id(output) for output in model.graph.outputs}
     variable = {i.name for i in model.graph.inputs} - (model.graph.initializers.keys() - model.overridable_initializers)
     operators: list[Operator] = []
@@ -37,9 +41,17 @@ def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
         texts = (NAMELESS if s is None else str(s) if s.number is None else s.number for s in sizes)
         return replace(type_, shape=tuple(texts))
 
+    given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
+    typical = assume_sizes(type_.shape or () for type_ in given if type_ is not None) | dict(sizes)
+
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
-        values.append(Value(name, known_type(name), producer, is_constant, is_output))
+        free = known_type(name)
+        if free is None or free.shape is None or free.is_static:
+            values.append(Value(name, free, producer, is_constant, is_output))
+        else:
+            type_ = replace(free, shape=tuple(d if d == NAMELESS else dimension_size(d, typical) for d in free.shape))
+            values.append(Value(name, type_, producer, is_constant, is_output, free))
         return number[name]
 
     for node in layer_nodes(model):
@@ -61,7 +73,7 @@ def operator_graph(model: Model, knowledge: Knowledge) -> OperatorGraph:
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
         operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
-    return OperatorGraph(tuple(operators), tuple(values))
+    return OperatorGraph(tuple(operators), tuple(values), typical)
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ class ProcessorKernels:
         """The operators that have no lowering."""
         from ..compute import has_lowering  # which imports TVM
 
-        return [index for index, operator in enumerate(graph.operators) if not has_lowering(operator, graph)]
+        return [index for index, operator in enumerate(graph.operators) if not has_lowering(operator, graph.at_call)]
 
     def confirm(self, model: Model) -> Confirm:
         """The test whether the schedule rules fit kernels of a model's graph."""
@@ -48,7 +48,7 @@ class ProcessorKernels:
                 return ()
             from .prim_funcs import DistinctKernels, ScheduleCheck
 
-            graph, groups = copy_maps(partition.graph, partition.members)
+            graph, groups = copy_maps(partition.graph.at_call, partition.members)
             copies = sum(1 for _ in takewhile(is_copy, graph.operators))
             as_lowered = dict(zip(partition.members, groups[copies:], strict=False))
             fits = ScheduleCheck(DistinctKernels.of(graph, groups, weights), self.target, answers)

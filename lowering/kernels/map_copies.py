@@ -81,8 +81,8 @@ def _is_compiled(graph: OperatorGraph, kernels: Iterable[Members], number: int) 
 
 def _has_pixels(graph: OperatorGraph, number: int, channels: int) -> bool:
     type_ = graph.values[number].type
-    shape = type_.shape if type_ is not None and type_.is_static else None
-    if shape is None or len(shape) not in _RANKS:
+    shape = type_.shape if type_ is not None else None
+    if shape is None or len(shape) not in _RANKS or isinstance(shape[_AXIS], str):
         return False
     return int(shape[_AXIS]) >= channels and any(extent != 1 for extent in shape[_AXIS + 1 :])
 
@@ -98,7 +98,7 @@ def _copy_output(graph: OperatorGraph, number: int) -> OperatorGraph:
     values = [*graph.values, replace(value, name=value.name + _COPIED, is_output=False)]
     values[number] = replace(value, producer=len(graph.operators))
     operators = (_rename(operator, number, inside) for operator in graph.operators)
-    return OperatorGraph((*operators, _make_copy(value, inside, number)), tuple(values))
+    return replace(graph, operators=(*operators, _make_copy(value, inside, number)), values=tuple(values))
 
 
 def _copy_input(graph: OperatorGraph, number: int) -> OperatorGraph:
@@ -107,7 +107,7 @@ def _copy_input(graph: OperatorGraph, number: int) -> OperatorGraph:
     later = (replace(v, producer=None if v.producer is None else v.producer + 1) for v in graph.values)
     operators = (_rename(operator, number, inside) for operator in graph.operators)
     values = (*later, replace(value, name=value.name + _COPIED, producer=0))
-    return OperatorGraph((_make_copy(value, number, inside), *operators), values)
+    return replace(graph, operators=(_make_copy(value, number, inside), *operators), values=values)
 
 
 def _rename(operator: Operator, old: int, new: int) -> Operator:

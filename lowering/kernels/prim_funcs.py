@@ -14,7 +14,6 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...extract.partition.templates.operator_set import Members
 from ...ir.graph import OperatorGraph, Value
-from ...ir.operation import NO_SIZES
 from ...ir.types import TensorType
 from ..compute import Extents, Immediate, Operand, Tensor, compute, lowerable, placeholder
 from ..schedules import fits_rule, mark_constants
@@ -57,12 +56,10 @@ def lower_kernel(
     members: Iterable[int],
     name: str,
     constants: Mapping[int, Array] | None = None,
-    sizes: Mapping[str, int] = NO_SIZES,
 ) -> KernelFunction:
     """The members (operators of `graph`) as one unscheduled function with the symbol `name`.
 
     `constants` are values known by now; those of one element are written into the code and are no inputs.
-    `sizes` are typical ones of free dimensions, by their names.
     Blocks are named after operator and node, and carry the attributes that `lowering.compute` describes.
     Raises NotLowered where a member has no lowering, or the shape of a value is not known before the run; sizes that a
     call decides are variables of the function.
@@ -86,7 +83,7 @@ def lower_kernel(
         tensors |= parameters
     function = _unwrap_blocks(te.create_prim_func([parameters[v].tensor for v in (*inputs, *outputs)]))
     if extents.variables:
-        function = function.with_attr(TYPICAL, extents.typical_sizes(sizes))
+        function = function.with_attr(TYPICAL, extents.typical_sizes(graph.sizes))
     return KernelFunction(function.with_attr("global_symbol", name), inputs, outputs)
 
 
