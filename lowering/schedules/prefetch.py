@@ -22,6 +22,7 @@ from ...costmodels.device import Device
 from ...costmodels.device_file import CACHE_LINE
 from .blocks import REDUCTION, walk
 from .draft import Draft
+from .extents import estimate_extent
 from .rewriting import rebuild, with_loop_body
 from .tails import PACKED
 from .tiling.tiles import FLOAT_BYTES
@@ -108,15 +109,15 @@ class _PrefetchInserter:
         used = set(_variables(tile))
         outermost = max((n for n, loop in enumerate(loops) if loop.loop_var in used), default=-1)
         inside = [loop for loop in loops[outermost + 1 :] if _is_serial(loop)]
-        steps = _iterations(inside)
+        steps = self._iterations(inside)
         size = FLOAT_BYTES * prod(int(extent) for extent in buffer.shape[1:])
         lines = -(-size // CACHE_LINE // steps)
         if lines > MOST_LINES or steps * lines > 2 * size // CACHE_LINE:
             return []
         reduced = _reduced_variables(realize)
-        rounds = _iterations(loop for loop in inside if loop.loop_var not in reduced)
+        rounds = self._iterations(loop for loop in inside if loop.loop_var not in reduced)
         tiles, device = int(buffer.shape[0]), self.draft.device
-        computing = _iterations((*inside, *inner)) // device.lanes * tiles / device.fma_ports
+        computing = self._iterations((*inside, *inner)) // device.lanes * tiles / device.fma_ports
         usual = is_worthwhile(computing, Weights(size * tiles, size, rounds), device)
         if not self.draft.trace.decide_flag("prefetch", usual):
             return []
@@ -127,6 +128,9 @@ class _PrefetchInserter:
         per_line = CACHE_LINE // FLOAT_BYTES
         first = step * (lines * per_line)
         return [_fetch(buffer, tile + 1, first + line * per_line) for line in range(lines)]
+
+    def _iterations(self, loops: Iterable[Any]) -> int:
+        return prod(estimate_extent(loop.extent, self.draft.function) for loop in loops)
 
     def _weights(self, realize: Any, inner: Sequence[Any]) -> tuple[Any, Any] | None:
         """The packed constant that the product reads tile by tile, and the tile as the `inner` loops start."""
@@ -169,10 +173,6 @@ def _inner_loops(loop: Any) -> list[Any]:
         loops.append(node)
         node = node.body
     return loops
-
-
-def _iterations(loops: Iterable[Any]) -> int:
-    return prod(int(loop.extent) for loop in loops)
 
 
 def _reduced_variables(realize: Any) -> set[Any]:

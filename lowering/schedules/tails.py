@@ -95,7 +95,8 @@ def _make_serial(node: Any) -> Any:
     if isinstance(rebuilt, tirx.For) and rebuilt.kind in (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
         return tirx.For(rebuilt.loop_var, rebuilt.min, rebuilt.extent, tirx.ForKind.SERIAL, rebuilt.body)
     if isinstance(rebuilt, s_stmt.SBlockRealize):
-        block = with_body(rebuilt.block, rebuilt.block.body, name_hint=f"{rebuilt.block.name_hint}_small")
+        name = f"{rebuilt.block.name_hint}_small"
+        block = with_body(rebuilt.block, rebuilt.block.body, name_hint=name, annotations={})
         guards = rebuilt.predicate
         predicate = guards if isinstance(guards, tirx.IntImm) else tirx.likely(guards)
         return s_stmt.SBlockRealize(rebuilt.iter_values, predicate, block)
