@@ -67,6 +67,7 @@ def add_optimization(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_shapes(parser)
     add_dimensions(parser)
+    add_sizes(parser)
     parser.add_argument(
         "--outputs", action="extend", default=[], type=names, metavar="NAME,...",
         help="compute only these values, outputs or values inside the graph, and leave out all that they do not need",
@@ -138,6 +139,18 @@ def add_dimensions(parser: argparse.ArgumentParser) -> None:
         "--dim", action="append", default=[], metavar="H=32k|N>=1|N=4",
         help="what is true of a free dimension: it is a multiple of 32, at least 1, or 4; the result need not work for "
         "other sizes; repeatable",
+    )  # fmt: skip
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Sizes of free dimensions that count."""
+    parser.add_argument(
+        "--typical", action="append", default=[], metavar="H=640",
+        help="the size of a free dimension that choices are made for, and kernels of a compiled model too; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--range", action="append", default=[], metavar="H=32..1280:32",
+        help="the sizes of a free dimension that occur, from, to and in steps of; others are right, too; repeatable",
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class ArmProject(Processor):
 
         plan, weights = plan_program(prepared)
         naming = Naming(self.prefix or DEFAULT_PREFIX, self.target.architecture)
-        write_project(folder, plan, weights, list(prepared.objects.values()), naming)
+        write_project(folder, plan, weights, prepared.all_objects, naming)
 
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         from ..lowering.bundle.emulated_model import EmulatedModel

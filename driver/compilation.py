@@ -19,6 +19,7 @@ from ..extract.partition.groups import unfused
 from ..extract.partition.local_functions import inline_functions
 from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
+from ..ir.operation import NO_SIZES
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import inputs_of, read_samples
@@ -184,15 +185,18 @@ class BackEnd(Protocol):
         ...
 
 
-def kernels_of(result: Result) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
+def kernels_of(
+    result: Result, sizes: Mapping[str, int] = NO_SIZES
+) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
 
-    They are the groups of the partition, and copies of feature maps at the ends of the model.
+    They are the groups of the partition, and copies of feature maps at the ends of the model. `sizes` are typical ones
+    of free dimensions.
     """
     if result.partition is not None:
         return copy_maps(result.partition.partition.graph.at_call, result.partition.partition.members)
     rewritten = result.rewritten.model
-    graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge))
+    graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge), sizes)
     return graph.at_call, unfused(graph).members
 
 
@@ -208,7 +212,7 @@ def _recorded_result(model: Model, options: Options, lowering: Lowering, clock: 
     """
     with clock.phase("infer"):
         typed = Typed(model, infer(model))
-        graph = operator_graph(model, typed.knowledge)
+        graph = operator_graph(model, typed.knowledge, options.sizes.typical)
         drawn = read_partition(model, graph)
         assert drawn is not None, "the caller saw that there is one"
         summary = summarize(model, typed.knowledge, options.cost_model)

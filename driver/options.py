@@ -24,6 +24,7 @@ from ..support.options import (
     PositiveInteger,
     check_options,
 )
+from .sizes import Sizes
 
 __all__ = [  # with the types of the options, for their users
     "CHECK_SHARE", "EXTRACTION_SHARE", "NO_SHAPES", "BenchOptions", "CostName", "Extraction", "InspectOptions",
@@ -155,6 +156,8 @@ class Options(PricingOptions):
     opset: PositiveInteger | None = None
     input_shapes: Shapes = field(default_factory=dict)
     dim: tuple[str, ...] = ()
+    typical: tuple[str, ...] = ()
+    range: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     verify: bool = True
     inputs: tuple[Path, ...] = ()
@@ -178,6 +181,13 @@ class Options(PricingOptions):
             raise OptionError("partition", "joint minimises time; it cannot be had with cost flops")
         if self.opset is not None and self.opset > (newest := defs.onnx_opset_version()):
             raise OptionError("opset", f"{self.opset} is not known here; the newest is {newest}")
+        if self.typical or self.range:
+            self.sizes  # noqa: B018  raises OptionError
+
+    @property
+    def sizes(self) -> Sizes:
+        """What is said of the sizes of free dimensions. Raises OptionError for what says nothing."""
+        return Sizes.of(self.typical, self.range)
 
     @property
     def priced_runtime(self) -> Runtime:

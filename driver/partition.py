@@ -112,7 +112,7 @@ def partition_model(
     saturated: Saturated, method: PartitionMethod, options: Options, clock: Clock, lowering: Lowering | None = None
 ) -> tuple[Choice, Partitioned]:
     """Choose a graph and cut it into kernels, which the `lowering` confirms. Nothing in `saturated` is changed."""
-    before = operator_graph(saturated.model, saturated.knowledge)
+    before = operator_graph(saturated.model, saturated.knowledge, saturated.sizes)
     models = _KernelPricing.of(options, lowering)
     if method == "joint":
         chosen, result = _extract_and_cut_in_turns(saturated, before, models, options, clock)
@@ -196,7 +196,7 @@ def _extract_then_cut(
 
 
 def _graph(model: Model, saturated: Saturated) -> OperatorGraph:
-    return operator_graph(model, knowledge_of_result(model, saturated.knowledge))
+    return operator_graph(model, knowledge_of_result(model, saturated.knowledge), saturated.sizes)
 
 
 @dataclass

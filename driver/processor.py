@@ -159,14 +159,27 @@ class Processor:
         lowered: LoweredKernels,
     ) -> CompiledKernels:
         """The kernels of a cut, linked in a folder, and what they need besides."""
-        from ..lowering.kernels.compilation import compile_kernels
+        from ..lowering.kernels.compilation import SpecialKernels, compile_kernels
 
         clock = compilation.clock
         with scratch_folder("kernels") as scratch:
-            prepared = compile_kernels(
-                graph, cut.kernels, weights, self.target, Path(scratch), available_cores(),
-                lambda line: clock.tell("compile", line), cut.choices, lowered,
-            )  # fmt: skip
+
+            def compile_at(sizes: Mapping[str, int], last: frozenset[int] | None) -> CompiledKernels:
+                folder_at = Path(scratch) / "_".join(map(str, sizes.values()))
+                folder_at.mkdir(exist_ok=True)
+                return compile_kernels(
+                    graph.at_sizes(sizes), cut.kernels, weights, self.target, folder_at, available_cores(),
+                    lambda line: clock.tell("compile", line), cut.choices, None if sizes else lowered, last,
+                )  # fmt: skip
+
+            prepared = compile_at({}, None)
+            named = {name for port in compilation.ports for name in port.names}
+            assumed = {name: size for name, size in graph.sizes.items() if name in named}
+            special = (
+                SpecialKernels(sizes, compile_at(sizes, prepared.channels_last))
+                for sizes in compilation.options.sizes.list_special(assumed)
+            )
+            prepared = replace(prepared, special=tuple(special))
             clock.tell("compile", "linking")
             self._link(prepared, folder)
         write_table(prepared, kernel_facts(prepared, self.target), folder)
@@ -178,7 +191,7 @@ class Processor:
         from ..lowering.program.project import Naming, write_library, write_project
 
         plan, weights = plan_program(prepared)
-        objects, architecture = list(prepared.objects.values()), self.target.architecture
+        objects, architecture = prepared.all_objects, self.target.architecture
         write_library(folder / LIBRARY, plan, weights, objects, Linker.of(architecture))
         if self.prefix is not None:
             write_project(folder, plan, weights, objects, Naming(self.prefix, architecture))
@@ -274,7 +287,7 @@ class _Workshop:
 
     def __post_init__(self) -> None:
         self._weights = Weights(self.result.rewritten.model)
-        self._graph, self._kernels = kernels_of(self.result)
+        self._graph, self._kernels = kernels_of(self.result, self.compilation.options.sizes.typical)
         self._lowered: LoweredKernels = {}
 
     def first_cut(self) -> Cut:
@@ -298,7 +311,8 @@ class _Workshop:
         from ..lowering.running.kernel_times import call_times
 
         compilation, folders = self.compilation, [attempt.folder for attempt in attempts]
-        inputs = compilation.samples[0].values if compilation.samples else random_inputs(compilation.ports, 0)
+        drawn = random_inputs(compilation.ports, 0, self._graph.sizes)
+        inputs = compilation.samples[0].values if compilation.samples else drawn
         return call_isolated(RUN_SECONDS, call_times, folders, inputs, self.processor.target.threads, TIMING_SECONDS)
 
     def find_wrong(self, attempt: Attempt, symbols: Collection[str]) -> Mapping[str, str]:

@@ -139,8 +139,9 @@ def apply_rules(encoded: Encoded, options: Options, worker: Worker, clock: Clock
         checked = check_constants(settled, knowledge, encoding, egraph, options.selection, options.budget, limit)
     origin = locate_origins(settled.graph, encoding, egraph)
     return Saturated(
-        model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked
-    )
+        model, settled, knowledge, encoding, encoded.samples, encoded.flat, egraph, origin, deadline, checked,
+        options.sizes.typical,
+    )  # fmt: skip
 
 
 def _infer(model: Model, options: Options) -> tuple[FlatModel | None, Knowledge]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, extent
-from .types import TensorType
+from .size_names import dimension_as_size
+from .types import Dimension, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,20 @@ class OperatorGraph:
             return self
         values = (value if value.free is None else replace(value, type=value.free, free=None) for value in self.values)
         return replace(self, values=tuple(values))
+
+    def at_sizes(self, sizes: Mapping[str, int]) -> OperatorGraph:
+        """The graph `at_call` where free dimensions have these sizes."""
+
+        def fix(dimension: Dimension) -> Dimension:
+            size = dimension_as_size(dimension)
+            return dimension if size is None or not size.names() <= sizes.keys() else size.value(sizes.__getitem__)
+
+        def at(value: Value) -> Value:
+            if value.type is None or value.type.shape is None or value.type.is_static:
+                return value
+            return replace(value, type=replace(value.type, shape=tuple(map(fix, value.type.shape))))
+
+        return replace(self, values=tuple(map(at, self.values)))
 
     def __len__(self) -> int:
         return len(self.operators)

@@ -34,6 +34,12 @@ class Port:
         return tuple(_value(extent, sizes) for extent in self.shape)
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names of the sizes that a call decides about."""
+        sizes = [parse_size(extent) for extent in self.shape if isinstance(extent, str)]
+        return frozenset(name for size in sizes if size is not None for name in size.names())
+
+    @property
     def static_shape(self) -> tuple[int, ...]:
         """The shape of a static port."""
         return self.shape_for({})

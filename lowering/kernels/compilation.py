@@ -37,6 +37,14 @@ Observer = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class SpecialKernels:
+    """Kernels for a call of these `sizes`, by the names of free dimensions; as many steps as those for all calls."""
+
+    sizes: Mapping[str, int]
+    kernels: CompiledKernels
+
+
+@dataclass(frozen=True)
 class CompiledKernels:
     """Steps in running order, and the object file of each distinct kernel, and of plain loops, by its symbol.
 
@@ -52,6 +60,8 @@ class CompiledKernels:
     """Values that are stored with their channels last (see the module of that name)."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The keys of the kernels' tasks (`task_key`), by symbol."""
+    special: tuple[SpecialKernels, ...] = ()
+    """The same steps, with kernels for calls of certain sizes alone."""
 
     def stored_shape(self, value: int) -> tuple[Dimension, ...]:
         """The shape of a value in memory: numbers, and texts of sizes. Raises LoweringError where one does not follow
@@ -63,6 +73,12 @@ class CompiledKernels:
     def calls(self) -> tuple[KernelCall, ...]:
         """The steps that are compiled kernels."""
         return tuple(step for step in self.steps if isinstance(step, KernelCall))
+
+    @property
+    def all_objects(self) -> list[Path]:
+        """The object files, those of special kernels too; of equal kernels one."""
+        objects = {name: path for special in self.special for name, path in special.kernels.objects.items()}
+        return list({**objects, **self.objects}.values())
 
     @property
     def recovered(self) -> tuple[str, ...]:
@@ -105,17 +121,19 @@ def compile_kernels(
     observer: Observer = lambda line: None,
     choices: Choices | None = None,
     lowered: LoweredKernels | None = None,
+    last: frozenset[int] | None = None,
 ) -> CompiledKernels:
     """Compile the kernels of a graph into `folder`, in several processes at once; those of the object store are copied.
 
     `kernels` are the graph's operators in groups, in an order in which they can run; the device model decides about
-    their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph. Raises
+    their schedules where the `choices` do not. `lowered` keeps functions for other cuts of the graph.
+    The values `last` have their channels last; by default the kernels decide. Raises
     LoweringError where something has no fixed shape, and where an operator without a lowering cannot run elsewhere
     either.
     """
     choices = choices or Choices()
     groups = [tuple(kernel) for kernel in kernels]
-    distinct = DistinctKernels.of(graph, groups, weights, lowered)
+    distinct = DistinctKernels.of(graph, groups, weights, lowered, last)
     runtime = {} if target.is_alone else choices.runtime
     as_run = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
     keys = {name: task_key(function) for name, function in distinct.functions.items()}

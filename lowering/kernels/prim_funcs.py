@@ -152,8 +152,10 @@ class DistinctKernels:
         kernels: Iterable[Sequence[int]],
         weights: Weights,
         lowered: LoweredKernels | None = None,
+        last: frozenset[int] | None = None,
     ) -> DistinctKernels:
-        """None yet; `kernels`, in running order, decide how feature maps are stored.
+        """None yet; `kernels`, in running order, decide how feature maps are stored where `last`
+        does not say.
 
         Constants that nodes compute get their types, which are known once they are computed.
         """
@@ -166,7 +168,8 @@ class DistinctKernels:
 
         values = tuple(with_type(number, value) for number, value in enumerate(graph.values))
         typed = replace(graph, values=values)
-        last = channels_last_values(typed, tuple(steps(typed, kernels)))
+        if last is None:
+            last = channels_last_values(typed, tuple(steps(typed, kernels)))
         return cls(typed, weights, last, {} if lowered is None else lowered)
 
     def lower_step(self, step: Step, runtime: Mapping[int, str] | None = None) -> LoweredStep:

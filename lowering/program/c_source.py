@@ -85,8 +85,7 @@ class _Source:
     @cached_property
     def arguments(self) -> list[tuple[int, ...]]:
         """The buffers that each step is called with."""
-        called = (Call, Callback)
-        return [(*s.inputs, *s.outputs) if isinstance(s, called) else () for s in self.plan.steps]
+        return [s.arguments if isinstance(s, Call | Callback) else () for s in self.plan.steps]
 
     def text(self) -> str:
         plan = self.plan

@@ -75,16 +75,32 @@ class Buffer:
         return math.prod(extent for extent in self.shape if isinstance(extent, int)) * self.element.bits // 8
 
 
+class SpecialCall(msgspec.Struct, frozen=True):
+    """The kernel of a call where the named `sizes` are these, with inputs of its own."""
+
+    sizes: tuple[tuple[str, int], ...]
+    kernel: str
+    inputs: tuple[int, ...]
+
+
 class Call(msgspec.Struct, frozen=True, tag="call"):
     """One kernel on buffers: TVM's packed function of that name takes the inputs, then the outputs.
 
-    `operators` are the types of the model's operators that it computes, for people.
+    `operators` are the types of the model's operators that it computes, for people. Where the sizes of a call are those
+    of one of the `special` ones, that runs in its place.
     """
 
     kernel: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     operators: tuple[str, ...] = ()
+    special: tuple[SpecialCall, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The buffers that it is called with, and then those that each special one is."""
+        own = ((*special.inputs, *self.outputs) for special in self.special)
+        return (*self.inputs, *self.outputs, *(b for each in own for b in each))
 
 
 class Callback(msgspec.Struct, frozen=True, tag="callback"):
@@ -94,6 +110,11 @@ class Callback(msgspec.Struct, frozen=True, tag="callback"):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     operators: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The buffers that it is called with."""
+        return (*self.inputs, *self.outputs)
 
 
 class Copy(msgspec.Struct, frozen=True, tag="copy"):
@@ -201,7 +222,8 @@ class Plan:
     @cached_property
     def kernels(self) -> tuple[str, ...]:
         """The different kernels, by first call."""
-        return tuple(dict.fromkeys(call.kernel for call in self.calls))
+        own = (kernel for call in self.calls for kernel in (call.kernel, *(s.kernel for s in call.special)))
+        return tuple(dict.fromkeys(own))
 
     @cached_property
     def step_names(self) -> tuple[str, ...]:
@@ -255,7 +277,8 @@ def _check_order(plan: Plan) -> None:
         where = f"step {number} ({step.kernel if isinstance(step, Call) else type(step).__name__.lower()})"
         if isinstance(step, Call) and not IDENTIFIER.fullmatch(step.kernel):
             raise PlanError(f"plan: {where}: the kernel's name must be a C identifier")
-        for index in step.inputs:
+        special = step.special if isinstance(step, Call) else ()
+        for index in (*step.inputs, *(index for each in special for index in each.inputs)):
             _check_index(plan, index, where)
             if plan.storage[index] not in filled:
                 raise PlanError(f"plan: {where}: reads buffer {index}, which nothing filled before")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ..interface import inputs_of, known_type
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
-from .plan import Buffer, Call, Callback, Copy, Plan, Step, View
+from .plan import Buffer, Call, Callback, Copy, Plan, SpecialCall, Step, View
 from .sizes import extents_of
 
 
@@ -40,8 +42,8 @@ class _Buffers:
         for port in inputs_of(self.prepared.weights.model):
             buffer = Buffer(port.name, port.dtype, extents_of(port.shape))
             inputs.append(self._add(values.get(port.name, port.name), buffer))
-        for step in self.prepared.steps:
-            self._add_step(step)
+        for place, step in enumerate(self.prepared.steps):
+            self._add_step(step, place)
         names = [str(value.name) for value in self.prepared.weights.model.graph.outputs]
         given = set(inputs)  # and the storage of outputs so far
         outputs = []
@@ -51,7 +53,16 @@ class _Buffers:
         buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
         return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views)
 
-    def _add_step(self, step: LoweredStep) -> None:
+    def _special(self, step: KernelCall, place: int) -> Iterator[SpecialCall]:
+        """The kernels that calls of certain sizes have in the place of this one."""
+        for special in self.prepared.special:
+            other = special.kernels.steps[place]
+            fits = isinstance(other, KernelCall) and (other.inputs, other.outputs) == (step.inputs, step.outputs)
+            if isinstance(other, KernelCall) and fits and other.symbol != step.symbol:
+                arguments = (self._argument(other, n, special.kernels) for n in range(len(other.inputs)))
+                yield SpecialCall(tuple(special.sizes.items()), other.symbol, tuple(arguments))
+
+    def _add_step(self, step: LoweredStep, place: int) -> None:
         if isinstance(step, GraphView):
             source = self._read(step.source)
             self.views.append(View(self._add_value(step.result), source))
@@ -59,9 +70,10 @@ class _Buffers:
             arguments = tuple(map(self._read, step.inputs))
             self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), step.operators))
         elif isinstance(step, KernelCall):
-            arguments = tuple(self._argument(step, position) for position in range(len(step.inputs)))
+            arguments = tuple(self._argument(step, n, self.prepared) for n in range(len(step.inputs)))
             operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
             self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), operators))
+            self.steps[-1] = msgspec.structs.replace(self.steps[-1], special=tuple(self._special(step, place)))
         else:
             number = sum(isinstance(earlier, Callback) for earlier in self.steps)
             inputs = tuple(map(self._read, step.inputs))
@@ -87,14 +99,14 @@ class _Buffers:
             self._constant(name, self.prepared.weights[name])
         return self.numbers[name]
 
-    def _argument(self, call: KernelCall, position: int) -> int:
+    def _argument(self, call: KernelCall, position: int, kernels: CompiledKernels) -> int:
         value = call.inputs[position]
-        packing = self.prepared.packing(call, position)
+        packing = kernels.packing(call, position)
         if not packing or not is_constant(self.prepared.graph, value, self.prepared.weights.model):
             return self._read(value)
         key = (value, packing)
         if key not in self.numbers:
-            self._constant(key, self.prepared.constant(call, position))
+            self._constant(key, kernels.constant(call, position))
         return self.numbers[key]
 
     def _constant(self, key: object, array: Array) -> None:

@@ -18,9 +18,18 @@ def emit_step(step: Step, sizes: SizeCode, first: int) -> str:
 
 @emit_step.register
 def _(step: Call, sizes: SizeCode, first: int) -> str:
+    """A special kernel where the sizes are its own, else the one for all calls."""
     count = len(step.inputs) + len(step.outputs)
-    called = f"eqfuse_call(__tvm_ffi_{step.kernel}, context->arguments + {first}, {count})"
-    return f"if ((status = {called})) return status;"
+    texts, place = [], first + count
+    for special in step.special:
+        is_size = " && ".join(f"context->{sizes.variables[name]} == {size}" for name, size in special.sizes)
+        texts.append(f"if ({is_size}) {{ {_call(special.kernel, place, count)} }} else ")
+        place += count
+    return "".join([*texts, _call(step.kernel, first, count)])
+
+
+def _call(kernel: str, first: int, count: int) -> str:
+    return f"if ((status = eqfuse_call(__tvm_ffi_{kernel}, context->arguments + {first}, {count}))) return status;"
 
 
 @emit_step.register

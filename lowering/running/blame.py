@@ -5,15 +5,17 @@ Kernels run in a process of their own, and one that crashes or hangs is found as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 
 from ...engine.verification.compare import Tolerance, compare
-from ...ir.types import TensorType
+from ...ir.graph import OperatorGraph
+from ...ir.operation import dimension_size
+from ...ir.types import Dimension, TensorType
 from ..errors import CrashError, LoweringError
 from ..interface import known_type
 from ..kernels.channels_last import from_last, to_last
@@ -71,10 +73,12 @@ def _difference(
 ) -> str | None:
     """How a kernel differs from its operators in ONNX Runtime; None where it does not."""
     graph, model = prepared.graph, prepared.weights.model
-    given = {v: _random(known_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
+    given = {v: _random(_typical_type(graph, v), generator) for v in call.inputs if not is_constant(graph, v, model)}
     stored = {v: to_last(a) if v in prepared.channels_last else a for v, a in given.items()}
     arguments = [stored[v] if v in stored else prepared.constant(call, n) for n, v in enumerate(call.inputs)]
-    ports = [Port(graph.values[v].name, known_type(graph, v).dtype, prepared.stored_shape(v)) for v in call.outputs]
+    shapes = [_typical_shape(graph, prepared.stored_shape(v)) for v in call.outputs]
+    made = zip(call.outputs, shapes, strict=True)
+    ports = [Port(graph.values[v].name, known_type(graph, v).dtype, shape) for v, shape in made]
     try:
         results = kernels.run(call.symbol, arguments, ports)
     except (CrashError, LoweringError) as error:
@@ -90,6 +94,16 @@ def _difference(
         if not difference.equal:
             return f"value {graph.values[value].name!r} is off by {difference}"
     return None
+
+
+def _typical_type(graph: OperatorGraph, value: int) -> TensorType:
+    type_ = known_type(graph, value)
+    return replace(type_, shape=_typical_shape(graph, type_.shape or ()))
+
+
+def _typical_shape(graph: OperatorGraph, shape: Iterable[Dimension]) -> tuple[int, ...]:
+    """At the typical sizes of the graph."""
+    return tuple(dimension_size(extent, graph.sizes) for extent in shape)
 
 
 def _random(type_: TensorType, generator: np.random.Generator) -> Array:
