@@ -6,11 +6,16 @@
 >>> proto = eqfuse.optimize(onnx.load("model.onnx"))
 >>> eqfuse.compile("model.onnx", "build/", threads=1)
 >>> eqfuse.load("build/")(image)
+
+``import eqfuse as ort`` serves programs of ONNX Runtime: `InferenceSession` compiles on the side, and what else
+`onnxruntime` has is found here, too.
 """
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -18,8 +23,8 @@ from .errors import EqfuseError
 from .support.deferred import defer
 
 __all__ = [
-    "EqfuseError", "OptimizePass", "Options", "Result", "__version__", "bench", "compile", "diff", "inspect", "load",
-    "optimize", "optimize_with_result", "verify",
+    "EqfuseError", "InferenceSession", "OptimizePass", "Options", "Result", "__version__", "bench", "compile", "diff",
+    "inspect", "load", "optimize", "optimize_with_result", "verify",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
         optimize_with_result,
         verify,
     )
+    from .driver.session.session import InferenceSession
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 """ONNX Runtime reads it when it is imported, here or in a process that this one starts: without it, it keeps an
@@ -51,13 +57,13 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the API on first use: ``import eqfuse`` alone costs nothing."""
-    if name not in __all__:
-        raise AttributeError(f"module 'eqfuse' has no attribute {name!r}")
-    if name == "load":  # a service that runs bundles needs nothing else of this package
-        from .lowering.running.runner import load
-
-        return load
-    from . import api
-
-    return getattr(api, name)
+    """Load the API on first use: ``import eqfuse`` alone costs nothing. Other names are those of ONNX Runtime."""
+    if name == "InferenceSession":
+        return import_module(f"{__name__}.driver.session.session").InferenceSession
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.api"), name)
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:
+        runtime = import_module("onnxruntime")
+        if hasattr(runtime, name):
+            return getattr(runtime, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

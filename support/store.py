@@ -16,7 +16,8 @@ from pathlib import Path
 from .files import cache_folder
 from .scratch import staging_folder
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What systems say where a disk is full."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Store:
             if self.most is not None:
                 self.trim(self.most)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 print(f"eqfuse: warning: {self.folder}: nothing more is kept: {error.strerror}", file=sys.stderr)
 
     def use(self, key: str) -> None:

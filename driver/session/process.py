@@ -1,0 +1,134 @@
+"""The process that finds out about a model and a set of input sizes: a `Job` on standard input, a `Verdict` on standard
+output.
+
+It yields to everything else, and outlives whoever started it if it has begun by then: the next one finds the verdict.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import EqfuseError
+from ...support.forked_process import allow_forks
+from ...support.scratch import scratch_folder
+from ...support.store import FULL
+from .comparison import compare_outputs
+from .verdicts import Array, Job, Verdict, Verdicts, try_lock
+
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
+
+_NICENESS = 19
+_LIMIT = 1800
+"""Seconds after which the process ends itself, the wait for others not counted."""
+_WAIT = 0.5
+"""Seconds between two looks at whether other models are done: one is compiled at a time."""
+_TURNS = 31
+_SECONDS = 5.0
+"""How often both run for the comparison of their times, and after how many seconds that is enough."""
+_FASTER = 1.02
+"""How many times as long ONNX Runtime has to take: less may be noise."""
+
+
+def main() -> None:
+    """Answer the job."""
+    os.nice(_NICENESS)
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever libraries print
+    job: Job = pickle.load(sys.stdin.buffer)
+    parent, verdicts = os.getppid(), Verdicts()
+    while (turn := try_lock(verdicts.folder() / ".compiling.lock")) is None:
+        time.sleep(_WAIT)
+        if os.getppid() != parent:
+            return  # nobody waits any more
+    signal.alarm(_LIMIT)
+    allow_forks()
+    with scratch_folder("session") as folder:
+        verdict = find_verdict(job, Path(folder), verdicts)
+    answer.write(verdict.text)
+    answer.close()
+    os.close(turn)
+
+
+def find_verdict(job: Job, folder: Path, verdicts: Verdicts) -> Verdict:
+    """Compile, compare and time the model in a folder, and keep what is found."""
+    bundle = verdicts.folder() / f".{job.key}.{os.getpid()}"
+    try:
+        verdict = _judge(job, folder, bundle)
+    except Exception as error:  # of many kinds; each of them is a reason to leave the model to ONNX Runtime
+        reason = " ".join(str(error).split()) if isinstance(error, EqfuseError) else repr(error)
+        verdict = Verdict(False, reason[:500], lasting=not _is_full(error))
+    if verdict.lasting and not verdicts.keep(job.key, verdict, bundle if verdict.takes_over else None):
+        verdict = replace(verdict, takes_over=False, reason=f"{verdicts.folder()}: cannot be written to", lasting=False)
+    return verdict
+
+
+def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
+    import onnxruntime
+
+    from ...lowering.running.runner import load
+    from ..compile import compile_model
+    from ..options import Options
+
+    model = folder / "model.onnx"
+    if isinstance(job.model, bytes):
+        model.write_bytes(job.model)
+    else:
+        model = Path(job.model)
+    sample = folder / "inputs.npz"
+    np.savez(sample, allow_pickle=False, **job.inputs)
+    shapes = {name: array.shape for name, array in job.inputs.items()}
+    compile_model(model, bundle, Options(input_shapes=shapes, inputs=(sample,)), threads=job.threads)
+    compiled = load(bundle, job.threads)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = job.threads
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    expected = dict(zip((o.name for o in session.get_outputs()), session.run(None, dict(job.inputs)), strict=True))
+    differences = compare_outputs(expected, compiled.run(job.inputs), None)
+    speed = _compare_times(session, compiled, job.inputs)
+    if speed < _FASTER:
+        return Verdict(False, f"not faster: {speed:.2f} of ONNX Runtime's speed", speed)
+    return Verdict(True, "compiled", speed, differences)
+
+
+def _compare_times(session: Any, compiled: LoadedModel, inputs: Mapping[str, Array]) -> float:
+    """How many times as long ONNX Runtime takes, the median of runs in turns."""
+    from ...lowering.running.turns import take_turns
+
+    feeds, until = dict(inputs), time.monotonic() + _SECONDS
+    ratios = []
+    contestants = {"runtime": lambda: session.run(None, feeds), "compiled": lambda: compiled.run(feeds)}
+    for taken in islice(take_turns(contestants), _TURNS):
+        ratios.append(taken["runtime"][0] / max(taken["compiled"][0], 1e-9))
+        if time.monotonic() > until:
+            break
+    return median(ratios)
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it comes from, is that a disk is full or memory is out."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in FULL):
+            return True
+        if os.strerror(errno.ENOSPC) in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""``eqfuse.InferenceSession``: ONNX Runtime's, whose calls compiled code takes over."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from ...support.processor import available_cores, processor_identity
+from ...support.store import source_digest
+from .sizes import SizeGroup, SizeReport
+from .verdicts import Array, Job, Verdict
+
+SWITCH = "EQFUSE_SESSION"
+"""The environment variable that turns compiling off where it is OFF."""
+OFF = "off"
+PATIENCE = 2
+"""Calls of the first sizes before the model is compiled for them; twice as many for each further sizes: one who calls
+with ever new ones does not want all of them compiled."""
+MOST_SIZES = 8
+"""Sets of input sizes for which a session has its model compiled."""
+_SOURCES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rules", "support")
+_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(bool)": "bool",
+    **{f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""numpy's names of the element types that inputs of compiled code may have."""
+_ON_PROCESSOR = {"CPUExecutionProvider", "AzureExecutionProvider"}
+"""Providers that run models of ONNX's operators on the processor."""
+_OWN_THREAD = 1
+"""Threads of a session that has none besides the caller's, and which a fork has, too."""
+
+_sessions: weakref.WeakSet[InferenceSession] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """What runs where in a session: each set of input sizes, and the calls that only ONNX Runtime can take.
+
+    `note` says why nothing is compiled, if nothing is.
+    """
+
+    model: str
+    sizes: tuple[SizeReport, ...]
+    other_calls: int
+    note: str
+
+    def __str__(self) -> str:
+        """A line for each."""
+        lines = [self.model, *(f"  {each}" for each in self.sizes)]
+        if self.note:
+            lines.append(f"  everything in ONNX Runtime: {self.note}")
+        elif self.other_calls:
+            lines.append(f"  other calls, in ONNX Runtime: {self.other_calls}")
+        return "\n".join(lines)
+
+
+class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
+    """A session of ONNX Runtime in which compiled code takes over `run` where it is right and faster.
+
+    The parameters are those of ONNX Runtime's. Calls with run options, or with inputs other than arrays of the types
+    that the model declares, and all other ways to run stay in ONNX Runtime, as do sessions on other providers.
+    """
+
+    def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
+        self._process = os.getpid()
+        self._starting = threading.Lock()
+        self._groups: dict[tuple[Any, ...], SizeGroup] = {}
+        self._other_calls = 0
+        is_path = isinstance(path_or_bytes, str | os.PathLike)
+        self._model = os.path.abspath(path_or_bytes) if is_path else path_or_bytes
+        self._stamp = _stamp(self._model)
+        super().__init__(path_or_bytes, *args, **kwargs)
+        self._look_at_session()
+        _sessions.add(self)
+
+    def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
+        """As ONNX Runtime's."""
+        if self._process != os.getpid():
+            self._reopen()
+        group = self._group(input_feed) if run_options is None and not self._note else None
+        names = output_names or self._names
+        if group is None or not self._all_names.issuperset(names):
+            self._other_calls += 1
+            return super().run(output_names, input_feed, run_options)
+        return group.run(names, input_feed)
+
+    def set_providers(self, *args: Any, **kwargs: Any) -> None:
+        """As ONNX Runtime's."""
+        super().set_providers(*args, **kwargs)
+        self._look_at_session()
+
+    def report(self) -> SessionReport:
+        """What runs where, and why."""
+        label = "a model in memory" if isinstance(self._model, bytes) else self._model
+        groups = tuple(group.report() for group in list(self._groups.values()))
+        return SessionReport(label, groups, self._other_calls, self._note)
+
+    def after_fork(self) -> None:
+        """In a copy of the process: threads are gone, and locks are as they were just then."""
+        self._starting = threading.Lock()
+        for group in self._groups.values():
+            group.after_fork()
+
+    def _look_at_session(self) -> None:
+        """Take over what ONNX Runtime says of the session."""
+        self._names = [output.name for output in self.get_outputs()]
+        self._all_names = frozenset(self._names)
+        self._dtypes = [(each.name, _DTYPES.get(each.type, "")) for each in self.get_inputs()]
+        self._wanted = [(name, np.dtype(dtype)) for name, dtype in self._dtypes if dtype]
+        self._threads = self.get_session_options().intra_op_num_threads
+        self._note = self._why_not()
+
+    def _why_not(self) -> str:
+        """Why nothing of this session can be compiled; "" where it can."""
+        others = [name for name in self.get_providers() if name not in _ON_PROCESSOR]
+        if os.environ.get(SWITCH, "").lower() == OFF:
+            return f"{SWITCH}={OFF}"
+        if others:
+            return f"it runs on {', '.join(others)}"
+        if self.get_session_options().enable_profiling:
+            return "its operators are profiled"
+        unusual = [each for each in self.get_inputs() if each.type not in _DTYPES]
+        return f"input {unusual[0].name!r} is a {unusual[0].type}" if unusual else ""
+
+    def _group(self, feeds: Any) -> SizeGroup | None:
+        """The group of a call; None for one that only ONNX Runtime can take.
+
+        A bundle serves one set of sizes: whoever has it serve several puts their calls into one group here.
+        """
+        if type(feeds) is not dict or len(feeds) != len(self._wanted):
+            return None
+        shapes = []
+        for name, dtype in self._wanted:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype:
+                return None
+            shapes.append(array.shape)
+        key = tuple(shapes)
+        return self._groups.get(key) or self._new_group(key)
+
+    def _new_group(self, shapes: tuple[Any, ...]) -> SizeGroup | None:
+        with self._starting:
+            if shapes not in self._groups and len(self._groups) < MOST_SIZES:
+                inputs = ", ".join(
+                    f"{name}: {dtype}{list(shape)}" for (name, dtype), shape in zip(self._wanted, shapes, strict=True)
+                )
+                patience = PATIENCE << len(self._groups)
+                self._groups[shapes] = SizeGroup(inputs, patience, super().run, self._make_job)
+            return self._groups.get(shapes)
+
+    def _make_job(self, feeds: dict[str, Array]) -> Job | Verdict:
+        """The job of compiling the model that the session was made of."""
+        from ...lowering.bundle.bundle import versions
+
+        content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
+        digest = sha256(content).hexdigest()
+        external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
+        if _stamp(self._model) != self._stamp:
+            return Verdict(False, f"{self._model}: was changed after the session was made")
+        threads = min(self._threads, available_cores()) or available_cores()
+        sizes = sorted((name, array.dtype.name, array.shape) for name, array in feeds.items())
+        decisive = (
+            digest, external, sizes, threads, sorted(versions().items()), onnxruntime.__version__, processor_identity(),
+            source_digest(*_SOURCES),
+        )  # fmt: skip
+        return Job(sha256(repr(decisive).encode()).hexdigest(), self._model, feeds, threads)
+
+    def _reopen(self) -> None:
+        """Make the session of ONNX Runtime anew in a copy of the process, which has none of its threads.
+
+        What was copied is never freed: it would wait for its threads.
+        """
+        with self._starting:
+            if self._process == os.getpid():
+                return
+            if self._threads != _OWN_THREAD:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._sess))
+                providers, options = self.get_providers(), self.get_provider_options()
+                self._sess_options = self._sess_options_initial
+                self._create_inference_session(providers, [options.get(name, {}) for name in providers])
+            self._process = os.getpid()
+
+
+def _stamp(model: Any) -> tuple[int, int, int] | None:
+    """What changes where a file is written anew; None for what is no file."""
+    if not isinstance(model, str) or not os.path.exists(model):
+        return None
+    status = os.stat(model)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _stamps_of_external_data(content: bytes, path: Path) -> list[tuple[str, Any]]:
+    """The files with weights that a model names, and their stamps."""
+    if b"location" not in content:
+        return []
+    import onnx
+    from onnx.external_data_helper import _get_all_tensors
+
+    tensors = _get_all_tensors(onnx.load_model_from_string(content))
+    entries = (entry for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+    files = sorted({str(path.parent / entry.value) for entry in entries})
+    return [(file, _stamp(file)) for file in files]
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,115 @@
+"""Compiled code that runs in the place of ONNX Runtime, and is tried against it again and again.
+
+Calls number 1, 2, 4, 8, ... and every thousandth run in both: the caller gets ONNX Runtime's results, and compiled code
+that differs, or that takes longer in most of the last trials, is given up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ...errors import EqfuseError
+from .comparison import compare_outputs
+
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
+
+Feeds = Mapping[str, Any]
+Runtime = Callable[[Sequence[str], Feeds], list[Any]]
+"""Runs in ONNX Runtime: names of outputs and inputs to outputs."""
+_EVERY = 1000
+"""Calls between two trials, in the long run."""
+_TRIALS, _ENOUGH = 9, 5
+"""The trials that count for the speed, the last ones, and how many there have to be."""
+
+
+class GivenUpError(Exception):
+    """Compiled code is not to run any more; the text says why. `results` are those of ONNX Runtime for this call.
+
+    `is_wrong`: its results differ, here and wherever else it runs.
+    """
+
+    def __init__(self, reason: str, results: list[Any], *, is_wrong: bool) -> None:
+        super().__init__(reason)
+        self.results = results
+        self.is_wrong = is_wrong
+
+
+class Takeover:
+    """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
+
+    def __init__(self, model: LoadedModel, runtime: Runtime, accepted: Mapping[str, float], speed: float) -> None:
+        self.calls = self.trials = 0
+        self._model = model
+        self._runtime = runtime
+        self._accepted = accepted
+        self._outputs = [port.name for port in model.outputs]
+        self._integers = [port.name for port in model.inputs if port.dtype.startswith(("int", "uint"))]
+        self._ranges: dict[str, tuple[int, int]] = {}
+        self._numbers = itertools.count(1)
+        self._speeds: deque[float] = deque([speed], _TRIALS)
+        self._lock = threading.Lock()
+
+    @property
+    def speed(self) -> float:
+        """How many times as long ONNX Runtime takes, in the middle of the last trials."""
+        return median(self._speeds)
+
+    def check(self, feeds: Feeds) -> None:
+        """Run a first time, on inputs that nobody waits for. Raises GivenUpError."""
+        self._try(self._outputs, feeds, is_timed=False)
+
+    def run(self, names: Sequence[str], feeds: Feeds) -> list[Any]:
+        """The outputs of these names. Raises GivenUpError, and what ONNX Runtime raises for inputs that it refuses."""
+        self.calls = number = next(self._numbers)
+        if number & (number - 1) == 0 or number % _EVERY == 0 or not self._is_within_ranges(feeds):
+            return self._try(names, feeds)
+        try:
+            results = self._model.run(feeds)
+        except (EqfuseError, MemoryError) as error:
+            raise GivenUpError(f"failed: {error}", self._runtime(names, feeds), is_wrong=False) from None
+        return [results[name] for name in names]
+
+    def _try(self, names: Sequence[str], feeds: Feeds, is_timed: bool = True) -> list[Any]:
+        """Run in both and compare."""
+        begin = time.perf_counter()
+        expected = dict(zip(self._outputs, self._runtime(self._outputs, feeds), strict=True))
+        middle = time.perf_counter()
+        results = [expected[name] for name in names]
+        try:
+            computed = self._model.run(feeds)
+            taken = time.perf_counter() - middle
+            compare_outputs(expected, computed, self._accepted)
+        except (EqfuseError, MemoryError) as error:
+            raise GivenUpError(str(error), results, is_wrong=not isinstance(error, MemoryError)) from None
+        self._extend_ranges(feeds)
+        with self._lock:
+            if is_timed:
+                self.trials += 1
+                self._speeds.append((middle - begin) / max(taken, 1e-9))
+        if len(self._speeds) >= _ENOUGH and self.speed < 1.0:
+            raise GivenUpError(f"slower here: {self.speed:.2f} of ONNX Runtime's speed", results, is_wrong=False)
+        return results
+
+    def _is_within_ranges(self, feeds: Feeds) -> bool:
+        """Whether integers are between those that were compared: others might be indices of no element, which ONNX
+        Runtime refuses."""
+        for name in self._integers:
+            array = feeds[name]
+            low, high = self._ranges.get(name, (0, -1))
+            if array.size and not (low <= array.min() and array.max() <= high):
+                return False
+        return True
+
+    def _extend_ranges(self, feeds: Feeds) -> None:
+        for name in self._integers:
+            array = feeds[name]
+            if array.size:
+                low, high = self._ranges.get(name, (array.min(), array.max()))
+                self._ranges[name] = (min(low, int(array.min())), max(high, int(array.max())))

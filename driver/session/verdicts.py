@@ -1,0 +1,170 @@
+"""What was found out about a model and a set of input sizes, kept for all processes of a user: ``Job -> Verdict``."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...support.files import cache_folder
+from ...support.json_types import convert_json, parse_json
+from ...support.store import Store
+
+Array = np.ndarray[Any, Any]
+KEPT = 64
+"""How many verdicts stay, with their bundles; the ones that were not used for the longest time go."""
+VERDICT, BUNDLE = "verdict.json", "bundle"
+_PROCESS = f"{__package__}.process"
+_POLL = 1.0
+"""Seconds between two looks at whether another process has a verdict."""
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+"""Signals that say that the code is at fault: it would be again."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether compiled code may take over for the sizes, and the `reason`.
+
+    `speed`: how many times as long ONNX Runtime takes. `differences` is the largest one of each output that was seen on
+    the caller's inputs and accepted. A verdict that is not `lasting` says nothing about the next attempt.
+    """
+
+    takes_over: bool
+    reason: str
+    speed: float = 0.0
+    differences: Mapping[str, float] = field(default_factory=dict)
+    lasting: bool = True
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(text: str) -> Verdict:
+        """Of such a text. Raises ValueError."""
+        return convert_json(parse_json(text), Verdict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model, as a path or as bytes, to be compiled for inputs of the sizes of these and `threads` threads.
+
+    `key` is a digest of all that decides about the verdict.
+    """
+
+    key: str
+    model: str | bytes
+    inputs: Mapping[str, Array]
+    threads: int
+
+
+class Verdicts:
+    """The verdicts in the user's cache folder."""
+
+    def __init__(self) -> None:
+        self._store = Store(cache_folder() / "sessions", KEPT)
+
+    def read(self, key: str) -> Verdict | None:
+        """The verdict, if there is one."""
+        with suppress(OSError, ValueError):
+            verdict = Verdict.of((self._store.path(key) / VERDICT).read_text(encoding="utf-8"))
+            self._store.use(key)
+            return verdict
+        return None
+
+    def bundle(self, key: str) -> Path:
+        """Where the bundle is that the verdict speaks of."""
+        return self._store.path(key) / BUNDLE
+
+    def keep(self, key: str, verdict: Verdict, bundle: Path | None = None) -> bool:
+        """Keep a verdict, and the bundle in a folder; false where the cache folder cannot be written to."""
+
+        def write(folder: Path) -> None:
+            folder.mkdir()
+            if bundle is not None:
+                os.rename(bundle, folder / BUNDLE)
+            (folder / VERDICT).write_text(verdict.text, encoding="utf-8")
+
+        self._store.drop(key)
+        self._store.keep(key, write)
+        return self.read(key) is not None
+
+    def folder(self) -> Path:
+        """The folder of all, which is there now. Raises OSError."""
+        self._store.folder.mkdir(parents=True, exist_ok=True)
+        return self._store.folder
+
+    def ask(self, job: Job) -> Verdict:
+        """The verdict, from the cache or from a process that compiles the model: this takes long.
+
+        Where several processes want the same verdict, one of them has it made. A process that was killed holds no
+        lock, so then the next one has.
+        """
+        while True:
+            verdict = self.read(job.key)
+            if verdict is not None:
+                return verdict
+            try:
+                lock = try_lock(self.folder() / f".{job.key}.lock")
+            except OSError as error:
+                return Verdict(False, f"{self._store.folder}: cannot be written to: {error.strerror}", lasting=False)
+            if lock is not None:
+                try:
+                    return self.read(job.key) or self._compile(job, lock)
+                finally:
+                    os.close(lock)
+            time.sleep(_POLL)
+
+    def _compile(self, job: Job, lock: int) -> Verdict:
+        """The verdict of a new process, which holds the lock from then on, whatever becomes of this process."""
+        if "python" not in Path(sys.executable or "").name:
+            return Verdict(False, f"{sys.executable or 'this program'} is no Python interpreter", lasting=False)
+        path = os.pathsep.join(folder for folder in sys.path if folder)
+        with open(os.memfd_create("session-job"), "w+b") as request:  # no disk, which may be full
+            pickle.dump(job, request, protocol=pickle.HIGHEST_PROTOCOL)
+            request.seek(0)
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", _PROCESS], stdin=request, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=(lock,),
+                env={"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path},
+            )  # fmt: skip
+        with process:
+            assert process.stdout is not None
+            text = process.stdout.read()
+            code = process.wait()
+        with suppress(ValueError):
+            return Verdict.of(text.decode())
+        crashed = -code in _FAULTS
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        verdict = Verdict(False, f"the process that compiled it ended without a verdict ({cause})", lasting=crashed)
+        if crashed:
+            self.keep(job.key, verdict)
+        return verdict
+
+
+def try_lock(path: Path) -> int | None:
+    """A handle of the file that is locked while it, or a copy of it, is open; None while another one is. Raises
+    OSError."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return None
+        raise
+    return handle

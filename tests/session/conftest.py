@@ -1,0 +1,88 @@
+"""A model, and what the process that compiles it would find out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+import eqfuse
+from eqfuse.driver.session.verdicts import Job, Verdict, Verdicts
+
+ROWS = 3
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``y = Relu(x W)``, ``z = table[i]``; i has free size N."""
+    random = np.random.default_rng(0)
+    weights = {"w": random.standard_normal((8, 4)), "table": random.standard_normal((5, 2))}
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["xw"]),
+            helper.make_node("Relu", ["xw"], ["y"]),
+            helper.make_node("Gather", ["table", "i"], ["z"], axis=0),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, 8]),
+            helper.make_tensor_value_info("i", TensorProto.INT64, ["N"]),
+        ],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, 4]),
+            helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 2]),
+        ],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    path = tmp_path_factory.mktemp("model") / "model.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model compiled for two indices."""
+    folder = tmp_path_factory.mktemp("bundle") / "bundle"
+    eqfuse.compile(model, folder, input_shapes={"i": (2,)}, threads=2, measure=False)
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Finding:
+    """What stands in for the process: it answers with a verdict, and has the bundle in the cache."""
+
+    def __init__(self, bundle: Path) -> None:
+        self.verdict = Verdict(True, "compiled", 2.0)
+        self.jobs: list[Job] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self._bundle = bundle
+
+    def __call__(self, verdicts: Verdicts, job: Job, lock: int) -> Verdict:
+        self.jobs.append(job)
+        self.may_answer.wait(60)
+        staged = verdicts.folder() / "staged"
+        if self.verdict.takes_over:
+            copytree(self._bundle, staged)
+        verdicts.keep(job.key, self.verdict, staged if self.verdict.takes_over else None)
+        return self.verdict
+
+
+@pytest.fixture
+def finding(bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finding]:
+    """The stand-in for the process that compiles."""
+    finding = Finding(bundle)
+    monkeypatch.setattr(Verdicts, "_compile", lambda self, job, lock: finding(self, job, lock))
+    yield finding
+    finding.may_answer.set()

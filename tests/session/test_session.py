@@ -1,0 +1,300 @@
+"""The session gives what ONNX Runtime gives, whoever computes it, and says who does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import eqfuse
+from eqfuse.driver.session import session as session_module
+from eqfuse.driver.session.session import InferenceSession, SessionReport
+from eqfuse.driver.session.verdicts import Verdict, Verdicts
+from eqfuse.lowering.running.runner import CompiledModel
+from eqfuse.support.processor import available_cores
+
+from .conftest import ROWS, Finding
+
+Feeds = dict[str, Any]
+
+
+def feeds(seed: int = 0, indices: int = 2) -> Feeds:
+    random = np.random.default_rng(seed)
+    return {"x": random.standard_normal((ROWS, 8)).astype(np.float32), "i": np.arange(indices) % 2 * 4}
+
+
+def wait_until(session: InferenceSession, is_reached: Callable[[SessionReport], bool]) -> None:
+    """Until what runs on the side has got so far."""
+    limit = time.monotonic() + 60
+    while not is_reached(session.report()):
+        assert time.monotonic() < limit, str(session.report())
+        time.sleep(0.01)
+
+
+def has_taken_over(report: SessionReport) -> bool:
+    return report.sizes[0].runs_in == "compiled code"
+
+
+def take_over(model: Path, **options: Any) -> InferenceSession:
+    """A session whose calls run in compiled code."""
+    session = eqfuse.InferenceSession(model, **options)
+    for _ in range(session_module.PATIENCE):
+        session.run(None, feeds())
+    wait_until(session, has_taken_over)
+    return session
+
+
+def check(session: InferenceSession, model: Path, given: Feeds) -> None:
+    expected = onnxruntime.InferenceSession(model).run(None, given)
+    for value, result in zip(expected, session.run(None, given), strict=True):
+        assert value.dtype == result.dtype
+        np.testing.assert_allclose(result, value, rtol=1e-5, atol=1e-6)
+
+
+def test_compiled_code_takes_over(model: Path, finding: Finding) -> None:
+    session = take_over(model)
+    for seed in range(10):
+        check(session, model, feeds(seed))
+    (sizes,) = session.report().sizes
+    assert sizes.inputs == f"x: float32[{ROWS}, 8], i: int64[2]"
+    assert (sizes.calls, sizes.compiled_calls, sizes.trials) == (session_module.PATIENCE + 10, 6, 4)
+    assert [job.threads for job in finding.jobs] == [available_cores()]
+
+
+def test_no_call_waits_for_the_compiler(model: Path, finding: Finding) -> None:
+    finding.may_answer.clear()
+    session = eqfuse.InferenceSession(model)
+    for seed in range(20):
+        check(session, model, feeds(seed))
+    assert session.report().sizes[0].reason == "being compiled"
+    finding.may_answer.set()
+    wait_until(session, has_taken_over)
+
+
+def test_the_next_session_finds_the_verdict(model: Path, finding: Finding) -> None:
+    take_over(model)
+    take_over(model)
+    assert len(finding.jobs) == 1
+
+
+def test_another_version_has_verdicts_of_its_own(
+    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_over(model)
+    monkeypatch.setattr(session_module, "source_digest", lambda *_: "another version")
+    take_over(model)
+    assert len({job.key for job in finding.jobs}) == 2
+
+
+def test_further_sizes_need_more_calls(model: Path, finding: Finding) -> None:
+    finding.verdict = Verdict(False, "not faster")
+    session = eqfuse.InferenceSession(model)
+    for indices in (1, 2, 3):
+        for _ in range(session_module.PATIENCE):
+            check(session, model, feeds(indices=indices))
+    wait_until(session, lambda report: report.sizes[0].reason == "not faster")
+    assert [each.reason for each in session.report().sizes[1:]] == ["waits for 4 calls", "waits for 8 calls"]
+
+
+def test_only_some_sizes_are_looked_at(model: Path, finding: Finding) -> None:
+    session = eqfuse.InferenceSession(model)
+    for indices in range(session_module.MOST_SIZES + 3):
+        check(session, model, feeds(indices=indices))
+    report = session.report()
+    assert (len(report.sizes), report.other_calls) == (session_module.MOST_SIZES, 3)
+
+
+def test_compiled_code_that_is_wrong_is_given_up(
+    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = take_over(model)
+    run = CompiledModel.run
+
+    def run_wrongly(self: CompiledModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: array + 1 for name, array in run(self, inputs).items()}
+
+    monkeypatch.setattr(CompiledModel, "run", run_wrongly)
+    check(session, model, feeds())
+    (sizes,) = session.report().sizes
+    assert sizes.runs_in == "ONNX Runtime"
+    assert "differs from ONNX Runtime's" in sizes.reason
+    kept = Verdicts().read(finding.jobs[0].key)
+    assert kept is not None
+    assert not kept.takes_over
+
+
+def test_compiled_code_that_is_slower_here_is_given_up(
+    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = take_over(model)
+    # a trial reads the clock three times: compiled code takes ten times as long
+    ticks = (tick for base in range(0, 2000, 20) for tick in (base, base + 1, base + 11))
+    monkeypatch.setattr("eqfuse.driver.session.takeover.time.perf_counter", lambda: next(ticks))
+    for seed in range(20):
+        check(session, model, feeds(seed))
+    (sizes,) = session.report().sizes
+    assert sizes.runs_in == "ONNX Runtime"
+    assert sizes.reason.startswith("slower here")
+
+
+def test_compiled_code_that_fails_is_given_up(model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = take_over(model)
+    for seed in range(2):  # trials
+        check(session, model, feeds(seed))
+
+    def fail(self: CompiledModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        raise eqfuse.EqfuseError("no memory")
+
+    monkeypatch.setattr(CompiledModel, "run", fail)
+    check(session, model, feeds())
+    assert session.report().sizes[0].reason == "failed: no memory"
+
+
+def test_integers_beyond_those_compared_are_for_onnx_runtime(model: Path, finding: Finding) -> None:
+    session = take_over(model)
+    for seed in range(10):
+        check(session, model, feeds(seed))
+    with pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, {**feeds(), "i": np.array([0, 5])})
+    check(session, model, {**feeds(), "i": np.array([0, -1])})
+    assert has_taken_over(session.report())
+
+
+def test_other_calls_are_for_onnx_runtime(model: Path, finding: Finding) -> None:
+    session = take_over(model)
+    given = feeds()
+    session.run(None, given, eqfuse.RunOptions())
+    session.run(["y"], {**given, "x": given["x"].tolist()})
+    with pytest.raises(Exception, match="input data type"):
+        session.run(None, {**given, "x": given["x"].astype(np.float64)})
+    with pytest.raises(ValueError, match="missing"):
+        session.run(None, {"x": given["x"]})
+    with pytest.raises(Exception, match="Invalid output name"):
+        session.run(["nothing"], given)
+    assert session.report().other_calls == 5
+    (z,) = session.run(["z"], given)
+    assert z.shape == (2, 2)
+
+
+def test_bindings_run_in_onnx_runtime(model: Path, finding: Finding) -> None:
+    session = take_over(model)
+    given = feeds()
+    binding = session.io_binding()
+    for name, array in given.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], session.run(["y"], given)[0], rtol=1e-5)
+
+
+def test_eight_threads_call_one_session(model: Path, finding: Finding) -> None:
+    session = eqfuse.InferenceSession(model)
+    runtime = onnxruntime.InferenceSession(model)
+    start = threading.Barrier(8)
+
+    def call(thread: int) -> None:
+        start.wait()
+        for number in range(200):
+            given = feeds(1000 * thread + number)
+            for value, result in zip(runtime.run(None, given), session.run(None, given), strict=True):
+                np.testing.assert_allclose(result, value, rtol=1e-5, atol=1e-6)
+
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(call, thread) for thread in range(8)]:
+            each.result()
+    wait_until(session, has_taken_over)
+    assert len(finding.jobs) == 1
+    assert session.report().sizes[0].calls == 1600
+
+
+def run_in_fork(session: InferenceSession, model: Path) -> int:
+    """The exit code of a copy of this process that calls the session."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(60)
+            for seed in range(10):
+                check(session, model, feeds(seed))
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking with threads, which is what is tested
+def test_forks_open_what_they_need_anew(model: Path, finding: Finding) -> None:
+    options = eqfuse.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = take_over(model, sess_options=options)
+    assert run_in_fork(session, model) == 0
+    check(session, model, feeds())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_while_the_model_is_compiled_compiles_it(model: Path, finding: Finding) -> None:
+    finding.may_answer.clear()
+    session = eqfuse.InferenceSession(model)
+    for _ in range(session_module.PATIENCE):
+        session.run(None, feeds())
+    wait_until(session, lambda report: bool(finding.jobs))
+    assert run_in_fork(session, model) == 0
+
+
+def test_a_cache_that_cannot_be_written_is_no_harm(model: Path, cache: Path) -> None:
+    cache.write_text("a file where the folder should be")
+    session = eqfuse.InferenceSession(model)
+    for seed in range(session_module.PATIENCE):
+        check(session, model, feeds(seed))
+    wait_until(session, lambda report: "cannot be written" in report.sizes[0].reason)
+    check(session, model, feeds())
+
+
+def test_a_file_that_was_changed_is_not_compiled(model: Path, finding: Finding, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.onnx"
+    copy.write_bytes(model.read_bytes())
+    session = eqfuse.InferenceSession(copy)
+    copy.write_bytes(model.read_bytes() + b"\x00")
+    for seed in range(session_module.PATIENCE):
+        check(session, model, feeds(seed))
+    wait_until(session, lambda report: "was changed" in report.sizes[0].reason)
+    assert not finding.jobs
+
+
+def test_models_in_memory(model: Path, finding: Finding) -> None:
+    session = eqfuse.InferenceSession(model.read_bytes())
+    for seed in range(session_module.PATIENCE):
+        check(session, model, feeds(seed))
+    wait_until(session, has_taken_over)
+    assert isinstance(finding.jobs[0].model, bytes)
+    check(session, model, feeds())
+
+
+def test_a_profiled_session_and_a_switch_leave_all_to_onnx_runtime(
+    model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = eqfuse.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "profile")
+    profiled = eqfuse.InferenceSession(model, options)
+    check(profiled, model, feeds())
+    assert profiled.report().note
+    assert Path(profiled.end_profiling()).is_file()
+    monkeypatch.setenv(session_module.SWITCH, "off")
+    assert "EQFUSE_SESSION=off" in str(eqfuse.InferenceSession(model).report())
+
+
+def test_errors_are_those_of_onnx_runtime(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="doesn't exist"):
+        eqfuse.InferenceSession(tmp_path / "none.onnx")
+    with pytest.raises(TypeError, match="Unable to load from type"):
+        eqfuse.InferenceSession(5)
