@@ -33,7 +33,7 @@ from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.engine.choices import PartitionMethod
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.kernels.table import read_table
+from eqfuse.lowering.bundle.kernel_facts import read_table
 
 METHODS = get_args(PartitionMethod)
 MODELS = {**BUILDERS, **{name: network.build for name, network in AGO.items()}}

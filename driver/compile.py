@@ -13,9 +13,9 @@ from ..lowering.program.names import DEFAULT_PREFIX, check_prefix
 from ..lowering.target import check_linker, check_target, is_accelerator, target_of
 from ..lowering.threads import check_threads
 from ..support.options import OptionError
-from .arm_project import ArmProject
 from .clock import Clock, Observer
 from .compilation import BackEnd, Compilation, Compiled
+from .cross_project import CrossProject
 from .options import Options
 from .processor import Processor
 
@@ -118,7 +118,7 @@ def _processor_for(
     if prefix is not None:
         check_prefix(prefix)
     if not processor.is_library:
-        return ArmProject(processor, prefix=prefix or DEFAULT_PREFIX)
+        return CrossProject(processor, prefix=prefix or DEFAULT_PREFIX)
     check_linker()
     if chosen == "bundle":
         return Processor(processor, measure)

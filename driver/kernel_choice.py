@@ -26,8 +26,8 @@ from ..support.store import source_digest
 
 if TYPE_CHECKING:
     from ..ir.graph import OperatorGraph
+    from ..lowering.bundle.kernel_facts import KernelFacts
     from ..lowering.kernels.compilation import CompiledKernels
-    from ..lowering.kernels.table import KernelFacts
     from ..lowering.running.kernel_times import CallTime
 
 SLOW = 2.0

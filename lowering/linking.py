@@ -85,13 +85,17 @@ class Linker:
 
 
 def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapping[str, str]) -> None:
-    """Write a copy of an object with other names of symbols. Raises LoweringError without a tool for it."""
+    """Write a copy of an object with other names of symbols, and no others for the linker to see.
+
+    Raises LoweringError without a tool for it.
+    """
     names = ("objcopy" if architecture == platform.machine() else f"{architecture}-linux-gnu-objcopy", "llvm-objcopy")
     program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
         raise LoweringError(f"{names[0]}: not found, and --prefix needs it; install binutils for {architecture}")
-    options = (option for pair in symbols.items() for option in ("--redefine-sym", "=".join(pair)))
-    _run((program, *options, str(source), str(renamed)))
+    options = [f"--redefine-sym={old}={new}" for old, new in symbols.items()]
+    kept = [f"--keep-global-symbol={name}" for pair in symbols.items() for name in pair]
+    _run((program, *options, *kept, str(source), str(renamed)))
 
 
 def _run(command: tuple[str, ...]) -> None:

@@ -18,12 +18,12 @@ from eqfuse.driver.kernel_choice import Attempt, Memory, choose_kernels, find_sl
 from eqfuse.engine.verification import Verification
 from eqfuse.lowering.bundle import check
 from eqfuse.lowering.bundle.bundle import read_manifest
+from eqfuse.lowering.bundle.kernel_facts import KernelFacts, read_table
 from eqfuse.lowering.errors import LoweringError
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.kernels.fallback import Fallback
 from eqfuse.lowering.kernels.messages import Answer
 from eqfuse.lowering.kernels.prim_funcs import KernelCall
-from eqfuse.lowering.kernels.table import KernelFacts, read_table
 from eqfuse.lowering.kernels.variants import Cut, Members
 from eqfuse.lowering.running import blame
 from eqfuse.lowering.running.kernel_times import CallTime

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..._version import __version__
 from ...errors import EqfuseError, UsageError
 from ...support.files import replace_folder
-from ...support.processor import processor_features
+from ...support.processor import ARM, processor_features
 from ...support.scratch import staging_folder
 from ..errors import BundleError
 from .manifest import PLAN, PROGRAM, WEIGHTS, Manifest, parse_manifest
@@ -151,8 +151,8 @@ def _check_machine(folder: Path, manifest: Manifest) -> None:
     needed, here = manifest.platform.architecture, platform.machine()
     if manifest.library == PLAN:
         raise BundleError(
-            f"{folder}: is a C project for {manifest.platform.name}; build it with CMake and run its eqfuse_example, "
-            "or count what it executes with `eqfuse bench --emulate`"
+            f"{folder}: is a C project for {manifest.platform.name}; build it with CMake and run its example"
+            + (", or count what it executes with `eqfuse bench --emulate`" if needed == ARM else "")
         )
     if manifest.library == PROGRAM:
         raise BundleError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UsageError
+from ...support.processor import ARM
 from ...support.scratch import scratch_folder
 from ..arm.counts import ModelCounts
 from ..arm.emulate import EXAMPLE, count_example, run_example
@@ -76,6 +77,8 @@ def open_emulated(folder: Path) -> Iterator[EmulatedModel]:
             f"{folder}: was compiled for {manifest.platform.name}, which needs no emulation; "
             "compile the model with --target arm-cortex-a76 or another Arm device"
         )
+    if manifest.platform.architecture != ARM:
+        raise UsageError(f"{folder}: is a C project for {manifest.platform.name}, and only Arm's are emulated")
     absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
     if absent:
         raise ToolError(absent)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...extract.partition.kernels import KernelModel
 from ...ir.operators import PRODUCTS
 from ...ir.operators.linear import depth
-from ..errors import BundleError
+from ..bundle.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
 from .fallback import Fallback, LoopCall
 from .map_copies import is_copy
 from .prim_funcs import KernelCall
@@ -23,45 +23,7 @@ if TYPE_CHECKING:
     from ..target import Target
     from .compilation import CompiledKernels
 
-KERNELS = "kernels.json"
-
-
-StepKind = Literal["kernel", "view", "loops", "fallback", "copy"]
 _KINDS: dict[type, StepKind] = {View: "view", KernelCall: "kernel", LoopCall: "loops", Fallback: "fallback"}
-
-
-@dataclass(frozen=True)
-class KernelFacts:
-    """A distinct kernel: its operators, the rule that scheduled it, and how many times a run of the model calls it.
-
-    Of one call: multiply-adds of products and convolutions, floating-point operations in all, and the bytes that it
-    reads and writes, each value once. `roofline` are the seconds that the device needs at its peak or, if that is
-    longer, to move the bytes; `predicted` those that the partition was chosen by (None: by no prediction); `measured`
-    those that it took when it was compiled (None: it was not measured); `template` is what the partition made it by.
-    """
-
-    symbol: str
-    operators: tuple[str, ...]
-    rule: str
-    calls: int
-    multiply_adds: int
-    flops: int
-    bytes: int
-    roofline: float
-    predicted: float | None
-    measured: float | None = None
-    template: str = ""
-
-
-@dataclass(frozen=True)
-class StepFacts:
-    """A step of a run: a group of the partition, as a kernel, a view, as plain loops or by ONNX Runtime; or a copy of a
-    feature map at an end of the model, which no partition has. `operators` are the names of the nodes, `symbol` that of
-    a kernel or loop."""
-
-    kind: StepKind
-    operators: tuple[str, ...]
-    symbol: str
 
 
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
@@ -90,18 +52,6 @@ def step_facts(prepared: CompiledKernels) -> Iterator[StepFacts]:
         symbol = "" if isinstance(step, View | Fallback) else step.symbol
         kind = "copy" if is_added else _KINDS[type(step)]
         yield StepFacts(kind, tuple(operator.name for operator in operators), symbol)
-
-
-def read_table(folder: Path) -> tuple[KernelFacts, ...]:
-    """The table of a bundle, whose checksum the manifest has. Raises BundleError where there is none that fits."""
-    path = folder / KERNELS
-    if not path.is_file():
-        raise BundleError(f"{folder}: does not say what its kernels are (no {KERNELS}); compile the model again")
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["kernels"]
-        return tuple(KernelFacts(**{**row, "operators": tuple(row["operators"])}) for row in rows)
-    except (ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{path}: is no table of kernels: {error}") from None
 
 
 def roofline(floating: float, moved: int, device: Device, threads: int) -> float:

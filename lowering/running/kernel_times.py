@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UsageError
-from ..kernels.table import KernelFacts, read_table
+from ..bundle.kernel_facts import KernelFacts, read_table
 from ..program.plan import CALLBACK
 from .context import Context
 from .runner import CompiledModel

@@ -21,7 +21,7 @@ from eqfuse.engine.choices import PartitionMethod
 from eqfuse.extract.partition.certificate.format import certificate_of
 from eqfuse.extract.partition.groups import METHODS
 from eqfuse.lowering.bundle.bundle import read_manifest
-from eqfuse.lowering.kernels.table import KERNELS
+from eqfuse.lowering.bundle.kernel_facts import KERNELS
 
 from .small_models import model, saved, weights
 

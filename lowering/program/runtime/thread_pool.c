@@ -63,7 +63,6 @@ static struct {
   uint32_t failed;
   char message[512]; /* of the part that failed first */
   int helpers;
-  pid_t process;
   int admitted; /* helpers at most, for the time being */
   int64_t gain; /* nanoseconds that the last helper saved lately, less those that its caller waited */
   int64_t pause, paused_until; /* nanoseconds */
@@ -245,16 +244,16 @@ void eqfuse_use_threads(int threads) {
   int most = MOST_THREADS;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < most) most = CPU_COUNT(&cores);
   wanted = threads < most ? threads : most;
-  pid_t process = getpid();
-  if (pool.process != process) { /* a fork has no threads but the one that forked, whatever the others were at */
-    if (pool.process) pool.helpers = 0, pool.sleepers = 0, pool.claimed = 0;
-    pool.process = process;
-  }
 }
+
+/* A fork has no threads but the one that forked, whatever the others were at. */
+static void forget_helpers(void) { pool.helpers = 0, pool.sleepers = 0, pool.claimed = 0, job.gate = 0; }
+
+static __attribute__((constructor)) void watch_forks(void) { pthread_atfork(NULL, NULL, forget_helpers); }
 
 /* Before the library is unloaded, its threads end. */
 static __attribute__((destructor)) void end_helpers(void) {
-  if (pool.process != getpid()) return;
+  if (!pool.helpers) return;
   STORE(pool.ending, 1);
   __atomic_add_fetch(&job.number, 1, __ATOMIC_SEQ_CST);
   wake(&job.number, MOST_THREADS);

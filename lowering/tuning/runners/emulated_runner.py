@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ....errors import EqfuseError
+from ....support.processor import ARM
 from ....support.scratch import scratch_folder
 from ...arm.counts import estimate_cycles
 from ...arm.emulate import EXAMPLE, build_plugin, count_example
@@ -29,6 +30,8 @@ class EmulatedRunner:
     """
 
     def __init__(self, target: Target, folder: Path) -> None:
+        if target.architecture != ARM:
+            raise ToolError(f"--runner emulate: there is no emulator that counts for {target.architecture}")
         absent = missing(Tool.CROSS_COMPILER, Tool.COUNTING_EMULATOR, Tool.HOST_COMPILER)
         if absent:
             raise ToolError(absent)

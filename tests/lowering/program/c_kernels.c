@@ -30,7 +30,36 @@ KERNEL(select_positive) {
     return 0;
 }
 
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
+
 KERNEL(fail) {
+    const char *parts[] = {"al", "ways"};
     (void)self, (void)arguments, (void)count, (void)result;
-    return eqfuse_fail("ValueError: always");
+    TVMFFIErrorSetRaisedFromCStrParts("ValueError", parts, 2);
+    return -1;
+}
+
+extern int (*__TVMBackendParallelLaunch)(int (*)(int, void *, void *), void *, int);
+extern void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int);
+extern int (*__TVMBackendFreeWorkspace)(int, int, void *);
+
+static int double_part(int part, void *environment, void *closure) {
+    int parts = *(const int32_t *)((const char *)environment + sizeof(void *));
+    const eqfuse_argument *arguments = closure;
+    const eqfuse_tensor *x = arguments[0].pointer, *y = arguments[1].pointer;
+    int64_t whole = elements(x), step = (whole + parts - 1) / parts;
+    for (int64_t i = part * step; i < (part + 1) * step && i < whole; ++i) {
+        float *space = __TVMBackendAllocWorkspace(1, 0, sizeof(float), 2, 32);
+        if (!space) return -1;
+        *space = ((const float *)x->data)[i];
+        ((float *)y->data)[i] = 2 * *space;
+        if (__TVMBackendFreeWorkspace(1, 0, space)) return -1;
+    }
+    return 0;
+}
+
+/* y[i] = 2 * x[i], in a loop that threads share, each with memory of its own. */
+KERNEL(twice) {
+    (void)self, (void)count, (void)result;
+    return __TVMBackendParallelLaunch(double_part, (void *)arguments, 0);
 }

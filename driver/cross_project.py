@@ -11,7 +11,7 @@ from ..lowering.arm.toolchain import Tool, missing
 from ..lowering.bundle.manifest import Manifest
 from ..lowering.kernels import pool
 from ..lowering.program.names import DEFAULT_PREFIX
-from ..support.processor import available_cores
+from ..support.processor import ARM, available_cores
 from ..support.scratch import scratch_folder
 from .compilation import Compilation
 from .options import Options
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ..lowering.kernels.compilation import CompiledKernels
 
 
-class ArmProject(Processor):
-    """A processor to compile a C project for."""
+class CrossProject(Processor):
+    """Another processor, to compile a C project for."""
 
     def identity(self, options: Options) -> Mapping[str, Any]:
         """The target, and the missing tools, without which a bundle stays unverified."""
-        return {**super().identity(options), "absent": _missing_tools() if options.verify else ""}
+        return {**super().identity(options), "absent": self._missing_tools() if options.verify else ""}
 
     def prepare(self, options: Options) -> None:
         """Start a process that compiles kernels; the emulator starts fast."""
@@ -46,8 +46,8 @@ class ArmProject(Processor):
     def _verdict(self, compilation: Compilation, folder: Path, manifest: Manifest, prepared: CompiledKernels) -> str:
         from ..lowering.bundle.emulated_model import EmulatedModel
 
-        if _missing_tools():
-            return f"none: {_missing_tools()}"
+        if self._missing_tools():
+            return f"none: {self._missing_tools()}"
         with scratch_folder("emulated") as scratch:
             emulated = EmulatedModel.build(folder, manifest, self.target, Path(scratch))
             verification, _ = verify_against_original(compilation, emulated, bold=False)
@@ -58,7 +58,8 @@ class ArmProject(Processor):
             )
         return f"{verification.summary} (emulated)"
 
-
-def _missing_tools() -> str:
-    """The tools that are missing to build and emulate a C project, in one line; "" where all are there."""
-    return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
+    def _missing_tools(self) -> str:
+        """The tools that are missing to build and emulate a C project, in one line; "" where all are there."""
+        if self.target.architecture != ARM:
+            return f"there is no emulator for {self.target.architecture}; run its example there"
+        return missing(Tool.CROSS_COMPILER, Tool.EMULATOR)
