@@ -15,7 +15,8 @@ from .decisions import Trace
 from .draft import CONSTANTS, Draft, Scheduled
 from .estimate import least_cycles
 from .fallback import fallback, plain
-from .intensive.convolution_pair import convolution_pair
+from .intensive.convolution_chain import convolution_chain
+from .intensive.map_chain import find_map_chain
 from .intensive.product_chain import product_chain
 from .joins import joins
 from .packing import Repack
@@ -38,9 +39,11 @@ FEWEST_CYCLES = 2000.0
 CLEARLY = 1.3
 """The factor by which stages have to be estimated to be better, for estimates are rough."""
 RULES: tuple[Rule, ...] = (
-    recurrence, joins, transposition, pointwise, convolution_pair, product_chain, contraction, channels, window, rows,
+    recurrence, joins, transposition, pointwise, convolution_chain, product_chain, contraction, channels, window, rows,
 )  # fmt: skip
 """In the order in which they are tried; `fallback` follows, and always matches."""
+_MATCHES = {convolution_chain.__name__: find_map_chain}
+"""What says whether a rule matches, where it can be had without a schedule."""
 
 __all__ = [
     "CONSTANTS", "RULES", "Draft", "Repack", "Rule", "Scheduled", "Trace", "fallback", "fits_rule", "list_candidates",
@@ -57,7 +60,7 @@ def fits_rule(name: str, function: tirx.PrimFunc, device: Device, threads: int =
     """Whether the rule of that name matches."""
     (rule,) = (rule for rule in RULES if rule.__name__ == name)
     with suppress(s_tir.ScheduleError, RuntimeError):
-        return rule(Draft.of(function, device, threads)) is not None
+        return _MATCHES.get(name, rule)(Draft.of(function, device, threads)) is not None
     return False
 
 

@@ -23,12 +23,10 @@ from .draft import Draft
 from .rewriting import simplify_blocks
 
 
-def fuse_pixels(
-    draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, *, operand: bool = True
-) -> tuple[BlockInfo, BlockInfo] | None:
-    """Fuse both axes of the plane in the sum and in the block after it; None where pixels are not read one by one.
+def fuse_pixels(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> tuple[BlockInfo, BlockInfo] | None:
+    """Fuse both axes of the plane in the sum, in the block after it, and in one in front that computes the pixels.
 
-    With `operand` also in the block in front, where one computes the operand that has the pixels.
+    None where pixels are not read one by one.
     """
     schedule, height = draft.schedule, _find_plane(anchor)
     if len(epilogue.extents) != len(anchor.spatial) or height is None:
@@ -52,8 +50,7 @@ def fuse_pixels(
     schedule.transform_block_layout(anchor.block, fused)
     schedule.transform_layout(anchor.block, ("write", 0), _fuse(height, width))
     schedule.transform_block_layout(epilogue.block, index_map(_fuse(height, width), len(epilogue.extents)))
-    if operand:
-        _fuse_operand(draft, draft.inspect(anchor.block), width)
+    _fuse_operand(draft, draft.inspect(anchor.block), width)
     return draft.inspect(anchor.block), draft.inspect(epilogue.block)
 
 

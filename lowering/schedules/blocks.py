@@ -72,6 +72,8 @@ class BlockInfo:
     reads: tuple[BufferAccess, ...]
     writes: tuple[BufferAccess, ...]
     value: Any
+    variables: tuple[Any, ...] = ()
+    """The iterators as indices and value have them."""
 
     @property
     def write(self) -> BufferAccess:
@@ -139,7 +141,8 @@ def inspect_block(schedule: s_tir.Schedule, block: Any) -> BlockInfo:
     writes = tuple(_inspect_access(region, variables, function) for region in statement.writes)
     reads = [_inspect_access(region, variables, function) for region in statement.reads]
     value = getattr(statement.body, "value", None)
-    return BlockInfo(block, extents, reduced, tuple(r for r in reads if r.name != writes[0].name), writes, value)
+    others = tuple(r for r in reads if r.name != writes[0].name)
+    return BlockInfo(block, extents, reduced, others, writes, value, tuple(variables))
 
 
 def _inspect_access(region: Any, variables: list[Any], function: Any) -> BufferAccess:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .anchored import PRODUCT, ROWS, WINDOW
-from .convolution_pair import CONVOLUTION_PAIR
+from .convolution_chain import CONVOLUTION_CHAIN
 from .pointwise import MOVEMENT, POINTWISE
 from .product_chain import PRODUCT_CHAIN
 from .recurrence import RECURRENCE
@@ -12,5 +12,5 @@ from .single import OPERATOR
 from .template import Template
 
 TEMPLATES: tuple[Template, ...] = (
-    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, CONVOLUTION_PAIR, PRODUCT_CHAIN, OPERATOR,
+    MOVEMENT, POINTWISE, PRODUCT, WINDOW, ROWS, ROW_CHAIN, RECURRENCE, CONVOLUTION_CHAIN, PRODUCT_CHAIN, OPERATOR,
 )  # fmt: skip

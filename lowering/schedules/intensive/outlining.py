@@ -16,7 +16,7 @@ from ..rewriting import rebuild
 
 OUTLINED = "eqfuse.apart"
 """Annotation of such a loop."""
-_COMPUTE_SCOPE = "compute_scope"
+COMPUTE_SCOPE = "compute_scope"
 """The name of TVM's code generator for a statement that it makes a function."""
 
 
@@ -36,4 +36,4 @@ def _outline(node: Any) -> Any:
     loop = tirx.For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, notes)
     if OUTLINED not in node.annotations:
         return loop
-    return tirx.AttrStmt(tirx.const(0, "int32"), _COMPUTE_SCOPE, ir.StringImm("rows_compute_"), loop)
+    return tirx.AttrStmt(tirx.const(0, "int32"), COMPUTE_SCOPE, ir.StringImm("rows_compute_"), loop)

@@ -244,7 +244,6 @@ def test_attention_is_tiled_by_heads() -> None:
 def test_two_convolutions(window: int, pad: int, is_kernel: bool) -> None:
     graph = convolutions(16, window, pad)
     assert (as_one(graph).buffers is not None) == is_kernel
-    assert (KernelModel(graph, HOST).kernel(everything(graph)) < inf) == is_kernel
 
 
 def convolutions(channels: int, window: int, pad: int) -> OperatorGraph:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import ir, s_tir, te, tirx, topi
+import tvm_ffi
+from tvm import ir, s_tir, sym, te, tirx, topi
 from tvm.s_tir import stmt as s_stmt
 
 from eqfuse.costmodels.device import Device, load_device
@@ -127,15 +128,27 @@ def run(function: Any, arrays: Sequence[Any], target: dict[str, Any] = TARGET) -
 
 
 def count_multiply_adds(scheduled: Scheduled) -> int:
-    """Executions of `sum = sum + a * b` and of the like in the loops, whatever their guards say."""
+    """Executions of `sum = sum + a * b` and of the like in the loops, whatever the guards of blocks say."""
 
     def count(node: Any, times: int) -> int:
         if isinstance(node, tirx.For):
-            return count(node.body, times * int(node.extent))
+            if not _has_condition(node.body):
+                return count(node.body, times * int(node.extent))
+            return sum(count(_put(node.body, node.loop_var, place), times) for place in range(int(node.extent)))
         if isinstance(node, tirx.AttrStmt):
             return count(node.body, times)
         if isinstance(node, tirx.SeqStmt):
-            return sum(count(part, times) for part in node.seq)
+            *parts, last = node.seq
+            for part in parts:  # a name for a value holds for what follows it
+                if isinstance(part, tirx.Bind):
+                    rest = [_put(other, part.var, part.value) for other in node.seq if not other.same_as(part)]
+                    return count(tirx.SeqStmt(rest) if len(rest) > 1 else rest[0], times)
+            return sum(count(part, times) for part in (*parts, last))
+        if isinstance(node, tirx.IfThenElse):
+            condition = sym.Analyzer().simplify(node.condition)
+            assert isinstance(condition, tirx.IntImm)
+            branch = node.then_case if bool(condition.value) else node.else_case
+            return count(branch, times) if branch is not None else 0
         if isinstance(node, s_stmt.SBlockRealize):
             return count(node.block.body, times)
         if not isinstance(node, tirx.BufferStore) or not isinstance(node.value, tirx.Add):
@@ -144,3 +157,17 @@ def count_multiply_adds(scheduled: Scheduled) -> int:
         return times if own and any(isinstance(side, tirx.Mul) for side in (node.value.a, node.value.b)) else 0
 
     return count(scheduled.schedule.mod["main"].body, 1)
+
+
+def _has_condition(node: Any) -> bool:
+    """Whether a statement inside of this one has a condition, or names a value that one may have."""
+    if isinstance(node, tirx.SeqStmt):
+        return any(map(_has_condition, node.seq))
+    inside = getattr(node, "body", None) if not isinstance(node, s_stmt.SBlockRealize) else node.block.body
+    return isinstance(node, tirx.IfThenElse | tirx.Bind) or (inside is not None and _has_condition(inside))
+
+
+def _put(node: Any, variable: Any, value: Any) -> Any:
+    """The statement with a value in the place of a variable."""
+    number = tirx.const(value, "int32") if isinstance(value, int) else value
+    return tvm_ffi.structural_map(node, [(tirx.Var, lambda part: number if part.same_as(variable) else part)])

@@ -53,7 +53,7 @@ def residual() -> OperatorGraph:
 
 
 def test_element_wise_operators_go_behind_the_anchor_and_views_by_themselves() -> None:
-    assert kernels(residual()) == ["Conv Relu", "Conv Sigmoid Add", "Conv", "Flatten"]
+    assert kernels(residual()) == ["Conv Relu", "Conv Sigmoid Add Conv", "Flatten"]
 
 
 def one_operator(op: str, *inputs: str, result: Sequence[int], **attributes: object) -> OperatorGraph:
@@ -108,7 +108,7 @@ def test_views_of_feature_maps_that_a_kernel_moves_stay_in_it() -> None:
     assert template(graph, (1, 2, 3)) == "movement"
 
 
-# --- pairs of convolutions
+# --- chains of convolutions
 
 
 def inverted_residual(size: int, output: str = "y") -> OperatorGraph:
@@ -128,24 +128,43 @@ def inverted_residual(size: int, output: str = "y") -> OperatorGraph:
 @pytest.mark.parametrize(
     ("output", "members", "name"),
     [
-        ("y", (0, 1, 2), "convolution_pair"),
-        ("y", (2, 3), "convolution_pair"),
+        ("y", (0, 1, 2), "convolution_chain"),
+        ("y", (2, 3), "convolution_chain"),
         ("b", (0, 1, 2), None),  # others read the first map, too
-        ("y", (0, 1, 2, 3), None),  # three
+        ("y", (0, 1, 2, 3), "convolution_chain"),
         ("y", (2,), "window"),
         ("y", (3,), "product"),
     ],
 )
-def test_pairs(output: str, members: tuple[int, ...], name: str | None) -> None:
+def test_chains_of_convolutions(output: str, members: tuple[int, ...], name: str | None) -> None:
     assert template(inverted_residual(112, output), members) == name
 
 
-def test_a_pair_is_joined_where_the_cache_does_not_hold_the_map() -> None:
-    assert kernels(inverted_residual(14)) == ["Conv Relu", "Conv", "Conv"]
-    assert len(kernels(inverted_residual(112))) == 2
+@pytest.mark.parametrize("size", [14, 112])
+def test_an_inverted_residual_is_one_kernel(size: int) -> None:
+    assert kernels(inverted_residual(size)) == ["Conv Relu Conv Conv"]
 
 
-def test_refused_pairs_stay_apart_and_another_is_joined() -> None:
+@pytest.mark.parametrize(
+    ("second", "attributes", "name"),
+    [
+        (weights(16, 96, 3, 3), {"pads": [1, 1, 1, 1]}, None),  # minimal filters make it faster by itself
+        (weights(16, 96, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}, "convolution_chain"),
+        (weights(16, 24, 1, 1), {"group": 4}, None),
+    ],
+    ids=["3x3", "3x3 with stride", "groups"],
+)
+def test_what_a_convolution_may_be_joined_with(second: np.ndarray, attributes: dict[str, object], name: str) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"]),
+        helper.make_node("Conv", ["a", "w2"], ["y"], **attributes),
+    ]
+    size = 28 if "strides" in attributes else 56
+    shapes = {"x": (1, 16, 56, 56)}, {"y": (1, 16, size, size)}
+    assert template(graph_of(model(nodes, *shapes, w1=weights(96, 16, 1, 1), w2=second)), (0, 1)) == name
+
+
+def test_refused_chains_stay_apart_and_another_is_joined() -> None:
     graph = inverted_residual(112)
     prices = KernelModel(graph, SERVER)
     chosen = partition_by("joint", graph, prices)
@@ -253,7 +272,7 @@ def test_groups_that_no_template_takes_are_cut_and_the_others_stay() -> None:
     drawn = partition_of(graph, [0, 0, 0, 0, 0, 0, 1], "drawn")
     cut = kernels_of_groups(drawn, prices, 10.0)
     assert [" ".join(graph.operators[m].op for m in members) for members in cut.members] == [
-        "Conv Relu", "Conv Sigmoid Add", "Conv", "Flatten",
+        "Conv Relu", "Conv Sigmoid Add Conv", "Flatten",
     ]  # fmt: skip
     assert count_as_drawn(drawn, cut, prices) == 1
     assert all(prices.launched(members) < inf for members in cut.members)

@@ -1,0 +1,115 @@
+"""Convolutions one behind the other as one kernel: intensive fusion (AGO, section III-B).
+
+    {Conv, Relu} {Conv, Relu} {Conv, Add}    =>    {Conv, Relu, Conv, Relu, Conv, Add}
+
+Of each map between two of them the kernel keeps some rows, and makes each row once: so the second may be pointwise,
+depthwise, or have windows over all channels. Maps that anything else reads are no part of a chain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ....ir.operators.linear import is_convolution
+from .anchored import is_depthwise, why_not_one_anchor
+from .operator_set import OperatorSet, roofline
+from .template import Template
+
+MOST = 3
+"""Convolutions of one kernel, those of an inverted residual: more save little, and are equal in no two blocks."""
+_FILTERED = (3, 3)
+"""Windows that Winograd's minimal filters compute with fewer multiplications, if the whole map is there."""
+
+
+class _Link(NamedTuple):
+    """A map between two convolutions: its bytes, those of the rows that are kept, and the rows that two threads make at
+    the border of their parts, as a share of all."""
+
+    size: int
+    kept: int
+    shared: float
+
+
+def _accepts(operators: OperatorSet) -> str | None:
+    anchors = operators.anchors
+    if not 2 <= len(anchors) <= MOST or not all(is_convolution(operators.graph.operators[m].op) for m in anchors):
+        return f"they are not 2 to {MOST} convolutions"
+    parts = _parts(operators)
+    for part, second in zip(parts, anchors[1:], strict=False):
+        between = operators.graph.operators[second].inputs[0]
+        if part.outputs != (between,) or between is None or operators.graph.values[between].is_output:
+            return "a convolution is not all that reads the one before"
+        if tuple(operators.graph.consumers[between]) != (second,):
+            return "a convolution is not all that reads the one before"
+    reasons = [reason for part in parts if (reason := why_not_one_anchor(part)) is not None]
+    if reasons:
+        return reasons[0]
+    if not all(_has_rows(operators, member) for member in anchors):
+        return "one has no maps of rows, or is faster by minimal filters"
+    kept = sum(link.kept for link in _links(operators))
+    return None if kept <= operators.device.second_cache // 2 else "rows between them do not fit the second cache"
+
+
+def _parts(operators: OperatorSet) -> list[OperatorSet]:
+    """The operators from each convolution to the next, the first with what is in front of it."""
+    parts: list[OperatorSet] = []
+    rest = set(operators.inside)
+    for anchor in reversed(operators.anchors[1:]):
+        behind = {anchor}
+        for member in operators.members:
+            if member in rest and not behind.isdisjoint(operators.graph.predecessors[member]):
+                behind.add(member)
+        parts.insert(0, operators.part(behind))
+        rest -= behind
+    return [operators.part(rest), *parts]
+
+
+def _has_rows(operators: OperatorSet, member: int) -> bool:
+    """Whether a convolution works row by row, and is none that the whole map makes faster."""
+    operator, shape = operators.graph.operators[member], operators.within.shape
+    types = [operators.graph.values[v].type for v in (*operator.inputs[:1], *operator.outputs) if v is not None]
+    if operator.is_opaque or not all(t is not None and t.is_static and len(t.shape or ()) == 4 for t in types):
+        return False
+    if is_depthwise(operators, member):
+        return True
+    is_dense = operator.attributes.get("group", 1) == 1
+    steps = (operator.attributes.get("strides"), operator.attributes.get("dilations"))
+    is_filtered = shape(operator.inputs[1])[2:] == _FILTERED and all(step in (None, (1, 1)) for step in steps)
+    return is_dense and not is_filtered
+
+
+def _links(operators: OperatorSet) -> list[_Link]:
+    """The maps between the convolutions."""
+    links = []
+    for second in operators.anchors[1:]:
+        operator = operators.graph.operators[second]
+        between = operator.inputs[0]
+        assert between is not None
+        images, _, height, _ = operators.within.shape(between)
+        window = operators.within.shape(operator.inputs[1])[2]
+        strides = operator.attributes.get("strides")
+        stride = int(strides[0]) if isinstance(strides, tuple) else 1
+        size = operators.within.sizes[between]
+        threads = operators.within.threads
+        parts = 1 if images % threads == 0 else threads
+        shared = (parts - 1) * max(0, window - stride) / height
+        links.append(_Link(size, min(size, size * (window + stride) // max(1, images * height)), shared))
+    return links
+
+
+def _price(operators: OperatorSet) -> float:
+    """The longer of arithmetic and moving: what crosses the border, and the maps between at the rate of the cache that
+    keeps their rows. A depthwise convolution that is the first copies what it reads, to surround it with a border."""
+    device, links, parts = operators.device, _links(operators), _parts(operators)
+    again = sum(part.arithmetic * link.shared for part, link in zip(parts, links, strict=False))
+    moving = operators.moving + sum(2 * link.size / device.bandwidth(link.kept) for link in links)
+    first = operators.anchors[0]
+    if is_depthwise(operators, first):
+        size = operators.within.sizes[operators.graph.operators[first].inputs[0] or 0]
+        moving += 2 * size / device.bandwidth(device.caches[0].size)
+    exposed = sum(part.exposed for part in parts)
+    keeping = sum(part.keeping for part in parts)
+    return roofline(operators.arithmetic + again - exposed, moving) + exposed + keeping + operators.copying
+
+
+CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _price, rule="convolution_chain")
