@@ -60,6 +60,8 @@ def __getattr__(name: str) -> Any:
     """Load the API on first use: ``import eqfuse`` alone costs nothing. Other names are those of ONNX Runtime."""
     if name == "InferenceSession":
         return import_module(f"{__name__}.driver.session.session").InferenceSession
+    if name == "load":  # what runs bundles needs nothing else of the package
+        return import_module(f"{__name__}.lowering.running.runner").load
     if name in __all__:
         return getattr(import_module(f"{__name__}.api"), name)
     if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..engine.summary import GraphSummary
 from ..support.text import printable
 from .terminal import write
 
 if TYPE_CHECKING:
     from ..engine.egraph.graph import Selection
+    from ..engine.summary import GraphSummary
     from ..engine.verification import Verification
     from ..extract.joint import JointPrices
     from ..lowering.running.turns import Estimate

@@ -43,7 +43,7 @@ class LoadedModel(ABC):
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Array | dict[str, Array]:
         """Run once."""
-        results = self.run(self._by_name(arrays, named))
+        results = self.run(self._by_name(arrays, named) if arrays else named)
         return next(iter(results.values())) if len(results) == 1 else results
 
     @abstractmethod
