@@ -180,21 +180,29 @@ class _RecurrenceLoops:
     # --- one pass of one step
 
     def _pass(self, d: Any, s: Any, number: int, functions: tuple[Activation, ...]) -> Any:
-        columns, rows, hidden = self.tiling.columns(number), self.tiling.rows, self.cell.hidden
+        """In tiles of rows; by single rows where a call has fewer than a tile."""
+        rows, batch = self.tiling.rows, self.buffers.batch
+        tiles = self._tiles(d, s, number, functions, rows)
+        if rows == 1 or isinstance(batch, int | tirx.IntImm):
+            return tiles
+        return tirx.IfThenElse(batch >= rows, tiles, self._tiles(d, s, number, functions, 1))
+
+    def _tiles(self, d: Any, s: Any, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
+        columns, hidden = self.tiling.columns(number), self.cell.hidden
         kind = tirx.ForKind.PARALLEL if self.tiling.shared == "units" else tirx.ForKind.SERIAL
 
         def units(tile: Any) -> Any:
             def tile_of_rows(row_tile: Any) -> Any:
                 first = _start(row_tile, rows, self.buffers.batch)
                 place = _Place(d, s, tile, _start(tile, columns, hidden), first)
-                return self._tile(place, number, functions)
+                return self._tile(place, number, functions, rows)
 
             return _loop("rows", -(-self.buffers.batch // rows), tile_of_rows)
 
         return _loop("units", -(-hidden // columns), units, kind)
 
-    def _tile(self, place: _Place, number: int, functions: tuple[Activation, ...]) -> Any:
-        each, lanes, rows = self.tiling.passes[number], self.tiling.lanes, self.tiling.rows
+    def _tile(self, place: _Place, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
+        each, lanes = self.tiling.passes[number], self.tiling.lanes
         sums = tirx.decl_buffer((rows * each.gates * each.vectors, lanes), self.buffers.dtype, "sums", scope="local")
 
         def begin(r: Any) -> Any:
@@ -221,7 +229,7 @@ class _RecurrenceLoops:
 
             return _unrolled("v", each.vectors, vector)
 
-        body = [_unrolled("r", rows, begin), *self._sum(place, number, sums), _unrolled("r", rows, end)]
+        body = [_unrolled("r", rows, begin), *self._sum(place, number, sums, rows), _unrolled("r", rows, end)]
         return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", _sequence(body), None, [sums]))
 
     def _input(self, place: _Place, gate: int, r: Any, unit: Any) -> Any:
@@ -236,10 +244,10 @@ class _RecurrenceLoops:
         """What the input adds to a gate."""
         return self.buffers.reads["z"][place.d, self.time(place, row), row, gate * self.cell.hidden + unit]
 
-    def _sum(self, place: _Place, number: int, sums: Any) -> list[Any]:
+    def _sum(self, place: _Place, number: int, sums: Any, rows: int) -> list[Any]:
         """The product of the state with the weights of a tile."""
         each, hidden, lanes = self.tiling.passes[number], self.cell.hidden, self.tiling.lanes
-        vectors, products = each.gates * each.vectors, self.tiling.rows * each.gates * each.vectors
+        vectors, products = each.gates * each.vectors, rows * each.gates * each.vectors
         unrolled = min(hidden, max(1, 2 * _FACTORS // products)) if lanes > 1 else 1
 
         def step(k: Any) -> Any:
@@ -256,7 +264,7 @@ class _RecurrenceLoops:
 
                 return _unrolled("a", vectors, vector)
 
-            return _unrolled("r", self.tiling.rows, row)
+            return _unrolled("r", rows, row)
 
         whole = hidden // unrolled
         loops = [_loop("k", whole, lambda o: _unrolled("j", unrolled, lambda j: step(o * unrolled + j)))]

@@ -110,8 +110,8 @@ def _multiply_inputs(call: TensorCall, cell: RecurrentCell, x: Operand) -> te.Te
 
 def _as_tensor(call: TensorCall, name: str, operand: Operand) -> te.Tensor:
     """An operand in memory."""
-    if isinstance(operand, Tensor):
-        return operand.tensor
+    if isinstance(operand, Tensor | te.Tensor):
+        return operand.tensor if isinstance(operand, Tensor) else operand
     return call.stage(sizes(operand), lambda *indices: operand(*indices), name)
 
 

@@ -21,9 +21,9 @@ from .intensive.product_chain import product_chain
 from .joins import joins
 from .packing import Repack
 from .pointwise import pointwise
-from .recurrence.rule import is_recurrence, recurrence
+from .recurrence.rule import recurrence
 from .rows import rows
-from .stages import STAGES, Estimated, schedule_stages
+from .stages import STAGES, Estimated, find_needed_cuts, schedule_stages
 from .transposition import transposition
 from .window import window
 
@@ -117,13 +117,10 @@ def _schedule_best(
         return Estimated.of(plain(Draft.of(part, device, threads)), Trace(), device)
 
     draft = Draft.of(function, device, threads)
-    if len(blocks := draft.blocks()) > 1 and any(is_recurrence(draft.schedule.get(block.block)) for block in blocks):
-        chosen = schedule_stages(draft, schedule_whole)
-        assert chosen is not None  # there is a cut in front of every recurrence
-        trace.sites.extend(chosen.sites)
-        return chosen.scheduled
-    chosen = schedule_whole(function)
-    if may_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
+    is_cut = bool(find_needed_cuts(draft))
+    chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
+    assert chosen is not None  # where a cut is needed there is one
+    if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
         with suppress(s_tir.ScheduleError, RuntimeError):
             staged = schedule_stages(Draft.of(function, device, threads), schedule_whole)
             chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen

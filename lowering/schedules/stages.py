@@ -77,13 +77,16 @@ def schedule_stages(draft: Draft, schedule_part: Part) -> Estimated | None:
     nests = _list_nests(draft.function)
     if len(nests) != len(blocks):
         return None
-    cuts = sorted(sorted(_find_cuts(draft, blocks), key=lambda cut: _handed_over(blocks, cut))[:MOST_CUTS])
+    needed = find_needed_cuts(draft)
+    free = sorted(_find_cuts(draft, blocks) - needed, key=lambda cut: _handed_over(blocks, cut))
+    cuts = sorted(needed.union(free[:MOST_CUTS]))
     if not cuts:
         return None
     places = [0, *cuts, len(blocks)]
     best: dict[int, _Stages] = {len(blocks): _Stages(0.0, ())}
     for start in reversed(places[:-1]):
         ends = [end for end in places if end > start and (start, end) != (0, len(blocks))]
+        ends = [end for end in ends if needed.isdisjoint(range(start + 1, end))]
         best[start] = min(
             (_join(draft, blocks, nests, start, best[end], end, schedule_part) for end in ends),
             key=lambda stages: stages.cycles,
@@ -105,20 +108,26 @@ def _join(
 # --- where to cut
 
 
-def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> list[int]:
+def find_needed_cuts(draft: Draft) -> set[int]:
+    """Numbers of blocks that a stage has to begin with: the recurrence of a network is a stage of its own."""
+    blocks = draft.blocks()
+    alone = [n for n, block in enumerate(blocks) if RECURRENCE in draft.schedule.get(block.block).annotations]
+    return {cut for number in alone for cut in (number, number + 1)} - {0, len(blocks)}
+
+
+def _find_cuts(draft: Draft, blocks: Sequence[BlockInfo]) -> set[int]:
     """Numbers of blocks that a stage may begin with.
 
     They do more than read the result of the block before element by element, or that block only moves elements, or
     others than they read it, too.
     """
-    cuts = []
+    cuts = set()
     for number in range(1, len(blocks)):
         before = blocks[number - 1]
         reads = [read for read in blocks[number].reads if read.name == before.name]
         follows = len(reads) == 1 and _is_identity(draft, blocks[number], reads[0])
-        is_own = RECURRENCE in draft.schedule.get(before.block).annotations  # scheduled alone
-        if is_own or not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
-            cuts.append(number)
+        if not follows or blocks[number].reduced or draft.is_output(before) or _moves(draft, before):
+            cuts.add(number)
     return cuts
 
 

@@ -96,6 +96,8 @@ def find_movement(schedule: s_tir.Schedule, block: BlockInfo) -> Movement | None
 
 def _find_steps(indices: Sequence[Any], shape: Sequence[Any], iterators: Sequence[Any]) -> list[int] | None:
     """Elements that one more of each iterator is further in memory, and where that starts; None where they vary."""
+    if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
+        return None
     analyzer, place = sym.Analyzer(), tirx.const(0, _INDEX)
     for iterator in iterators:
         analyzer.bind(iterator.var, iterator.dom)

@@ -42,6 +42,8 @@ class RecurrentCall:
     outputs: tuple[str, ...]
     weights: tuple[str, ...] = ()
     layout: int = 0
+    is_free: bool = False
+    """Whether the numbers of steps and sequences are free dimensions of the model."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -53,7 +55,7 @@ class RecurrentCall:
             **self.config, **({"layout": 1} if self.layout else {}),
         )  # fmt: skip
         ports = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), self._shape(name, array))
             for name, array in present.items() if name not in self.weights
         ]  # fmt: skip
         constants = [numpy_helper.from_array(present[name], name) for name in self.weights if name in present]
@@ -62,14 +64,21 @@ class RecurrentCall:
         graph = helper.make_graph([node], "recurrent", ports, results, constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
-    def _shape(self, output: str) -> tuple[int, ...]:
+    def _shape(self, name: str, array: Array | None = None) -> tuple[int | str, ...]:
+        """The shape of an operand or result in the layout of the model, with names for free dimensions."""
         x, r = self.operands["x"], self.operands["r"]
         assert x is not None
         assert r is not None
-        state = (len(r), x.shape[1], self.hidden)
-        shape = (len(x), *state) if output == "y" else state
-        swapped: tuple[int, ...] = self.swap(output, np.empty(shape)).shape
-        return swapped
+        steps, batch = ("t", "n") if self.is_free else x.shape[:2]
+        state = (len(r), batch, self.hidden)
+        shapes = {"x": (steps, batch, x.shape[2]), "lengths": (batch,), "y": (steps, *state)}
+        shapes |= dict.fromkeys(("h", "c", "last", "cell"), state)
+        if name not in shapes:
+            return np.shape(array)
+        first, *rest = shapes[name]
+        if not self.layout or name == "lengths":
+            return shapes[name]
+        return (rest[1], first, rest[0], rest[2]) if name == "y" else (rest[0], first, *rest[1:])
 
     def swap(self, name: str, array: Array) -> Array:
         """An operand or result in the layout of the model."""
@@ -81,7 +90,8 @@ class RecurrentCall:
     def feeds(self) -> dict[str, Array]:
         """What the model is called with."""
         given = {n: array for n, array in self.operands.items() if array is not None and n not in self.weights}
-        return {name: np.ascontiguousarray(self.swap(name, array)) for name, array in given.items()}
+        swapped = {name: self.swap(name, array) for name, array in given.items()}
+        return {name: array.flatten().reshape(array.shape) for name, array in swapped.items()}
 
     def in_onnx_runtime(self) -> list[Array]:
         """The outputs that are asked for, in the layout of the model."""

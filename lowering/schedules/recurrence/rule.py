@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
@@ -26,6 +25,7 @@ from ...compute.recurrence import RECURRENCE, RecurrenceBuffers, make_block
 from ...compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights, list_passes
 from ..blocks import FUNCTION, parameter_index
 from ..draft import CONSTANTS, Draft, Scheduled
+from ..extents import estimate_extent
 from ..rewriting import with_body
 from ..tiling.register_tile import PARALLEL_CYCLES
 from ..tiling.tiles import MOST_VECTORS, Tile
@@ -69,9 +69,11 @@ def recurrence(draft: Draft) -> Scheduled | None:
     read = dict(zip(reads, (region.source for region in block.reads), strict=True))
     written = dict(zip(writes, (region.source for region in block.writes), strict=True))
     used = {name: buffer for name, buffer in written.items() if parameter_index(function, buffer) is not None}
-    plans = list(list_plans(cell, RecurrenceBuffers(read, used), draft.device))
+    buffers = RecurrenceBuffers(read, used)
+    steps, batch = (estimate_extent(extent, function) for extent in (buffers.steps, buffers.batch))
+    plans = list(list_plans(cell, batch, buffers.dtype, draft.device))
     plan = draft.trace.decide("tile", plans, lambda plan: plan.cycles)
-    tiling = replace(plan.tiling, shared=_choose_shared(cell, plan, draft, int(read["z"].shape[1])))
+    tiling = replace(plan.tiling, shared=_choose_shared(cell, plan, draft, steps))
     index = parameter_index(function, read["r"])
     weights = RecurrentWeights(0 if index is None else index, cell.hidden, tiling)
     params = list(function.params)
@@ -88,15 +90,10 @@ def recurrence(draft: Draft) -> Scheduled | None:
     return Scheduled(s_tir.Schedule(tvm.IRModule({FUNCTION: whole})), repack, "recurrence")
 
 
-def is_recurrence(block: Any) -> bool:
-    """Whether a block of a schedule is the recurrence of a network."""
-    return RECURRENCE in block.annotations
-
-
-def list_plans(cell: RecurrentCell, buffers: RecurrenceBuffers, device: Device) -> Iterator[RecurrencePlan]:
+def list_plans(cell: RecurrentCell, batch: int, dtype: str, device: Device) -> Iterator[RecurrencePlan]:
     """Every tiling that fits the registers, with the best number of vectors for each pass."""
-    size = 4 if buffers.dtype == "float32" else 8
-    batch, widest = int(buffers.batch), max(1, device.vector_bits // (8 * size))
+    size = 4 if dtype == "float32" else 8
+    widest = max(1, device.vector_bits // (8 * size))
     widths = [widest >> shift for shift in range(widest.bit_length())]
     streamed = size * cell.gates * cell.hidden**2
     waiting = device.clock * streamed / device.bandwidth(streamed)

@@ -24,7 +24,7 @@ WEIGHTS = ("w", "r", "b", "p")
 def run(call: RecurrentCall, device: str, threads: int) -> tuple[list[Array], str]:
     """The outputs of a call whose kernel is scheduled for a device, and the rule."""
     model = Call(call.model, call.feeds)
-    graph, values = model.graph, model.values
+    graph, values = model.graph.at_call, model.values
     function = lower_kernel(graph, range(len(graph)), "main")
     constants = tuple(n for n, value in enumerate(function.inputs) if graph.values[value].is_constant)
     scheduled = schedule(mark_constants(function.prim_func, constants), load_device(device), threads)
@@ -37,7 +37,7 @@ def run(call: RecurrentCall, device: str, threads: int) -> tuple[list[Array], st
         for packing in scheduled.repack:
             array = packing(array) if packing.parameter == position else array
         arguments.append(tvm.runtime.tensor(array))
-    shapes = [graph.values[v].extent.dimensions for v in function.outputs]
+    shapes = [answer.shape for answer in call.in_onnx_runtime()]
     outputs = [tvm.runtime.tensor(np.full(shape, np.nan, np.float32)) for shape in shapes]
     library["main"](*arguments, *outputs)
     return [output.numpy() for output in outputs], scheduled.rule
@@ -46,13 +46,13 @@ def run(call: RecurrentCall, device: str, threads: int) -> tuple[list[Array], st
 @settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
 @given(
     call=recurrent_calls(largest=19), device=st.sampled_from(["host", "x86-64-v3"]), threads=st.sampled_from([1, 2]),
-    weights=st.sampled_from([WEIGHTS, ()]),
+    weights=st.sampled_from([WEIGHTS, ()]), is_free=st.booleans(),
 )  # fmt: skip
 def test_computes_what_onnx_runtime_does(
-    call: RecurrentCall, device: str, threads: int, weights: tuple[str, ...]
+    call: RecurrentCall, device: str, threads: int, weights: tuple[str, ...], is_free: bool
 ) -> None:
     constants = tuple(name for name in weights if call.operands.get(name) is not None)
-    results, rule = run(replace(call, weights=constants), device, threads)
+    results, rule = run(replace(call, weights=constants, is_free=is_free), device, threads)
     assert "recurrence" in rule
     assert_close(results, call.in_onnx_runtime())
 
