@@ -29,6 +29,7 @@ from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.target import target_of
@@ -154,7 +155,7 @@ def ours(model: onnx.ModelProto, feeds: list[Array], device: Device, threads: in
     assert result is not None
     tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.zeros([int(d) for d in result.shape or ()], result.dtype))]
     host = tvm.target.Target(target_of("host", threads).description)
-    function = tvm.compile(scheduled.schedule.mod, target=host)["main"]
+    function = build(scheduled.schedule.mod, host)["main"]
 
     def run() -> Array:
         function(*tensors)

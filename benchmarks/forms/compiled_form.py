@@ -16,6 +16,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.channels_last import from_last, last_shape, to_last
 from eqfuse.lowering.kernels.map_copies import copy_maps
 from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelCall
@@ -166,7 +167,7 @@ def _build(function: Any, target: Target) -> tuple[Any, Scheduled]:
             if scheduled is not None:
                 (body,) = scheduled.schedule.mod.functions.values()
                 named = tvm.IRModule({"main": body.with_attr("global_symbol", "main")})
-                return tvm.compile(named, target=host)["main"], scheduled
+                return build(named, host)["main"], scheduled
         except Exception:  # of many kinds; the next candidate is simpler
             continue
     raise ValueError("TVM compiles none of the schedules")

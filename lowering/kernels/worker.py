@@ -58,8 +58,9 @@ def _compile(request: Request) -> tuple[Scheduled, Trace]:
 def _build(scheduled: Scheduled, request: Request) -> None:
     import tvm
 
+    from .build import build
+
     (function,) = scheduled.schedule.mod.functions.values()
     module = tvm.IRModule({request.name: function.with_attr("global_symbol", request.name)})
-    with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # LLVM does it again anyway
-        executable = tvm.compile(module, target=tvm.target.Target(request.target))
+    executable = build(module, tvm.target.Target(request.target))
     executable.mod.write_to_file(request.object_file, "o")
