@@ -7,6 +7,7 @@ import tvm
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
 from eqfuse.lowering.schedules.decisions import Trace
+
 from ..schedules.functions import SERVER, matmul
 
 SERVER_TARGET = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4", "num-cores": 1}
