@@ -107,8 +107,17 @@ def infer(model: Model) -> Knowledge:
         constants |= fixed
 
 
+_LIKE = {("com.microsoft", "DynamicQuantizeLSTM"): ("LSTM", 3)}
+"""Operators that ONNX does not know: the one whose shapes theirs are, and how many inputs both have in common."""
+
+
 def _serialize(node: ir.Node) -> onnx.NodeProto:
     """A node as ONNX knows it: an If whose branches are operands gets bodies that return them."""
+    if (node.domain, node.op_type) in _LIKE:
+        proto = serde.serialize_node(node)
+        proto.domain, (proto.op_type, inputs) = "", _LIKE[node.domain, node.op_type]
+        del proto.input[inputs:]
+        return proto
     if not is_flat_if(node):
         return serde.serialize_node(node)
     bodies = []
@@ -147,7 +156,11 @@ class _Skeleton:
         graph.input.extend(self._inputs(model))
         graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.outputs)
         graph.value_info.extend(
-            serde.serialize_value(o) for n in model.graph if not is_standard(n) for o in n.outputs if o.type
+            serde.serialize_value(o)
+            for n in model.graph
+            if not is_standard(n) and (n.domain, n.op_type) not in _LIKE
+            for o in n.outputs
+            if o.type
         )
         return proto
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...costmodels.device import Device
 from ...costmodels.flops import flops
 from ...extract.partition.kernels import KernelModel
-from ...ir.operators import PRODUCTS
+from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
 from ..bundle.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
 from .fallback import Fallback, LoopCall
@@ -82,8 +82,8 @@ def _facts(prepared: CompiledKernels, target: Target, model: KernelModel, calls:
 
 
 def _multiply_adds(operation: Any) -> int:
-    if operation.op not in PRODUCTS:
+    if operation.op not in PRODUCTS | RECURRENT:
         return 0
-    if operation.op == "ConvTranspose":
+    if operation.op == "ConvTranspose" or operation.op in RECURRENT:
         return int(flops(operation)) // 2
     return int(operation.output.elements * depth(operation))
