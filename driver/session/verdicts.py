@@ -30,6 +30,8 @@ VERDICT, BUNDLE = "verdict.json", "bundle"
 _PROCESS = f"{__package__}.process"
 _POLL = 1.0
 """Seconds between two looks at whether another process has a verdict."""
+_SLOW_FOR = 24 * 3600
+"""Seconds after which a model that was not faster may be tried again: the machine may have been busy."""
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 """Signals that say that the code is at fault: it would be again."""
 
@@ -80,10 +82,12 @@ class Verdicts:
 
     def read(self, key: str) -> Verdict | None:
         """The verdict, if there is one."""
+        path = self._store.path(key) / VERDICT
         with suppress(OSError, ValueError):
-            verdict = Verdict.of((self._store.path(key) / VERDICT).read_text(encoding="utf-8"))
-            self._store.use(key)
-            return verdict
+            verdict = Verdict.of(path.read_text(encoding="utf-8"))
+            if verdict.takes_over or not verdict.speed or time.time() - path.stat().st_mtime < _SLOW_FOR:
+                self._store.use(key)
+                return verdict
         return None
 
     def bundle(self, key: str) -> Path:

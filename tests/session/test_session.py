@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,10 +136,13 @@ def test_compiled_code_that_is_wrong_is_given_up(
 def test_compiled_code_that_is_slower_here_is_given_up(
     model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = take_over(model)
     # a trial reads the clock three times: compiled code takes ten times as long
     ticks = (tick for base in range(0, 2000, 20) for tick in (base, base + 1, base + 11))
-    monkeypatch.setattr("eqfuse.driver.session.takeover.time.perf_counter", lambda: next(ticks))
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks), thread_time=lambda: next(ticks))
+    monkeypatch.setattr("eqfuse.driver.session.takeover.time", clock)
+    options = eqfuse.SessionOptions()
+    options.intra_op_num_threads = 2
+    session = take_over(model, sess_options=options)
     for seed in range(20):
         check(session, model, feeds(seed))
     (sizes,) = session.report().sizes
