@@ -86,12 +86,15 @@ class _Bundle:
 
         assert setup.bundle is not None
         self.model = load(setup.bundle, setup.threads)
+        self.inputs: Mapping[str, Array] = {}
 
     def bind(self, inputs: Mapping[str, Array]) -> Callable[[], Any]:
+        self.inputs = inputs
         return self.model.bind_inputs(inputs)
 
     def results(self, returned: Any) -> list[Array]:
-        return [tensor.numpy() for tensor in returned]
+        outputs = self.model.run(self.inputs)
+        return [outputs[port.name] for port in self.model.outputs]
 
 
 class _OnnxRuntime:
