@@ -8,11 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..engine.bodies.inference import infer_form
+from ..engine.bodies.settle import settle_bodies
 from ..engine.egraph.graph import Saturation, Selection
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
 from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ..engine.onnx.provenance import METHOD_KEY
+from ..engine.onnx.schema_functions import expand_operators, list_expandable
 from ..engine.summary import knowledge_of_result, summarize
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.groups import unfused
@@ -23,6 +26,7 @@ from ..ir.operation import NO_SIZES
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import inputs_of, read_samples
+from ..lowering.kernels.branches import split_branches
 from ..lowering.kernels.map_copies import copy_maps
 from ..lowering.ports import Port
 from ..rules.places import rule_paths
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
     from ..extract.partition.search.confirmation import Lowering
     from ..lowering.tuning.tuner import Point
+
+_NESTED_FUNCTIONS = 5
+"""How deep operators that are defined by others are taken apart; ONNX's own are three deep."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +100,7 @@ class Compilation:
     def of(original: Model, options: Options, clock: Clock) -> Compilation:
         """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them."""
         model = state_dimensions(inline_functions(original), options.dim)
-        model = keep_outputs(override_shapes(model, options.input_shapes), options.outputs)
+        model = _spell_out(keep_outputs(override_shapes(model, options.input_shapes), options.outputs))
         ports = inputs_of(model)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
 
@@ -121,7 +128,8 @@ class Compilation:
         options = replace(self.options, verify=False, inputs=())
         if options.partition != "none" and _records_partition(self.model):
             return _recorded_result(self.model, options, backend.lowering, self.clock)
-        result = optimize_model(self.original, None, options, self.clock.observer, lowering=backend.lowering)
+        options = replace(options, dim=(), input_shapes={}, outputs=())  # the model has them
+        result = optimize_model(self.model, None, options, self.clock.observer, lowering=backend.lowering)
         self.clock.phases.update(result.phases)
         return result
 
@@ -190,14 +198,24 @@ def kernels_of(
 ) -> tuple[OperatorGraph, tuple[tuple[int, ...], ...]]:
     """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
 
-    They are the groups of the partition, and copies of feature maps at the ends of the model. `sizes` are typical ones
-    of free dimensions.
+    They are the groups of the partition, cut between the branches of Ifs, and copies of feature maps at the ends of the
+    model. `sizes` are typical ones of free dimensions.
     """
     if result.partition is not None:
-        return copy_maps(result.partition.partition.graph.at_call, result.partition.partition.members)
+        graph = result.partition.partition.graph.at_call
+        return copy_maps(graph, split_branches(graph, result.partition.partition.members))
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge), sizes)
     return graph.at_call, unfused(graph).members
+
+
+def _spell_out(model: Model) -> Model:
+    """The model without operators that ONNX defines by others, and with Ifs that choose between operands."""
+    for _ in range(_NESTED_FUNCTIONS):
+        if not list_expandable(model):
+            break
+        model = inline_functions(expand_operators(model, infer_form(model)[1].types))
+    return settle_bodies(model)
 
 
 def _records_partition(model: Model) -> bool:

@@ -79,7 +79,7 @@ def compile_form(model: onnx.ModelProto, ahead: int, feeds: Mapping[str, Array],
         elif isinstance(step, KernelCall):
             kernels.append(_bind(step, *built[step.symbol], memory, weights, target))
         else:
-            raise ValueError(f"{step.operators}: {step.reason}")
+            raise ValueError(f"operators {step.members} are no kernel")
     outputs = [output.name for output in model.graph.output]
     form = CompiledForm(tuple(kernels), lambda: {name: memory.read(name) for name in outputs})
     form.run()

@@ -146,12 +146,15 @@ def drop_unused(flat: FlatModel) -> None:
             flat.graph.inputs.remove(value)
 
 
-def flatten(model: Model) -> FlatModel:
-    """The model without its bodies. Raises ModelError where these are nested too deep, or read unknown values."""
+def flatten(model: Model, regions: bool = True) -> FlatModel:
+    """The model without its bodies, or with those of Loops and Scans where `regions` is false.
+
+    Raises ModelError where these are nested too deep, or read unknown values.
+    """
     try:
         copy = model.ir.clone()
         _rename_values(copy.graph)
-        flattener = _Flattener(copy)
+        flattener = _Flattener(copy, regions)
         flattener.run()
     except RuntimeError as error:  # onnx-ir's own for values out of scope; too deep a recursion is one as well
         raise ModelError(f"{model.label}: bodies cannot be read: {first_line(error)}") from None
@@ -168,8 +171,8 @@ def flatten(model: Model) -> FlatModel:
 
 
 class _Flattener:
-    def __init__(self, model: ir.Model) -> None:
-        self.graph = model.graph
+    def __init__(self, model: ir.Model, takes_regions: bool) -> None:
+        self.graph, self.takes_regions = model.graph, takes_regions
         self.opset = Model(model).opset
         self.regions: list[Region] = []
         self.parents: dict[int, int] = {}
@@ -194,6 +197,8 @@ class _Flattener:
 
     def fits_bodies(self, node: ir.Node) -> bool:
         """Whether an If, Loop or Scan has as many operands and outputs as its bodies take and return."""
+        if node.op_type != "If" and not self.takes_regions:
+            return False
         names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
         graphs = [node.attributes[name] for name in names if name in node.attributes]
         if len(graphs) < len(names) or any(graph.type != ir.AttributeType.GRAPH for graph in graphs):

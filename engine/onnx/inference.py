@@ -154,13 +154,16 @@ class _Skeleton:
                 with blame_node(node, model.label):
                     graph.node.append(_serialize(node))
         graph.input.extend(self._inputs(model))
-        graph.output.extend(onnx.ValueInfoProto(name=o.name) for o in model.graph.outputs)
         graph.value_info.extend(
             serde.serialize_value(o)
             for n in model.graph
             if not is_standard(n) and (n.domain, n.op_type) not in _LIKE
             for o in n.outputs
             if o.type
+        )
+        declared = {info.name: info for info in graph.value_info}
+        graph.output.extend(
+            declared.get(o.name or "", onnx.ValueInfoProto(name=o.name)) for o in model.graph.outputs
         )
         return proto
 

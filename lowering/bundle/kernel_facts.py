@@ -12,7 +12,7 @@ from ..errors import BundleError
 KERNELS = "kernels.json"
 
 
-StepKind = Literal["kernel", "view", "loops", "fallback", "copy"]
+StepKind = Literal["kernel", "view", "choice", "loops", "fallback", "copy"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """A step of a run: a group of the partition, as a kernel, a view, as plain loops or by ONNX Runtime; or a copy of a
-    feature map at an end of the model, which no partition has. `operators` are the names of the nodes, `symbol` that of
-    a kernel or loop."""
+    """A step of a run: a group of the partition, as a kernel, a view, a choice between branches, plain loops or by ONNX
+    Runtime; or a copy of a feature map at an end of the model, which no partition has. `operators` are the names of the
+    nodes, `symbol` that of a kernel or loop."""
 
     kind: StepKind
     operators: tuple[str, ...]

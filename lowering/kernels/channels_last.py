@@ -29,9 +29,10 @@ def channels_last_values(graph: OperatorGraph, steps: Iterable[Step]) -> frozens
     """The values to store so: feature maps that kernels make and read, and nobody outside sees.
 
     Inputs and outputs of the model, and both ends of a view, which moves nothing, stay as ONNX has them; so do the
-    states of recurrent networks, and maps of one pixel, where both are the same.
+    states of recurrent networks, what an If chooses from, and maps of one pixel, where both are the same.
     """
     viewed = {value for step in steps if isinstance(step, View) for value in (step.source, step.result)}
+    viewed |= {v for o in graph.operators if o.op == "If" for v in (*o.inputs, *o.outputs) if v is not None}
 
     def may_move(value: Value) -> bool:
         shape = value.type.shape if value.type is not None else None

@@ -21,6 +21,7 @@ from ..schedules.extents import TYPICAL
 from ..schedules.rewriting import with_body
 from ..target import Target
 from ..weights import Weights
+from .branches import Choice, find_choice
 from .channels_last import channels_last, channels_last_values
 from .fallback import Fallback, LoopCall, fallback, is_constant, without_kernel
 from .messages import Answer
@@ -127,7 +128,7 @@ class KernelCall:
     outputs: tuple[int, ...]
 
 
-LoweredStep = View | KernelCall | LoopCall | Fallback
+LoweredStep = View | KernelCall | Choice | LoopCall | Fallback
 """A step as it is run."""
 
 
@@ -180,6 +181,8 @@ class DistinctKernels:
         """
         if isinstance(step, View):
             return step
+        if choice := find_choice(self.graph, step.members, self.weights.model):
+            return choice
         if runtime and all(member in runtime for member in step.members):
             return fallback(self.graph, step.members, self.weights, runtime[step.members[0]], self.last)
         reasons = (lowerable(self.graph.operators[member], self.graph) for member in step.members)

@@ -14,6 +14,7 @@ from ...extract.partition.kernels import KernelModel
 from ...ir.operators import PRODUCTS, RECURRENT
 from ...ir.operators.linear import depth
 from ..bundle.kernel_facts import KERNELS, KernelFacts, StepFacts, StepKind
+from .branches import Choice
 from .fallback import Fallback, LoopCall
 from .map_copies import is_copy
 from .prim_funcs import KernelCall
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from ..target import Target
     from .compilation import CompiledKernels
 
-_KINDS: dict[type, StepKind] = {View: "view", KernelCall: "kernel", LoopCall: "loops", Fallback: "fallback"}
+_KINDS: dict[type, StepKind] = {
+    View: "view", KernelCall: "kernel", Choice: "choice", LoopCall: "loops", Fallback: "fallback",
+}  # fmt: skip
 
 
 def kernel_facts(prepared: CompiledKernels, target: Target) -> tuple[KernelFacts, ...]:
@@ -49,7 +52,7 @@ def step_facts(prepared: CompiledKernels) -> Iterator[StepFacts]:
         members = (graph.values[step.result].producer,) if isinstance(step, View) else step.members
         operators = [graph.operators[member] for member in members if member is not None]
         is_added = any(map(is_copy, operators))
-        symbol = "" if isinstance(step, View | Fallback) else step.symbol
+        symbol = "" if isinstance(step, View | Choice | Fallback) else step.symbol
         kind = "copy" if is_added else _KINDS[type(step)]
         yield StepFacts(kind, tuple(operator.name for operator in operators), symbol)
 

@@ -59,7 +59,8 @@ def lives_of(plan: Plan) -> list[Life]:
     last: dict[int, int] = {}
     for number, step in enumerate(plan.steps):
         first.update(dict.fromkeys(step.outputs, number))
-        last.update((storage[b], number) for b in (*step.inputs, *step.outputs))
+        used = (*step.inputs, *step.outputs, *plan.conditions.get(number, ()))
+        last.update((storage[b], number) for b in used)
     return [Life(b, first[b], last[b]) for b in first if b not in external]
 
 

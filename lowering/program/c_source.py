@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .arena import Arena, align, lives_of, plan_arena
 from .plan import Buffer, Call, Callback, Plan, PlanError
 from .size_code import SizeCode
-from .statements import emit_step
+from .statements import emit_condition, emit_step
 from .templates import HEADER, SOURCE, literal, table
 
 MAXIMUM_STEPS = 65533
@@ -109,10 +109,7 @@ class _Source:
             inputs=self._ports(plan.inputs),
             outputs=self._ports(plan.outputs),
             sizes=self.sizes.functions(),
-            steps="\n".join(
-                f"    EQFUSE_STEP({number});\n    {emit_step(step, self.sizes, first)}"
-                for number, (step, first) in enumerate(zip(plan.steps, firsts, strict=False))
-            ),
+            steps="\n".join(self._steps(firsts)),
             counts={
                 "inputs": len(plan.inputs),
                 "outputs": len(plan.outputs),
@@ -125,6 +122,17 @@ class _Source:
             weights=weight_bytes(plan),
             of_sizes=self.sizes.fields(),
         )
+
+    def _steps(self, firsts: Iterable[int]) -> Iterator[str]:
+        """The statements, each step's arguments beginning at that place."""
+        heads = {branch.first: f"    {emit_condition(branch.conditions)}" for branch in self.plan.branches}
+        ends = {branch.end for branch in self.plan.branches}
+        for number, (step, first) in enumerate(zip(self.plan.steps, firsts, strict=False)):
+            if number in heads:
+                yield heads[number]
+            yield f"    EQFUSE_STEP({number});\n    {emit_step(step, self.sizes, first)}"
+            if number + 1 in ends:
+                yield "    }"
 
     def _buffer(self, index: int, place: int, memory: str) -> str:
         buffer = self.plan.buffers[index]

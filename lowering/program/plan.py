@@ -132,6 +132,32 @@ class Copy(msgspec.Struct, frozen=True, tag="copy"):
         return (self.result,)
 
 
+class Choose(msgspec.Struct, frozen=True, tag="choose"):
+    """The bytes of the buffer `then` where the truth value `condition` is true, else those of `otherwise`."""
+
+    condition: int
+    then: int
+    otherwise: int
+    result: int
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return (self.condition, self.then, self.otherwise)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return (self.result,)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Steps from `first` to before `end` that run only where each of some buffers has a truth value."""
+
+    first: int
+    end: int
+    conditions: tuple[tuple[int, bool], ...]
+
+
 class Measure(msgspec.Struct, frozen=True, tag="measure"):
     """A size that an earlier step computed: the symbol `name` is an element of an int64 buffer, from 0 to `bound`.
 
@@ -153,7 +179,7 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
         return ()
 
 
-Step = Call | Callback | Copy | Measure
+Step = Call | Callback | Copy | Choose | Measure
 """Each has `inputs`, the buffers that it reads, and `outputs`, those that it fills."""
 
 
@@ -171,7 +197,7 @@ class Plan:
 
     Invariants (PlanError): every index exists; each buffer that is no view comes from exactly one place (the caller,
     the weights or one step) and before it is read; the caller's outputs come from steps and share no bytes; a view has
-    the type and size of the buffer that it views, which is no view of a later line.
+    the type and size of the buffer that it views, which is no view of a later line; branches do not overlap.
     """
 
     buffers: tuple[Buffer, ...]
@@ -180,6 +206,7 @@ class Plan:
     outputs: tuple[int, ...]
     weights: tuple[int, ...]
     views: tuple[View, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):
@@ -229,6 +256,12 @@ class Plan:
     def step_names(self) -> tuple[str, ...]:
         """The name of each step: of the kernel, or `CALLBACK` and the number of what the host program runs."""
         return tuple(map(_name, self.steps))
+
+    @cached_property
+    def conditions(self) -> dict[int, tuple[int, ...]]:
+        """The buffers that decide whether a step runs, for those in branches."""
+        pairs = ((number, b) for b in self.branches for number in range(b.first, b.end))
+        return {number: tuple(buffer for buffer, _ in branch.conditions) for number, branch in pairs}
 
     @cached_property
     def storage(self) -> tuple[int, ...]:
@@ -282,6 +315,9 @@ def _check_order(plan: Plan) -> None:
             _check_index(plan, index, where)
             if plan.storage[index] not in filled:
                 raise PlanError(f"plan: {where}: reads buffer {index}, which nothing filled before")
+        for index in plan.conditions.get(number, ()):
+            if plan.storage[index] not in filled or plan.buffers[index].dtype != "bool":
+                raise PlanError(f"plan: {where}: depends on buffer {index}, which is no truth value by then")
         _fill(plan, filled, step.outputs, where)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from ..interface import inputs_of, known_type
+from ..kernels.branches import Choice, Guard, arrange
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
-from .plan import Buffer, Call, Callback, Copy, Plan, SpecialCall, Step, View
+from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Plan, SpecialCall, Step, View
 from .sizes import extents_of
 
 
@@ -31,6 +32,7 @@ class _Buffers:
     buffers: list[Buffer] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
     weights: dict[int, Array] = field(default_factory=dict)
     numbers: dict[Any, int] = field(default_factory=dict)
 
@@ -42,8 +44,10 @@ class _Buffers:
         for port in inputs_of(self.prepared.weights.model):
             buffer = Buffer(port.name, port.dtype, extents_of(port.shape))
             inputs.append(self._add(values.get(port.name, port.name), buffer))
-        for place, step in enumerate(self.prepared.steps):
-            self._add_step(step, place)
+        for place, guards in arrange(graph, self.prepared.steps):
+            begins = len(self.steps)
+            self._add_step(self.prepared.steps[place], place)
+            self._add_branch(begins, guards)
         names = [str(value.name) for value in self.prepared.weights.model.graph.outputs]
         given = set(inputs)  # and the storage of outputs so far
         outputs = []
@@ -51,7 +55,17 @@ class _Buffers:
             read = self._read(values[name]) if name in values else self._read_by_name(name)
             outputs.append(self._output(name, read, given))
         buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
-        return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views)
+        branches = tuple(self.branches)
+        return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views, branches)
+
+    def _add_branch(self, first: int, guards: tuple[Guard, ...]) -> None:
+        """The steps from the first one on run under these conditions, like those before them if they are the same."""
+        if not guards or first == len(self.steps):
+            return
+        conditions = tuple((self._read(value), when) for value, when in guards)
+        if self.branches and (self.branches[-1].end, self.branches[-1].conditions) == (first, conditions):
+            first = self.branches.pop().first
+        self.branches.append(Branch(first, len(self.steps), conditions))
 
     def _special(self, step: KernelCall, place: int) -> Iterator[SpecialCall]:
         """The kernels that calls of certain sizes have in the place of this one."""
@@ -66,6 +80,10 @@ class _Buffers:
         if isinstance(step, GraphView):
             source = self._read(step.source)
             self.views.append(View(self._add_value(step.result), source))
+        elif isinstance(step, Choice):
+            for ends in zip(step.then, step.otherwise, step.outputs, strict=True):
+                then, otherwise = map(self._read, ends[:2])
+                self.steps.append(Choose(self._read(step.condition), then, otherwise, self._add_value(ends[2])))
         elif isinstance(step, LoopCall):
             arguments = tuple(map(self._read, step.inputs))
             self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), step.operators))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import singledispatch
 
-from .plan import Call, Callback, Copy, Measure, Step
+from .plan import Call, Callback, Choose, Copy, Measure, Step
 from .size_code import SizeCode
 from .sizes import c_expression
 from .templates import MEASURE, literal
@@ -42,6 +43,21 @@ def _(step: Callback, sizes: SizeCode, first: int) -> str:
 @emit_step.register
 def _(step: Copy, sizes: SizeCode, first: int) -> str:
     return f"eqfuse_copy(&context->tensors[{step.source}], &context->tensors[{step.result}]);"
+
+
+@emit_step.register
+def _(step: Choose, sizes: SizeCode, first: int) -> str:
+    chosen = f"{_truth(step.condition)} ? {step.then} : {step.otherwise}"
+    return f"eqfuse_copy(&context->tensors[{chosen}], &context->tensors[{step.result}]);"
+
+
+def emit_condition(conditions: Iterable[tuple[int, bool]]) -> str:
+    """The head of a branch."""
+    return f"if ({' && '.join(('' if when else '!') + _truth(buffer) for buffer, when in conditions)}) {{"
+
+
+def _truth(buffer: int) -> str:
+    return f"*(const _Bool *)context->tensors[{buffer}].data"
 
 
 @emit_step.register

@@ -1,16 +1,8 @@
-/* Operators: Conv ConvTranspose ConvInteger QLinearConv DeformConv */
+/* Operators: Conv ConvTranspose DeformConv */
 #if IS_FLOAT(O0)
 typedef O0 LOCAL(number);
 #else
 typedef int64_t LOCAL(number);
-#endif
-
-#ifdef OP_QLinearConv
-#define W_ 3
-#define WEIGHT I3
-#else
-#define W_ 1
-#define WEIGHT I1
 #endif
 
 #ifdef OP_DeformConv
@@ -28,7 +20,7 @@ static inline O0 LOCAL(sample)(const O0 *plane, int64_t height, int64_t width, O
 #endif
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-    const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2, *taps = in[W_]->shape + 2;
+    const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2, *taps = in[1]->shape + 2;
     int64_t stride[MAX_RANK], dilation[MAX_RANK], before[MAX_RANK], behind[MAX_RANK], shape[MAX_RANK];
     if (axes < 0) return "the input has no batch and channels";
     for (int64_t i = 0; i < axes; ++i) {
@@ -77,11 +69,11 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t channels = in[0]->shape[1], groups = A_group, each = channels / groups;
     shape[0] = in[0]->shape[0];
 #ifdef OP_ConvTranspose
-    const int64_t features = in[W_]->shape[1] * groups;
-    if (in[W_]->shape[0] != channels) return "the weights have other channels than the input";
+    const int64_t features = in[1]->shape[1] * groups;
+    if (in[1]->shape[0] != channels) return "the weights have other channels than the input";
 #else
-    const int64_t features = in[W_]->shape[0];
-    if (in[W_]->shape[1] != each) return "the weights have other channels than the input";
+    const int64_t features = in[1]->shape[0];
+    if (in[1]->shape[1] != each) return "the weights have other channels than the input";
 #endif
     shape[1] = features;
     TRY(allocate(out[0], axes + 2, shape, sizeof(O0)));
@@ -132,28 +124,13 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
                     const int64_t place = (f * each + c) * depth + t;
 #endif
                     LOCAL(number) a = (LOCAL(number))x[c * plane + from];
-                    LOCAL(number) b = (LOCAL(number))((const WEIGHT *)in[W_]->data)[place];
-#if defined OP_ConvInteger
-                    if (HAS(2)) a -= (LOCAL(number)) * (const I2 *)in[2]->data;
-                    if (HAS(3)) b -= (LOCAL(number))((const I3 *)in[3]->data)[count_elements(in[3]) == 1 ? 0 : f];
-#elif defined OP_QLinearConv
-                    a -= (LOCAL(number)) * (const I2 *)in[2]->data;
-                    b -= (LOCAL(number))((const I5 *)in[5]->data)[count_elements(in[5]) == 1 ? 0 : f];
-#endif
+                    LOCAL(number) b = (LOCAL(number))((const I1 *)in[1]->data)[place];
                     sum += a * b;
                 }
 #endif
             }
-#if defined OP_QLinearConv
-            if (HAS(8)) sum += ((const int32_t *)in[8]->data)[f];
-            const float *sx = in[1]->data, *sw = in[4]->data, *sy = in[6]->data;
-            const float scale = *sx * sw[count_elements(in[4]) == 1 ? 0 : f] / *sy;
-            const double rounded = rint((double)((float)sum * scale)) + (double)*(const O0 *)in[7]->data;
-            *result++ = (O0)(rounded < LOWEST_O0 ? LOWEST_O0 : rounded > HIGHEST_O0 ? HIGHEST_O0 : rounded);
-#elif defined OP_DeformConv
+#if defined OP_DeformConv
             *result++ = sum + (HAS(3) ? ((const O0 *)in[3]->data)[f] : 0);
-#elif defined OP_ConvInteger
-            *result++ = (O0)sum;
 #else
             *result++ = (O0)sum + (HAS(2) ? ((const O0 *)in[2]->data)[f] : 0);
 #endif

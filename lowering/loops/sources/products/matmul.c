@@ -1,26 +1,12 @@
-/* Operators: MatMul Gemm MatMulInteger QLinearMatMul */
+/* Operators: MatMul Gemm */
 #if IS_FLOAT(O0)
 typedef O0 LOCAL(number);
 #else
 typedef int64_t LOCAL(number);
 #endif
 
-#ifdef OP_QLinearMatMul
-#define B_ 3
-#define SECOND I3
-#else
-#define B_ 1
-#define SECOND I1
-#endif
-
-#if defined OP_MatMulInteger || defined OP_QLinearMatMul
-/* The zero point of a row or column; it is one number, or one for each. */
-#define ZERO(n, type, i) \
-    (HAS(n) ? (LOCAL(number))((const type *)in[n]->data)[count_elements(in[n]) == 1 ? 0 : (i)] : 0)
-#endif
-
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-    const tensor *left = in[0], *right = in[B_];
+    const tensor *left = in[0], *right = in[1];
     int64_t a_row, a_step, b_step, b_column, rows, depth, columns, rank, shape[MAX_RANK], batch = 0;
     int64_t a_strides[MAX_RANK] = {0}, b_strides[MAX_RANK] = {0}, index[MAX_RANK] = {0};
 #ifdef OP_Gemm
@@ -57,31 +43,19 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #endif
     for (int64_t n = 0; n < count; ++n, advance(batch, shape, index)) {
         const I0 *x = (const I0 *)left->data + offset_of(batch, index, a_strides) * rows * depth;
-        const SECOND *y = (const SECOND *)right->data + offset_of(batch, index, b_strides) * depth * columns;
+        const I1 *y = (const I1 *)right->data + offset_of(batch, index, b_strides) * depth * columns;
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < columns; ++j, ++result) {
                 LOCAL(number) sum = 0;
                 for (int64_t k = 0; k < depth; ++k) {
                     const LOCAL(number) p = (LOCAL(number))x[i * a_row + k * a_step];
                     const LOCAL(number) q = (LOCAL(number))y[k * b_step + j * b_column];
-#if defined OP_MatMulInteger
-                    sum += (p - ZERO(2, I2, i)) * (q - ZERO(3, I3, j));
-#elif defined OP_QLinearMatMul
-                    sum += (p - ZERO(2, I2, i)) * (q - ZERO(5, I5, j));
-#else
                     sum += p * q;
-#endif
                 }
 #if defined OP_Gemm
                 const LOCAL(number) bias =
                     HAS(2) ? (LOCAL(number))((const I2 *)in[2]->data)[i * c_strides[0] + j * c_strides[1]] : 0;
                 *result = (O0)((LOCAL(number))A_alpha * sum + (LOCAL(number))A_beta * bias);
-#elif defined OP_QLinearMatMul
-                const float *sa = in[1]->data, *sb = in[4]->data, *sy = in[6]->data;
-                const float scale =
-                    sa[count_elements(in[1]) == 1 ? 0 : i] * sb[count_elements(in[4]) == 1 ? 0 : j] / *sy;
-                const double rounded = rint((double)((float)sum * scale)) + (double)*(const O0 *)in[7]->data;
-                *result = (O0)(rounded < LOWEST_O0 ? LOWEST_O0 : rounded > HIGHEST_O0 ? HIGHEST_O0 : rounded);
 #else
                 *result = (O0)sum;
 #endif

@@ -1,0 +1,111 @@
+"""Operators that ONNX defines by other ones, as local functions: ``Model -> Model``.
+
+Attention, losses, windows and others are functions in ONNX's standard. Those that no row of the operator table
+describes become calls of local functions, which are put in place like those of the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx import defs
+from onnx_ir import serde
+
+from ...ir.operators import OPERATORS
+from ...ir.types import TensorType
+from .model import Model
+from .nodes import RANDOM_OPERATORS, is_standard
+from .typing import dtype_of
+
+DOMAIN = "eqfuse.expanded"
+_KEPT = RANDOM_OPERATORS | {"DynamicQuantizeLinear", "Range", "SequenceMap"}
+"""Operators that stay: their parts are of no use to anyone."""
+
+
+def list_expandable(model: Model) -> list[ir.Node]:
+    """The nodes that ONNX defines by other operators, and the operator table does not describe."""
+    return [node for node in model.ir.graph.all_nodes() if _is_expandable(node)]
+
+
+def expand_operators(model: Model, types: Mapping[str, TensorType]) -> Model:
+    """A model in which the expandable nodes are calls of local functions, as far as the types of their inputs tell."""
+    result = Model(model.ir.clone(), model.path, lowest=model.lowest)
+    for number, node in enumerate(list_expandable(result)):
+        function = _function_of(node, model.opset, types)
+        if function is None:
+            continue
+        function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
+        computed = {output for inner in function.node for output in inner.output}
+        while function.output and function.output[-1] not in computed:  # what this node does not ask for
+            del function.output[-1]
+        if not computed.issuperset(function.output):
+            continue
+        defined = serde.deserialize_function(function)
+        result.ir.functions[defined.identifier()] = defined
+        result.ir.opset_imports.setdefault(DOMAIN, 1)
+        for domain, version in defined.opset_imports.items():
+            result.ir.opset_imports.setdefault(domain, version)
+        node.attributes.update({a.name: a for a in _defaults(node, model.opset) if a.name not in node.attributes})
+        for name in [name for name in node.attributes if name not in defined.attributes]:
+            del node.attributes[name]
+        node.domain, node.op_type = DOMAIN, defined.name
+    return result
+
+
+def _is_expandable(node: ir.Node) -> bool:
+    if not is_standard(node) or node.op_type in OPERATORS or node.op_type in _KEPT or not defs.has(node.op_type):
+        return False
+    schema: Any = defs.get_schema(node.op_type)
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _function_of(node: ir.Node, opset: int, types: Mapping[str, TensorType]) -> onnx.FunctionProto | None:
+    """The function of a node, for the model's version; None where ONNX has none for it."""
+    schema: Any = defs.get_schema(node.op_type, opset)  # onnx leaves methods out of its stub
+    function = onnx.FunctionProto()
+    versions = [v for v in schema.function_opset_versions if v <= opset]
+    if versions:
+        function.ParseFromString(schema.get_function_with_opset_version(max(versions)))
+        return function if _fits(function, opset) else None
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+    known = [_type(value, types) for value in node.inputs]
+    if not versions or None in known:
+        return None
+    content = [t.SerializeToString() for t in known if t is not None]
+    call = serde.serialize_node(node).SerializeToString()
+    function.ParseFromString(schema.get_context_dependent_function_with_opset_version(max(versions), call, content))
+    return function if _fits(function, opset) else None
+
+
+def _fits(function: onnx.FunctionProto, opset: int) -> bool:
+    """Whether the operators of a function mean the same in the model's version; it is then said to be of this one."""
+    for entry in function.opset_import:
+        if entry.domain:
+            continue
+        for node in function.node:
+            if node.domain == "" and (
+                defs.get_schema(node.op_type, entry.version).since_version
+                != defs.get_schema(node.op_type, opset).since_version
+            ):
+                return False
+        entry.version = opset
+    return True
+
+
+def _type(value: ir.Value | None, types: Mapping[str, TensorType]) -> onnx.TypeProto | None:
+    """The type of an input, an empty one where it is absent; None where it is not known."""
+    if value is None:
+        return onnx.TypeProto()
+    type_ = types.get(value.name or "")
+    if type_ is None:
+        return None
+    shape = type_.shape
+    return onnx.helper.make_tensor_type_proto(int(dtype_of(type_.dtype)), None if shape is None else list(shape))
+
+
+def _defaults(node: ir.Node, opset: int) -> list[ir.Attr]:
+    attributes = defs.get_schema(node.op_type, opset).attributes.values()
+    return [serde.deserialize_attribute(a.default_value) for a in attributes if a.default_value.type]

@@ -1,0 +1,61 @@
+"""Bodies as the partition takes them: Ifs that remain choose between operands of known types."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import TensorProto, helper
+
+from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.nodes import has_body, is_flat_if
+from eqfuse.ir.types import TensorType
+
+
+def branching(condition: onnx.NodeProto) -> onnx.ModelProto:
+    """Relu or Neg of x, which are outputs of the model, by a condition."""
+    value = helper.make_tensor_value_info
+    bodies = {
+        name: helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [value(name, 1, [2, 3])])
+        for name, op in (("then_branch", "Relu"), ("else_branch", "Neg"))
+    }
+    choice = helper.make_node("If", ["condition"], ["y"], **bodies)
+    inputs = [value("x", 1, [2, 3]), value("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph([condition, choice], "branching", inputs, [value("y", 1, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_an_if_chooses_between_operands_and_has_their_type() -> None:
+    model = settle_bodies(read(branching(helper.make_node("Not", ["c"], ["condition"]))))
+    assert [is_flat_if(node) for node in model.graph if node.op_type == "If"] == [True]
+    assert infer(model).types["y"] == TensorType("float32", (2, 3))
+
+
+def test_an_if_of_a_constant_condition_is_gone() -> None:
+    truth = helper.make_tensor("truth", TensorProto.BOOL, [], [False])
+    model = settle_bodies(read(branching(helper.make_node("Constant", [], ["condition"], value=truth))))
+    assert {node.op_type for node in model.graph} - {"Identity", "Constant"} == {"Neg"}
+
+
+def test_a_model_without_bodies_stays_itself() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "plain",
+        [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])],
+    )  # fmt: skip
+    model = read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert settle_bodies(model) is model
+
+
+def test_a_loop_keeps_its_body() -> None:
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Identity", ["go"], ["on"])], "body",
+        [value("i", 7, []), value("go", TensorProto.BOOL, []), value("s", 1, [2])],
+        [value("on", TensorProto.BOOL, []), value("t", 1, [2])],
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)], "loop",
+        [value("x", 1, [2]), value("n", 7, [])], [value("y", 1, [2])],
+    )  # fmt: skip
+    model = settle_bodies(read(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)))
+    assert [node.op_type for node in model.graph if has_body(node)] == ["Loop"]

@@ -1,0 +1,59 @@
+"""Operators that ONNX defines by others compute the same once they are taken apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from onnx_ir import serde
+
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.schema_functions import expand_operators, list_expandable
+from eqfuse.extract.partition.local_functions import inline_functions
+
+
+def model_of(operator: str, opset: int, inputs: list[np.ndarray[Any, Any]], **attributes: Any) -> onnx.ModelProto:
+    ports = [
+        helper.make_tensor_value_info(f"x{n}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for n, array in enumerate(inputs)
+    ]
+    node = helper.make_node(operator, [port.name for port in ports], ["y"], **attributes)
+    graph = helper.make_graph([node], "one", ports, [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("operator", "opset", "inputs", "attributes"),
+    [
+        ("MeanVarianceNormalization", 13, [X[None]], {"axes": [1, 2]}),
+        ("MeanVarianceNormalization", 13, [X[None]], {}),
+        ("NegativeLogLikelihoodLoss", 13, [X[..., 0], np.array([2, 0])], {"reduction": "sum"}),
+        ("SoftmaxCrossEntropyLoss", 13, [X[..., 0], np.array([1, 2])], {}),
+        ("Shrink", 18, [X], {"lambd": 0.4, "bias": 0.2}),
+        ("CastLike", 19, [X, np.zeros(1, np.int64)], {}),
+    ],
+)
+def test_the_parts_compute_the_same(operator: str, opset: int, inputs: Any, attributes: Any) -> None:
+    proto = model_of(operator, opset, inputs, **attributes)
+    model = read(proto)
+    while list_expandable(model):
+        model = inline_functions(expand_operators(model, infer(model).types))
+    feeds = {port.name: array for port, array in zip(proto.graph.input, inputs, strict=True)}
+    parts = ReferenceEvaluator(serde.serialize_model(model.ir)).run(None, feeds)
+    whole = ReferenceEvaluator(proto).run(None, feeds)
+    np.testing.assert_allclose(parts[0], whole[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Softmax", "Range"])
+def test_operators_of_the_table_and_loops_stay(operator: str) -> None:
+    inputs = [np.float32(n) for n in range(3)] if operator == "Range" else [X]
+    assert list_expandable(read(model_of(operator, 18, list(map(np.asarray, inputs))))) == []
