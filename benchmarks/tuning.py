@@ -5,6 +5,7 @@
                 without the reformer (AGO-NR), and by MetaSchedule, each with the same trials
     network     whole networks (default MobileNet-V2 at 56): eqfuse and MetaSchedule with the same trials, and
                 with --long-trials MetaSchedule with many more
+    ablation    networks (default MobileNet-V2 and MNasNet at all sizes) by the full search, AGO-NI and AGO-NR
     ort         networks (default those of AGO's six at all sizes): the tuned bundle and the one without a search beside
                 ONNX Runtime
     arm         networks (default MobileNet-V2 at 56) tuned for an Arm processor by emulation: executed instructions of
@@ -58,7 +59,7 @@ from eqfuse.benchmarks.searches.results import (
     results_of,
 )
 from eqfuse.benchmarks.searches.search import VARIANTS, Budget, Job
-from eqfuse.benchmarks.searches.tables import ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
+from eqfuse.benchmarks.searches.tables import ABLATION, ARM, NETWORK, ORT, PARTS, PUBLISHED, SUBGRAPHS, print_results
 from eqfuse.costmodels.device import load_device
 from eqfuse.engine.onnx.model import read
 from eqfuse.errors import EqfuseError
@@ -71,13 +72,20 @@ COUNTED_BEFORE = {"mobilenet_v2_56": 28_900_000}
 """Instructions of ONNX Runtime 1.22.1 for aarch64, of one inference, for when it is not there to be counted."""
 BATCHES = (1, 4)
 QUICK_TRIALS, QUICK_ROUNDS = 16, 5
-_DEFAULTS = {NETWORK: ["mobilenet_v2_56"], ORT: list(AGO), ARM: ["mobilenet_v2_56"]}
+_DEFAULTS = {
+    ABLATION: [name for name in AGO if name.startswith(("mobilenet", "mnasnet"))],
+    NETWORK: ["mobilenet_v2_56"],
+    ORT: list(AGO),
+    ARM: ["mobilenet_v2_56"],
+}
 
 
 def searches_of(part: str, long_trials: int | None) -> list[str]:
     """Whose searches a part needs."""
     if part == SUBGRAPHS:
         return [TUNED, NO_INTENSIVE, NO_REFORMER, PEER]
+    if part == ABLATION:
+        return [TUNED, NO_INTENSIVE, NO_REFORMER]
     if part == NETWORK:
         return [TUNED, PEER, *([LONG_PEER] if long_trials else [])]
     return [TUNED]

@@ -1,4 +1,4 @@
-"""Sub-graphs of two complex operators, AGO's micro benchmark (Xu et al., INFOCOM 2023, section VI-B, Fig. 13).
+"""Sub-graphs of two complex operators, and one of three: AGO's micro benchmark (Xu et al., INFOCOM 2023, Fig. 13).
 
 The complex operators are pointwise or depthwise convolutions, in all four orders, with their bias and activation. The
 text says that the one with two depthwise convolutions is made up and that the others are parts of MobileNet-V2 and
@@ -9,6 +9,8 @@ MNasNet, but not which; here they are those parts at images of 224x224 whose int
     pointwise, pointwise    MobileNet-V2, from the stage of 64 channels to that of 96 (no sum is in between):
                             1x1 384 -> 96, linear, 1x1 96 -> 576, ReLU6, 14x14
     depthwise, depthwise    made up of the first one: 3x3 192 twice, 28x28, ReLU6 behind both
+
+The one of three is not in the paper: the first pair with the projection behind it, the inverted residual as a whole.
 """
 
 from __future__ import annotations
@@ -48,10 +50,19 @@ def depthwise_depthwise(batch: int = 1) -> onnx.ModelProto:
     return net.model({net.relu6(net.depthwise(x, 3, 1)): (batch, 192, 28, 28)})
 
 
+def inverted_residual(batch: int = 1) -> onnx.ModelProto:
+    """Expansion, window, projection, and the sum with what came in."""
+    net = FoldedNetwork("inverted_residual")
+    x = net.input("x", (batch, 32, 28, 28))
+    y = net.relu6(net.depthwise(net.relu6(net.conv(x, 192, 1)), 3, 1))
+    return net.model({net.add("Add", x, net.conv(y, 32, 1, gain=LINEAR)): (batch, 32, 28, 28)})
+
+
 PAIRS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "pointwise_depthwise": pointwise_depthwise,
     "depthwise_pointwise": depthwise_pointwise,
     "pointwise_pointwise": pointwise_pointwise,
     "depthwise_depthwise": depthwise_depthwise,
+    "inverted_residual": inverted_residual,
 }
 """By name, given the batch size."""

@@ -28,7 +28,7 @@ from eqfuse.lowering.running.turns import Middle
 EQUAL_TRIALS, LONG, GEOMETRIC_MEAN, EACH, INSTRUCTIONS = 1.5, 1.0, 1.25, 1.0, 0.5
 """Targets: the run time of MetaSchedule's model over ours, at equal trials and at its many; ONNX Runtime's over ours,
 on the geometric mean and for each network; and our instructions over ONNX Runtime's."""
-SUBGRAPHS, NETWORK, ORT, ARM = PARTS = ("subgraphs", "network", "ort", "arm")
+SUBGRAPHS, NETWORK, ABLATION, ORT, ARM = PARTS = ("subgraphs", "network", "ablation", "ort", "arm")
 PUBLISHED = "ONNX Runtime 1.22.1, not counted now"
 """Whose instructions are a figure of an earlier run."""
 _PEERS = (PEER, LONG_PEER, NO_INTENSIVE, NO_REFORMER, PLAIN)
@@ -36,6 +36,7 @@ _PEERS = (PEER, LONG_PEER, NO_INTENSIVE, NO_REFORMER, PLAIN)
 _TITLES = {
     SUBGRAPHS: "sub-graphs of two complex operators, {trials} trials each",
     NETWORK: "networks, {trials} trials each",
+    ABLATION: "networks, {trials} trials each",
     ORT: "networks, {trials} trials each",
 }
 
@@ -44,7 +45,7 @@ def print_results(results: Results) -> None:
     """Tables, verdicts and problems."""
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
     console.print(_instruction_table(results) if results.part == ARM else _run_time_table(results))
-    if results.part in (SUBGRAPHS, NETWORK):
+    if results.part in (SUBGRAPHS, NETWORK, ABLATION):
         console.print(_search_table(results))
     for text, reached in verdicts(results):
         console.print(f"{VERDICTS[reached]}: {text}")

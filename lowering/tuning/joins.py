@@ -1,4 +1,4 @@
-"""SPLIT and JOIN (AGO, section V): kernels of one anchor op, and which of them run as one if that is faster.
+"""SPLIT and JOIN (AGO, section V): kernels of one anchor op, by CLUSTER, and which run as one if that is faster.
 
 A `Join` replaces some kernels of one anchor op by one that has several, by intensive fusion (section III-B), and by
 what it leaves over. Each is tuned apart first; where they are stable, the joined kernel begins with their schedules,
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from ...extract.partition.baselines.clustering import split
 from ...extract.partition.kernels import KernelModel
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, topological_order
@@ -42,9 +43,17 @@ class Join:
 
 
 def split_kernels(fits: ScheduleCheck, kernels: Sequence[Members]) -> tuple[tuple[Members, ...], tuple[Join, ...]]:
-    """The kernels, those of several anchor ops cut into ones of one, and the joins that undo these cuts."""
+    """The kernels, those of several anchor ops cut into ones of one, and the joins that undo these cuts.
+
+    They are cut into the mini-sub-graphs of CLUSTER, or into the kernels of the price model where these are cheaper.
+    """
     conventional = _price_kernels(fits, intensive=False)
-    parts = {kernel: conventional.kernels(kernel) for kernel in kernels}
+
+    def cut(kernel: Members) -> tuple[Members, ...]:
+        minis = tuple(part for mini in split(fits.kernels.graph, kernel) for part in conventional.kernels(mini))
+        return min((minis, conventional.kernels(kernel)), key=lambda parts: sum(map(conventional.launched, parts)))
+
+    parts = {kernel: cut(kernel) for kernel in kernels}
     joins = tuple(Join(apart, kernel) for kernel, apart in parts.items() if len(apart) > 1)
     return tuple(part for kernel in kernels for part in parts[kernel]), joins
 

@@ -30,7 +30,7 @@ class Progress:
 
     `history`: the best latency in seconds after each trial, earlier runs' included; infinite before one ran. `bound`: a
     latency that cannot be beaten, such as a roofline; 0 where none is known. `is_finished`: it
-    takes no more trials.
+    takes no more trials. `budget`: the trials that it gets before others have had theirs.
     """
 
     key: str
@@ -38,6 +38,7 @@ class Progress:
     history: tuple[float, ...] = ()
     bound: float = 0.0
     is_finished: bool = False
+    budget: float = math.inf
 
     @property
     def latency(self) -> float:
@@ -64,7 +65,8 @@ def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, war
     Every task first gets one trial, its analytic schedule, the larger ones first: as many tasks as half of the trials
     reach, for a first trial alone makes nothing faster. Then a warm-up for those whose share
     of the model's time is worth at least one of all trials, the larger ones first, while less than half of them are
-    used. From then on, a batch for the task of the steepest gradient.
+    used. From then on, a batch for the task of the steepest gradient, of those within their budget as long as there are
+    any.
     """
     open_ones = [task for task in tasks if not task.is_finished]
     if remaining <= 0 or not open_ones:
@@ -79,7 +81,8 @@ def next_turn(tasks: Sequence[Progress], remaining: int, batch: int = BATCH, war
     cold = next((task for task in worthy if len(task.history) < warm_up), None) if used < remaining else None
     if cold is not None:
         return Turn(cold.key, min(warm_up - len(cold.history), batch, remaining))
-    return Turn(max(by_share, key=gain).key, min(batch, remaining))
+    within = [task for task in by_share if len(task.history) < task.budget] or by_share
+    return Turn(max(within, key=gain).key, min(batch, remaining))
 
 
 def gain(task: Progress) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 
 from ...costmodels.flops import flops
+from ...extract.partition.baselines.weights import weights
 from ...ir.types import TensorType
 from ..kernels.prim_funcs import KernelCall, ScheduleCheck, task_key
 from ..kernels.steps import Kernel, steps
@@ -50,6 +51,7 @@ class TaskTable:
     tasks: dict[str, Task] = field(default_factory=dict)
     _keys: dict[Members, str | None] = field(default_factory=dict)
     _rooflines: dict[str, float] = field(default_factory=dict)
+    _weights: dict[str, float] = field(default_factory=dict)
 
     def key(self, kernel: Members) -> str | None:
         """The task of a kernel; None where nothing is compiled for it (views, what ONNX Runtime runs)."""
@@ -72,6 +74,10 @@ class TaskTable:
         """Seconds below which a call of the task is not to be expected."""
         return self._rooflines[key]
 
+    def weight(self, key: str) -> float:
+        """How many trials the task takes in proportion to others (AGO, Eq. 1 and Fig. 8)."""
+        return self._weights[key]
+
     def _find_task(self, kernel: Members) -> str | None:
         table = self.fits.kernels
         for step in steps(table.graph, [kernel]):
@@ -91,6 +97,7 @@ class TaskTable:
             prim_func = tvm.ir.save_json(function)
             constants = tuple(int(place) for place in (function.attrs or {}).get(CONSTANTS, ()))
             self.tasks[key] = Task(key, call.symbol, prim_func, len(call.outputs), constants, types, features)
+            self._weights[key] = sum(weights(self.fits.kernels.graph, call.members))
             self._rooflines[key] = roofline(floating, moved, self.fits.target.device, self.fits.target.threads)
         return key
 

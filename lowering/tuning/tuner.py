@@ -229,10 +229,11 @@ class Tuner:
         used = self.table.calls(with_joins(self.table.fits, self._base, best_joins(self.joins, self._seconds)))
         possible = self.table.calls(self.kernels)
         hopeless = self._hopeless()
+        each_weight = self.settings.trials / sum(map(self.table.weight, self.searches))
         return {
             key: Progress(
                 key, max(used.get(key, 0), MINOR * possible.get(key, 0)), search.history, self.table.roofline(key),
-                is_finished=search.exhausted or key in hopeless,
+                is_finished=search.exhausted or key in hopeless, budget=each_weight * self.table.weight(key),
             )
             for key, search in self.searches.items()
         }  # fmt: skip

@@ -115,3 +115,10 @@ def test_the_budget_is_used_up_and_no_more(sizes: list[tuple[int, float, float]]
     spent = play(curves, budget, batch)
     assert spent.total() == budget
     assert len(spent) == min(len(curves), math.ceil(budget * FIRST_SHARE))
+
+
+def test_a_task_gets_what_others_leave_of_their_budgets_last() -> None:
+    steep = Progress("steep", 1.0, (2.0, 1.5, 1.0, 0.6), budget=4)
+    flat = Progress("flat", 0.1, (1.0, 1.0, 1.0, 1.0), budget=9)
+    assert next_turn([steep, flat], 10) == Turn("flat", 8)
+    assert next_turn([steep, replace(flat, budget=4)], 10) == Turn("steep", 8)

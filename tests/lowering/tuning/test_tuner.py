@@ -115,7 +115,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     ]
     stored = {"v": weights(64, 32, 1, 1), "w": weights(64, 1, 3, 3)}
     proto = model(nodes, {"x": (1, 32, 28, 28)}, {"y": (1, 64, 28, 28)}, **stored)
-    result = optimize_model(proto, None, Options(partition="joint", verify=False), None)
+    result = optimize_model(proto, None, Options(partition="joint", intensive=False, verify=False), None)
     graph, kernels = kernels_of(result)
     functions = DistinctKernels.of(graph, kernels, Weights(result.rewritten.model))
     return Bench(TaskTable(ScheduleCheck(functions, TARGET)), kernels, tmp_path_factory.mktemp("shared"))
@@ -163,7 +163,7 @@ def test_a_joined_kernel_is_tried_with_the_tiles_of_its_parts(saving: tuple[Tune
     _, runner = saving
     begun = [joined for joined, _ in runner.seen].index(True)
     apart = {decided["tile"].split()[-1] for _, decided in runner.seen[:begun] if "tile" in decided}
-    whole = [(d["first.tile"].split()[-1], d["second.tile"].split()[-1]) for joined, d in runner.seen if joined]
+    whole = [(d["stage 0.tile"].split()[-1], d["stage 1.tile"].split()[-1]) for joined, d in runner.seen if joined]
     assert any({first, second} <= apart for first, second in whole[:3])
 
 
