@@ -18,6 +18,7 @@ from ..costmodels.measurement import Measurement
 from ..costmodels.profile import ProfileDatabase
 from ..errors import EqfuseError
 from ..extract.partition.canonical_key import subgraph_key, subgraph_text
+from ..extract.partition.templates.catalogue import TEMPLATES
 from ..lowering.bundle.bundle import versions
 from ..lowering.bundle.manifest import KernelTrials, MeasurementSummary, Trial
 from ..lowering.kernels.variants import Cut, Members, Variant, list_variants
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
 SLOW = 2.0
 """A kernel is slow that takes more than this many times its estimate (times what a quarter of the model's kernels are
 within of theirs, where that is above 1: a device file may hope too much of a machine, or its clock be low just now),"""
+SLOW_JOINED = 1.3
+"""The same for a kernel of several anchor ops: its parts may be faster by themselves,"""
 NOTICEABLE_SHARE = 0.02
 """and more than this share of the model's time,"""
 LEAST_LOSS = 10e-6
 """and loses at least this many seconds in a run: trying costs about a second of compilation."""
+JOINED = frozenset(template.name for template in TEMPLATES if template.is_intensive)
+"""Templates of kernels with several anchor ops."""
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
@@ -103,7 +108,8 @@ def find_slow(attempt: Attempt, times: Mapping[str, CallTime]) -> list[Suspect]:
     usual = max([1.0, *ratios[len(ratios) // 4 :][:1]])
     slow = []
     for facts, seconds in rows:
-        loss = (seconds - SLOW * usual * estimate(facts)) * facts.calls
+        limit = SLOW_JOINED if facts.template in JOINED else SLOW
+        loss = (seconds - limit * usual * estimate(facts)) * facts.calls
         if loss > 0.0 and seconds * facts.calls > NOTICEABLE_SHARE * whole and loss >= LEAST_LOSS:
             slow.append((loss, _suspect(attempt, facts, seconds)))
     return [suspect for _, suspect in sorted(slow, key=lambda pair: -pair[0])]
