@@ -88,13 +88,16 @@ def _judge(job: Job, folder: Path, bundle: Path) -> Verdict:
         model = Path(job.model)
     sample = folder / "inputs.npz"
     np.savez(sample, allow_pickle=False, **job.inputs)
-    shapes = {name: array.shape for name, array in job.inputs.items()}
-    compile_model(model, bundle, Options(input_shapes=shapes, inputs=(sample,)), threads=job.threads)
+    if job.typical is None:
+        options = Options(input_shapes={name: array.shape for name, array in job.inputs.items()}, inputs=(sample,))
+    else:
+        options = Options(typical=job.typical, inputs=(sample,))
+    compile_model(model, bundle, options, threads=job.threads)
     compiled = load(bundle, job.threads)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = job.threads
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    settings.intra_op_num_threads = job.threads
+    session = onnxruntime.InferenceSession(str(model), settings, providers=["CPUExecutionProvider"])
     expected = dict(zip((o.name for o in session.get_outputs()), session.run(None, dict(job.inputs)), strict=True))
     differences = compare_outputs(expected, compiled.run(job.inputs), None)
     speed = _compare_times(session, compiled, job)

@@ -6,27 +6,37 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
 
+from ...errors import UsageError
 from ...support.processor import available_cores, processor_identity
 from ...support.store import source_digest
 from .sizes import SizeGroup, SizeReport
-from .verdicts import Array, Job, Verdict
+from .verdicts import Array, Job
+
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
 
 SWITCH = "EQFUSE_SESSION"
 """The environment variable that turns compiling off where it is OFF."""
 OFF = "off"
 PATIENCE = 2
-"""Calls of the first sizes before the model is compiled for them; twice as many for each further sizes: one who calls
-with ever new ones does not want all of them compiled."""
-MOST_SIZES = 8
-"""Sets of input sizes for which a session has its model compiled."""
+"""Calls with inputs of the same sizes before compiled code for them is looked for,"""
+SHARE = 32
+"""and calls in all for each of these sizes but the first: comparing costs time, and one who calls with ever new sizes
+has nothing of it."""
+MOST_SIZES = 1000
+"""Sets of input sizes that a session keeps count of."""
+MOST_BUNDLES = 8
+"""Of these, those that the model is compiled for by themselves: the first, and others where compiled code of all sizes
+is not faster or cannot be had."""
 _SOURCES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rules", "support")
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(bool)": "bool",
@@ -72,9 +82,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
         self._process = os.getpid()
-        self._starting = threading.Lock()
+        self._starting, self._loading = threading.Lock(), threading.Lock()
         self._groups: dict[tuple[Any, ...], SizeGroup] = {}
-        self._other_calls = 0
+        self._known_identity = ""
+        self._bundles: set[str] = set()
+        self._loaded: dict[Path, LoadedModel] = {}
+        self._calls = self._begun = self._other_calls = 0
         is_path = isinstance(path_or_bytes, str | os.PathLike)
         self._model = os.path.abspath(path_or_bytes) if is_path else path_or_bytes
         self._stamp = _stamp(self._model)
@@ -88,6 +101,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             self._reopen()
         group = self._group(input_feed) if run_options is None and not self._note else None
         names = output_names or self._names
+        self._calls += 1
         if group is None or not self._all_names.issuperset(names):
             self._other_calls += 1
             return super().run(output_names, input_feed, run_options)
@@ -106,7 +120,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def after_fork(self) -> None:
         """In a copy of the process: threads are gone, and locks are as they were just then."""
-        self._starting = threading.Lock()
+        self._starting, self._loading = threading.Lock(), threading.Lock()
         for group in self._groups.values():
             group.after_fork()
 
@@ -132,10 +146,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         return f"input {unusual[0].name!r} is a {unusual[0].type}" if unusual else ""
 
     def _group(self, feeds: Any) -> SizeGroup | None:
-        """The group of a call; None for one that only ONNX Runtime can take.
-
-        A bundle serves one set of sizes: whoever has it serve several puts their calls into one group here.
-        """
+        """The group of a call; None for one that only ONNX Runtime can take."""
         if type(feeds) is not dict or len(feeds) != len(self._wanted):
             return None
         shapes = []
@@ -153,26 +164,70 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 inputs = ", ".join(
                     f"{name}: {dtype}{list(shape)}" for (name, dtype), shape in zip(self._wanted, shapes, strict=True)
                 )
-                patience = PATIENCE << len(self._groups)
-                self._groups[shapes] = SizeGroup(inputs, patience, super().run, self._make_job)
+                self._groups[shapes] = SizeGroup(inputs, super().run, self._may_begin, self._list_jobs, self._load)
             return self._groups.get(shapes)
 
-    def _make_job(self, feeds: dict[str, Array]) -> Job | Verdict:
-        """The job of compiling the model that the session was made of."""
+    def _may_begin(self, calls: int) -> bool:
+        """Whether compiled code is looked for, for sizes of so many calls."""
+        if calls < PATIENCE or self._calls < SHARE * self._begun:
+            return False
+        self._begun += 1
+        return True
+
+    def _identity(self) -> str:
+        """What decides about what is compiled, digests of the model and of this software. Raises UsageError."""
+        if self._known_identity:
+            return self._known_identity
         from ...lowering.bundle.bundle import versions
 
         content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
-        digest = sha256(content).hexdigest()
         external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
+        digest = sha256(content).hexdigest()
         if _stamp(self._model) != self._stamp:
-            return Verdict(False, f"{self._model}: was changed after the session was made")
-        threads = min(self._threads, available_cores()) or available_cores()
-        sizes = sorted((name, array.dtype.name, array.shape) for name, array in feeds.items())
+            raise UsageError(f"{self._model}: was changed after the session was made")
         decisive = (
-            digest, external, sizes, threads, sorted(versions().items()), onnxruntime.__version__, processor_identity(),
+            digest, external, sorted(versions().items()), onnxruntime.__version__, processor_identity(),
             source_digest(*_SOURCES),
         )  # fmt: skip
-        return Job(sha256(repr(decisive).encode()).hexdigest(), self._model, feeds, threads)
+        self._known_identity = repr(decisive)
+        return self._known_identity
+
+    def _list_jobs(self, feeds: dict[str, Array]) -> Iterator[Job]:
+        """How the model that the session was made of may be compiled for a call. Raises UsageError where it cannot.
+
+        The first sizes, which may stay the only ones, get code of their own; others that of all sizes.
+        """
+        threads = min(self._threads, available_cores()) or available_cores()
+        identity = self._identity()
+
+        def key(sizes: object) -> str:
+            return sha256(repr((identity, threads, sizes)).encode()).hexdigest()
+
+        own = key(sorted((name, array.dtype.name, array.shape) for name, array in feeds.items()))
+        if self._bundles and own not in self._bundles:
+            yield Job(key("all"), self._model, feeds, threads, self._typical_sizes(feeds))
+        if len(self._bundles) < MOST_BUNDLES:
+            self._bundles.add(own)
+            yield Job(own, self._model, feeds, threads)
+
+    def _typical_sizes(self, feeds: dict[str, Array]) -> tuple[str, ...]:
+        """The sizes of the named dimensions in a call."""
+        sizes = {
+            str(name): extent
+            for port in self.get_inputs()
+            for name, extent in zip(port.shape, feeds[port.name].shape, strict=True)
+            if isinstance(name, str)
+        }
+        return tuple(f"{name}={extent}" for name, extent in sizes.items())
+
+    def _load(self, bundle: Path, job: Job) -> LoadedModel:
+        """The bundle, which is loaded once for all sizes that it serves."""
+        from ...lowering.running.runner import load
+
+        with self._loading:
+            if bundle not in self._loaded:
+                self._loaded[bundle] = load(bundle, job.threads)
+            return self._loaded[bundle]
 
     def _reopen(self) -> None:
         """Make the session of ONNX Runtime anew in a copy of the process, which has none of its threads.

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .takeover import Feeds, GivenUpError, Runtime, Takeover
 from .verdicts import Array, Job, Verdict, Verdicts
 
-MakeJob = Callable[[dict[str, Array]], Job | Verdict]
-"""The job to compile for some inputs, or the verdict that nothing can be compiled; it may take long."""
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
+
+MayBegin = Callable[[int], bool]
+"""Whether to look for compiled code after so many calls."""
+ListJobs = Callable[[dict[str, Array]], Iterator[Job]]
+"""The jobs to compile for some inputs, the best first; it may take long. Raises EqfuseError where nothing can be."""
+Load = Callable[[Path, Job], "LoadedModel"]
+"""The bundle in a folder, which several groups may share."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +47,14 @@ class SizeReport:
 class SizeGroup:
     """The calls of one set of input sizes. Several threads may call at once; none ever waits for the compiler."""
 
-    def __init__(self, inputs: str, patience: int, runtime: Runtime, make_job: MakeJob) -> None:
-        """The model is compiled once there were `patience` calls."""
+    def __init__(self, inputs: str, runtime: Runtime, may_begin: MayBegin, list_jobs: ListJobs, load: Load) -> None:
         self._inputs = inputs
-        self._patience = patience
+        self._may_begin = may_begin
         self._runtime = runtime
-        self._make_job = make_job
+        self._list_jobs = list_jobs
+        self._load = load
         self._calls = self._earlier_calls = self._earlier_trials = 0
-        self._reason = f"waits for {patience} calls"
+        self._reason = "waits for more calls"
         self._speed = 0.0
         self._has_begun = False
         self._lock = threading.Lock()
@@ -64,7 +72,7 @@ class SizeGroup:
                 self._give_up(error)
                 return error.results
         results = self._runtime(names, feeds)
-        if self._calls >= self._patience and not self._has_begun:
+        if not self._has_begun and self._may_begin(self._calls):
             self._begin({name: array.copy() for name, array in feeds.items()})
         return results
 
@@ -98,12 +106,14 @@ class SizeGroup:
     def _prepare(self, feeds: dict[str, Array]) -> None:
         """Find a verdict, and take over where it says so. Nothing that goes wrong concerns the callers."""
         try:
-            job = self._make_job(feeds)
             verdicts = Verdicts()
-            verdict = verdicts.ask(job) if isinstance(job, Job) else job
-            if isinstance(job, Job) and verdict.takes_over:
-                self._take_over(job, verdict, verdicts)
-            self._reason, self._speed = verdict.reason, verdict.speed
+            for job in self._list_jobs(feeds):
+                verdict = verdicts.ask(job)
+                if verdict.takes_over:
+                    self._take_over(job, verdict, verdicts)
+                self._reason, self._speed = verdict.reason, verdict.speed
+                if verdict.takes_over:
+                    break
         except GivenUpError as error:
             self._give_up(error)
         except Exception as error:
@@ -112,12 +122,9 @@ class SizeGroup:
             self._key = self._key or "none"
 
     def _take_over(self, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
-        from ...lowering.running.runner import load
-
         self._key = job.key
-        takeover = Takeover(
-            load(verdicts.bundle(job.key), job.threads), self._runtime, verdict.differences, verdict.speed
-        )
+        model = self._load(verdicts.bundle(job.key), job)
+        takeover = Takeover(model, self._runtime, verdict.differences, verdict.speed)
         takeover.check(job.inputs)
         self._takeover = takeover
 

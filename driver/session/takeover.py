@@ -1,7 +1,7 @@
 """Compiled code that runs in the place of ONNX Runtime, and is tried against it again and again.
 
-Calls number 1, 2, 4, 8, ... and every thousandth run in both: the caller gets ONNX Runtime's results, and compiled code
-that differs, or that takes longer in most of the last trials, is given up.
+Calls number 1, 4, 8, 16, ... and every thousandth run in both: the caller gets ONNX Runtime's results, and compiled
+code that differs, or that takes longer in most of the last trials, is given up.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Feeds = Mapping[str, Any]
 Runtime = Callable[[Sequence[str], Feeds], list[Any]]
 """Runs in ONNX Runtime: names of outputs and inputs to outputs."""
+_SOON = 2
+"""A power of two that is no number of a trial: the first call is one, and the first inputs were compared before."""
 _EVERY = 1000
 """Calls between two trials, in the long run."""
 _TRIALS, _ENOUGH = 9, 5
@@ -69,7 +71,8 @@ class Takeover:
     def run(self, names: Sequence[str], feeds: Feeds) -> list[Any]:
         """The outputs of these names. Raises GivenUpError, and what ONNX Runtime raises for inputs that it refuses."""
         self.calls = number = next(self._numbers)
-        if number & (number - 1) == 0 or number % _EVERY == 0 or not self._is_within_ranges(feeds):
+        is_due = number == 1 or (number & (number - 1) == 0 and number != _SOON) or number % _EVERY == 0
+        if is_due or not self._is_within_ranges(feeds):
             return self._try(names, feeds)
         try:
             results = self._model.run(feeds)

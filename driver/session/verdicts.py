@@ -63,8 +63,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Job:
-    """A model, as a path or as bytes, to be compiled for inputs of the sizes of these and `threads` threads.
+    """A model, as a path or as bytes, to be compiled for inputs like these and `threads` threads.
 
+    It is for inputs of these sizes alone, or of all sizes with these as `typical` ones, as `eqfuse compile` takes them.
     `key` is a digest of all that decides about the verdict.
     """
 
@@ -72,6 +73,7 @@ class Job:
     model: str | bytes
     inputs: Mapping[str, Array]
     threads: int
+    typical: tuple[str, ...] | None = None
 
 
 class Verdicts:

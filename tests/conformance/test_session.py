@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, helper, load, numpy_helper, save
 
 from eqfuse.driver.session.verdicts import Verdicts, try_lock
 
@@ -38,7 +38,7 @@ while time.monotonic() < limit:
     for value, result in zip(expected, results):
         np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-4)
     (sizes,) = session.report().sizes
-    if sizes.compiled_calls or sizes.reason not in ("being compiled", "waits for 2 calls", "compiled"):
+    if sizes.compiled_calls or sizes.reason not in ("being compiled", "waits for more calls", "compiled"):
         break
     time.sleep(0.01)
 print(sizes.runs_in, "|", sizes.reason, "|", sizes.compiled_calls)
@@ -105,6 +105,40 @@ def test_compiled_code_takes_over_for_all_processes(model: Path, cache: Path) ->
         assert where == "compiled code", reason
     assert len([path for path in cache.iterdir() if not path.name.startswith(".")]) == 1
     assert answer(start(model))[0] == "compiled code"
+
+
+FREE = """
+import sys, time
+import numpy as np
+import eqfuse as ort
+
+session = ort.InferenceSession(sys.argv[1])
+limit = time.monotonic() + 600
+for rows in (8, 200, 300):
+    array = np.linspace(-2, 2, rows * 512, dtype=np.float32).reshape(rows, 512)
+    expected = session.run(None, {"x": array})
+    while time.monotonic() < limit:
+        (result,) = session.run(None, {"x": array})
+        np.testing.assert_allclose(result, expected[0], rtol=1e-4, atol=1e-4)
+        sizes = session.report().sizes[-1]
+        if sizes.compiled_calls or not sizes.reason.startswith(("being", "waits", "compiled")):
+            break
+    print(sizes)
+"""
+
+
+def test_sizes_that_vary(model: Path, cache: Path, tmp_path: Path) -> None:
+    """The first has code of its own, all others share one."""
+    proto = load(model)
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "N"
+    save(proto, tmp_path / "free.onnx")
+    command = [sys.executable, "-c", FREE, tmp_path / "free.onnx"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("compiled code") >= 2, result.stdout
+    keys = [path.name for path in cache.iterdir() if not path.name.startswith(".")]
+    assert len(keys) <= 3
 
 
 def test_a_killed_compiler_is_no_harm_and_leaves_no_lock(model: Path, cache: Path) -> None:

@@ -52,6 +52,14 @@ def bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def free_bundle(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model compiled for any number of indices."""
+    folder = tmp_path_factory.mktemp("bundle") / "free"
+    eqfuse.compile(model, folder, typical="N=2", threads=2, measure=False)
+    return folder
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
@@ -62,27 +70,27 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Finding:
     """What stands in for the process: it answers with a verdict, and has the bundle in the cache."""
 
-    def __init__(self, bundle: Path) -> None:
+    def __init__(self, bundle: Path, free_bundle: Path) -> None:
         self.verdict = Verdict(True, "compiled", 2.0)
         self.jobs: list[Job] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
-        self._bundle = bundle
+        self._bundles = bundle, free_bundle
 
     def __call__(self, verdicts: Verdicts, job: Job, lock: int) -> Verdict:
         self.jobs.append(job)
         self.may_answer.wait(60)
         staged = verdicts.folder() / "staged"
         if self.verdict.takes_over:
-            copytree(self._bundle, staged)
+            copytree(self._bundles[job.typical is not None], staged)
         verdicts.keep(job.key, self.verdict, staged if self.verdict.takes_over else None)
         return self.verdict
 
 
 @pytest.fixture
-def finding(bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finding]:
+def finding(bundle: Path, free_bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finding]:
     """The stand-in for the process that compiles."""
-    finding = Finding(bundle)
+    finding = Finding(bundle, free_bundle)
     monkeypatch.setattr(Verdicts, "_compile", lambda self, job, lock: finding(self, job, lock))
     yield finding
     finding.may_answer.set()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,8 +42,15 @@ def wait_until(session: InferenceSession, is_reached: Callable[[SessionReport], 
         time.sleep(0.01)
 
 
-def has_taken_over(report: SessionReport) -> bool:
-    return report.sizes[0].runs_in == "compiled code"
+def runs_in_compiled_code(place: int, report: SessionReport) -> bool:
+    return report.sizes[place].runs_in == "compiled code"
+
+
+def is_not_faster(place: int, report: SessionReport) -> bool:
+    return report.sizes[place].reason == "not faster"
+
+
+has_taken_over = partial(runs_in_compiled_code, 0)
 
 
 def take_over(model: Path, **options: Any) -> InferenceSession:
@@ -67,7 +75,7 @@ def test_compiled_code_takes_over(model: Path, finding: Finding) -> None:
         check(session, model, feeds(seed))
     (sizes,) = session.report().sizes
     assert sizes.inputs == f"x: float32[{ROWS}, 8], i: int64[2]"
-    assert (sizes.calls, sizes.compiled_calls, sizes.trials) == (session_module.PATIENCE + 10, 6, 4)
+    assert (sizes.calls, sizes.compiled_calls, sizes.trials) == (session_module.PATIENCE + 10, 7, 3)
     assert [job.threads for job in finding.jobs] == [available_cores()]
 
 
@@ -96,22 +104,50 @@ def test_another_version_has_verdicts_of_its_own(
     assert len({job.key for job in finding.jobs}) == 2
 
 
-def test_further_sizes_need_more_calls(model: Path, finding: Finding) -> None:
+def test_further_sizes_share_code_of_all_sizes(
+    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "SHARE", 0)
+    session = take_over(model)
+    for place, indices in enumerate((1, 3, 5), 1):
+        for seed in range(session_module.PATIENCE):
+            check(session, model, feeds(seed, indices))
+        wait_until(session, partial(runs_in_compiled_code, place))
+        for seed in range(10):
+            check(session, model, feeds(seed, indices))
+    assert [job.typical for job in finding.jobs] == [None, ("N=1",)]
+    assert [size.compiled_calls for size in session.report().sizes] == [0, 7, 7, 7]
+
+
+def test_sizes_that_code_of_all_sizes_does_not_serve_get_their_own(
+    model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "SHARE", 0)
     finding.verdict = Verdict(False, "not faster")
     session = eqfuse.InferenceSession(model)
-    for indices in (1, 2, 3):
+    for place, indices in enumerate((1, 3)):
         for _ in range(session_module.PATIENCE):
             check(session, model, feeds(indices=indices))
-    wait_until(session, lambda report: report.sizes[0].reason == "not faster")
-    assert [each.reason for each in session.report().sizes[1:]] == ["waits for 4 calls", "waits for 8 calls"]
+        wait_until(session, partial(is_not_faster, place))
+    assert [job.typical for job in finding.jobs] == [None, ("N=3",), None]
 
 
-def test_only_some_sizes_are_looked_at(model: Path, finding: Finding) -> None:
+def test_who_calls_with_ever_new_sizes_stays_with_onnx_runtime(model: Path, finding: Finding) -> None:
     session = eqfuse.InferenceSession(model)
-    for indices in range(session_module.MOST_SIZES + 3):
+    for indices in range(10):
+        for _ in range(session_module.PATIENCE):
+            check(session, model, feeds(indices=indices))
+    wait_until(session, lambda report: len(finding.jobs) == 1)
+    assert {size.reason for size in session.report().sizes[1:]} == {"waits for more calls"}
+
+
+def test_only_some_sizes_are_looked_at(model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MOST_SIZES", 3)
+    session = eqfuse.InferenceSession(model)
+    for indices in range(5):
         check(session, model, feeds(indices=indices))
     report = session.report()
-    assert (len(report.sizes), report.other_calls) == (session_module.MOST_SIZES, 3)
+    assert (len(report.sizes), report.other_calls) == (3, 2)
 
 
 def test_compiled_code_that_is_wrong_is_given_up(
@@ -143,7 +179,7 @@ def test_compiled_code_that_is_slower_here_is_given_up(
     options = eqfuse.SessionOptions()
     options.intra_op_num_threads = 2
     session = take_over(model, sess_options=options)
-    for seed in range(20):
+    for seed in range(40):
         check(session, model, feeds(seed))
     (sizes,) = session.report().sizes
     assert sizes.runs_in == "ONNX Runtime"
