@@ -94,7 +94,19 @@ def _ratio_text(middle: Middle) -> str:
 
 def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_KERNELS) -> None:
     """Print the kernels that take longest, the others as one row, and the time spent between kernels."""
-    columns = ("kernel", "operators", "schedule", "calls", "us a call", "share", "MMAC", "kB", "roofline us", "times")
+    columns = (
+        "kernel",
+        "operators",
+        "schedule",
+        "calls",
+        "us a call",
+        "share",
+        "MMAC",
+        "kB",
+        "predicted us",
+        "roofline us",
+        "times",
+    )
     ordered = sorted(breakdown.kernels, key=lambda kernel: -kernel.seconds)
     rows = [_kernel_row(kernel, breakdown.whole) for kernel in ordered[:most]]
     if rest := ordered[len(rows) :]:
@@ -102,8 +114,10 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
     rows.append(_sum_row("all kernels", ordered, breakdown.whole))
     for name, seconds in (("ONNX Runtime", breakdown.fallbacks), ("between kernels", breakdown.between)):
         if seconds > 0:
-            rows.append((name, *[""] * 3, _microseconds(seconds), f"{seconds / breakdown.whole:.1%}", *[""] * 4))
+            rows.append((name, *[""] * 3, _microseconds(seconds), f"{seconds / breakdown.whole:.1%}", *[""] * 5))
     render.table(f"{title}: {render.seconds(breakdown.whole)}", columns, rows, left=3)
+    if breakdown.correlation is not None:
+        write(f"rank correlation of predicted and measured times: {breakdown.correlation:.2f}")
 
 
 def trial_lines(kernels: Iterable[KernelTrials]) -> Iterator[str]:
@@ -128,7 +142,8 @@ def _kernel_row(kernel: KernelTime, whole: float) -> tuple[str, ...]:
     return (
         number, operators_text(facts.operators), facts.rule.partition(" ")[0], str(facts.calls),
         _microseconds(kernel.per_call), f"{kernel.seconds / whole:.1%}", f"{facts.multiply_adds / 1e6:.2f}",
-        f"{facts.bytes / 1e3:.0f}", _microseconds(facts.roofline), f"{kernel.distance:.1f}",
+        f"{facts.bytes / 1e3:.0f}", "" if facts.predicted is None else _microseconds(facts.predicted),
+        _microseconds(facts.roofline), f"{kernel.distance:.1f}",
     )  # fmt: skip
 
 
@@ -138,10 +153,11 @@ def _sum_row(name: str, kernels: Sequence[KernelTime], whole: float) -> tuple[st
     bound = sum(kernel.facts.roofline * kernel.facts.calls for kernel in kernels)
     products = sum(kernel.facts.multiply_adds * kernel.facts.calls for kernel in kernels)
     moved = sum(kernel.facts.bytes * kernel.facts.calls for kernel in kernels)
+    predicted = sum((kernel.facts.predicted or 0.0) * kernel.facts.calls for kernel in kernels)
     return (
         name, "", "", str(sum(kernel.facts.calls for kernel in kernels)), _microseconds(seconds),
-        f"{seconds / whole:.1%}", f"{products / 1e6:.2f}", f"{moved / 1e3:.0f}", _microseconds(bound),
-        f"{seconds / bound:.1f}" if bound else "",
+        f"{seconds / whole:.1%}", f"{products / 1e6:.2f}", f"{moved / 1e3:.0f}", _microseconds(predicted),
+        _microseconds(bound), f"{seconds / bound:.1f}" if bound else "",
     )  # fmt: skip
 
 

@@ -102,7 +102,10 @@ def breakdown_as_dict(breakdown: Breakdown) -> dict[str, Any]:
         {**asdict(kernel.facts), "seconds": kernel.seconds, "seconds_per_call": kernel.per_call}
         for kernel in breakdown.kernels
     ]
-    return {**{name: getattr(breakdown, name) for name in ("whole", "fallbacks", "between")}, "kernels": kernels}
+    return {
+        **{name: getattr(breakdown, name) for name in ("whole", "fallbacks", "between", "correlation")},
+        "kernels": kernels,
+    }
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import UsageError
 from ..bundle.kernel_facts import KernelFacts, read_table
@@ -24,6 +25,8 @@ from .runner import CompiledModel
 from .turns import Middle, wait_until_idle
 
 _WARM_UP = 3
+_LEAST_CORRELATED = 3
+"""Kernels: of two, every order is a perfect one or its opposite."""
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 25
 """Runs of each of several bundles that are timed in turns: a median of fewer is not worth much, more tell no more."""
 
@@ -61,6 +64,24 @@ class Breakdown:
     def between(self) -> float:
         """Seconds spent in no kernel."""
         return self.whole - self.fallbacks - sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def correlation(self) -> float | None:
+        """Spearman's, of the predicted and the measured seconds of a call; None of fewer than three kernels."""
+        pairs = [(k.facts.predicted, k.per_call) for k in self.kernels if k.facts.predicted is not None]
+        if len(pairs) < _LEAST_CORRELATED:
+            return None
+        predicted, measured = (_ranks(np.array(column)) for column in zip(*pairs, strict=True))
+        if not np.ptp(predicted) or not np.ptp(measured):
+            return None
+        return float(np.corrcoef(predicted, measured)[0, 1])
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of each in their order, counted from 0; equal ones share the mean of theirs."""
+    _, own, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts + 1) / 2)[own])
 
 
 @dataclass(frozen=True)

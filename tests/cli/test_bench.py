@@ -77,9 +77,9 @@ def test_a_bundle_that_does_not_say_what_its_kernels_are(eqfuse: CommandLine) ->
 # --- their table
 
 
-def kernel_time(number: int, seconds: float, calls: int = 1) -> KernelTime:
+def kernel_time(number: int, seconds: float, calls: int = 1, predicted: float | None = 2e-6) -> KernelTime:
     facts = KernelFacts(
-        f"kernel_{number}_conv_relu", ("Conv", "Relu"), "window", calls, 10**6, 2 * 10**6, 4000, 1e-6, None
+        f"kernel_{number}_conv_relu", ("Conv", "Relu"), "window", calls, 10**6, 2 * 10**6, 4000, 1e-6, predicted
     )
     return KernelTime(facts, seconds)
 
@@ -89,11 +89,11 @@ def kernel_time(number: int, seconds: float, calls: int = 1) -> KernelTime:
     [
         (
             Breakdown(10e-6, (kernel_time(0, 1e-6), kernel_time(1, 6e-6, calls=2), kernel_time(2, 2e-6)), 0.0),
-            1, 4, "2 others 2 3.0 30.0% 2.00 8 2.0 1.5",
+            1, 4, "2 others 2 3.0 30.0% 2.00 8 4.0 2.0 1.5",
         ),
         (
             Breakdown(12e-6, (kernel_time(1, 6e-6, calls=2),), 0.0),
-            5, 3, "kernel_1 Conv Relu window 2 3.0 50.0% 1.00 4 1.0 3.0",
+            5, 3, "kernel_1 Conv Relu window 2 3.0 50.0% 1.00 4 2.0 1.0 3.0",
         ),
         (Breakdown(10e-6, (kernel_time(0, 6e-6),), 1e-6), 5, -2, "ONNX Runtime 1.0 10.0%"),
         (Breakdown(10e-6, (kernel_time(0, 6e-6),), 1e-6), 5, -1, "between kernels 3.0 30.0%"),
@@ -106,6 +106,17 @@ def test_rows_of_the_table(
     print_breakdown("small", breakdown, most)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line]
     assert lines[place] == row
+
+
+@pytest.mark.parametrize(
+    ("predicted", "correlation"),
+    [([1.0, 2.0, 3.0], 1.0), ([3.0, 2.0, 1.0], -1.0), ([1.0, 1.0, 2.0], 0.866), ([1.0, 2.0, None], None)],
+    ids=["in order", "reversed", "equal", "too few"],
+)
+def test_rank_correlation_of_predictions(predicted: list[float | None], correlation: float | None) -> None:
+    kernels = tuple(kernel_time(n, 1e-6 * (n + 1), predicted=each) for n, each in enumerate(predicted))
+    found = Breakdown(1e-5, kernels, 0.0).correlation
+    assert found == (None if correlation is None else pytest.approx(correlation, abs=1e-3))
 
 
 def test_long_lists_of_operators_are_cut() -> None:
