@@ -16,7 +16,7 @@ from ...errors import UsageError
 from ..bundle.loaded import Array, fit_input
 from ..errors import BundleError, LoweringError
 from ..ports import Port
-from .native import CALLBACK, WATCHER, NativeLibrary, address, aligned, empty
+from .native import CALLBACK, WATCHER, NativeLibrary, address, empty, is_aligned
 
 SMALL = 1 << 14
 """Bytes that are copied in about the time in which numpy tells the address of an array."""
@@ -42,9 +42,9 @@ class Context:
         self._weights = weights  # which the context reads
         self._inputs = tuple(_Slot(number, port) for number, port in enumerate(inputs))
         self._outputs = tuple(_Slot(number, port) for number, port in enumerate(outputs))
+        given = {name for port in inputs for name in port.names}
+        self._measured = tuple(slot for slot in self._outputs if not slot.port.names <= given)
         self._is_static = all(port.is_static for port in (*inputs, *outputs))
-        self._shapes: tuple[tuple[int, ...], ...] | None = None
-        self._kept: list[Array] = []
         self._failure: BaseException | None = None
         self._fallbacks = fallbacks
         functions = library.functions
@@ -54,11 +54,9 @@ class Context:
         self._handle = ctypes.c_void_p(create(network, address(weights) if weights.size else None, threads))
         if not self._handle:
             raise BundleError(library.message)
-        self._given = (ctypes.c_void_p * max(len(inputs), 1))(*(address(slot.own) for slot in self._inputs))
-        self._taken = (ctypes.c_void_p * max(len(outputs), 1))(*(address(slot.own) for slot in self._outputs))
+        self._given = (ctypes.c_void_p * max(len(inputs), 1))()
+        self._taken = (ctypes.c_void_p * max(len(outputs), 1))()
         self._run: Any = functions.eqfuse_run
-        self._output_bytes: Any = functions.eqfuse_output_bytes
-        self._output_bytes.restype = ctypes.c_size_t
         self._output_shape: Any = functions.eqfuse_output_shape
         self._output_shape.restype = ctypes.POINTER(ctypes.c_int64)
         self._arguments = (self._handle, ctypes.byref(self._given), ctypes.byref(self._taken))
@@ -66,7 +64,7 @@ class Context:
             self._callback = CALLBACK(self._call_back)
             functions.eqfuse_set_callback(self._handle, self._callback, None)
         if self._is_static:
-            self._set_shapes([slot.own for slot in self._inputs])
+            self._set_shapes([port.static_shape for port in inputs])
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -74,18 +72,15 @@ class Context:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run once, with names in and out. Raises UsageError where an input does not fit."""
-        if not self._is_static:
-            self.bind(inputs)
-            self.run_bound()
-            memory, self._kept = self._kept[len(self._inputs) :], []
-            return {slot.name: self._output(slot, memory[slot.number]) for slot in self._outputs}
         kept = []  # until the run has ended
         for slot in self._inputs:
-            array = slot.fit(inputs[slot.name])
-            if slot.is_small:
+            array = inputs[slot.name]
+            if type(array) is not np.ndarray or array.dtype != slot.dtype or array.shape != slot.shape:
+                return self.run(self._fit(inputs))
+            if slot.is_small or not is_aligned(array):
                 slot.own[...] = array
+                self._given[slot.number] = slot.address
             else:
-                array = aligned(array)
                 self._given[slot.number] = address(array)
                 kept.append(array)
         results = {}
@@ -95,49 +90,48 @@ class Context:
                 results[slot.name] = fresh = empty(slot.own.shape, slot.dtype)
                 self._taken[slot.number] = address(fresh)
         self.run_bound()
+        for slot in self._measured:
+            results[slot.name] = self._cut(results[slot.name], slot)
         return {slot.name: own.copy() if (own := results[slot.name]) is slot.own else own for slot in self._outputs}
 
     def bind(self, inputs: Mapping[str, Any]) -> None:
-        """Take the inputs, on which `run_bound` and others run from now on."""
-        arrays = [slot.fit(inputs[slot.name]) for slot in self._inputs]
-        if self._is_static:
-            for slot, array in zip(self._inputs, arrays, strict=True):
-                slot.own[...] = array
-                self._given[slot.number] = address(slot.own)
-            for slot in self._outputs:
-                self._taken[slot.number] = address(slot.own)
-            return
-        self._set_shapes(arrays)
-        self._kept = list(map(aligned, arrays))
-        for number, array in enumerate(self._kept):
-            self._given[number] = address(array)
-        self._kept += self._take_outputs()
+        """Copy the inputs, on which `run_bound` and others run from now on."""
+        arrays = self._fit(inputs)
+        for slot in self._inputs:
+            slot.own[...] = arrays[slot.name]
+            self._given[slot.number] = slot.address
+        for slot in self._outputs:
+            self._taken[slot.number] = slot.address
 
-    def _set_shapes(self, arrays: Sequence[Array]) -> None:
-        """Have memory laid out for inputs of these shapes. Raises UsageError where they do not fit each other."""
-        shapes = tuple(array.shape for array in arrays)
-        if shapes == self._shapes:
-            return
+    def _fit(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays of the ports' types, for whose shapes memory is laid out. Raises UsageError where they do not fit."""
+        arrays = {slot.name: fit_input(slot.port, inputs[slot.name]) for slot in self._inputs}
+        if not self._is_static:
+            self._set_shapes([arrays[slot.name].shape for slot in self._inputs])
+        return arrays
+
+    def _set_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
         rows = [(ctypes.c_int64 * max(len(shape), 1))(*shape) for shape in shapes]
         pointers = (ctypes.c_void_p * max(len(rows), 1))(*map(ctypes.addressof, rows))
-        self._shapes = None
         if self._library.functions.eqfuse_set_shapes(self._handle, pointers):
+            for slot in self._inputs:
+                slot.forget()
             raise UsageError(self._library.message)
-        self._shapes = shapes
-
-    def _take_outputs(self) -> list[Array]:
-        """Memory for outputs of the shapes that they have now."""
-        memory = []
+        for slot, shape in zip(self._inputs, shapes, strict=True):
+            slot.resize(shape)
+            self._given[slot.number] = slot.address
         for slot in self._outputs:
-            memory.append(empty((self._output_bytes(self._handle, slot.number),), np.dtype(np.uint8)))
-            self._taken[slot.number] = address(memory[-1])
-        return memory
+            slot.resize(self._shape_of(slot))
+            self._taken[slot.number] = slot.address
 
-    def _output(self, slot: _Slot, memory: Array) -> Array:
-        """The output in its memory, which may be larger: where the size follows from values, it is known now."""
-        shape = tuple(self._output_shape(self._handle, slot.number)[: len(slot.shape)])
-        result: Array = np.ndarray(shape, slot.dtype, memory)
-        return result.copy() if 2 * result.nbytes < memory.nbytes else result
+    def _shape_of(self, slot: _Slot) -> tuple[int, ...]:
+        """The shape that an output has now: before a run the largest, where it follows from values."""
+        return tuple(self._output_shape(self._handle, slot.number)[: len(slot.port.shape)])
+
+    def _cut(self, memory: Array, slot: _Slot) -> Array:
+        """The output in its memory, which may be larger."""
+        result: Array = np.ndarray(self._shape_of(slot), slot.dtype, memory)
+        return result.copy() if slot.is_small or 2 * result.nbytes < memory.nbytes else result
 
     def run_bound(self) -> None:
         """Run on the inputs that were given last."""
@@ -171,16 +165,19 @@ class Context:
 
 
 class _Slot:
-    """An input or output. A static one has memory of its `own`, in which it is passed if it is small."""
+    """An input or output, and memory of its `own` for a tensor of its shape, in which it is passed if it is small."""
 
     def __init__(self, number: int, port: Port) -> None:
-        self.number, self.port, self.name = number, port, port.name
-        self.dtype, self.shape = np.dtype(port.dtype), port.shape
-        self.own = empty(port.static_shape if port.is_static else (0,), self.dtype)
-        self.is_small = self.own.nbytes <= SMALL
+        self.number, self.port, self.name, self.dtype = number, port, port.name, np.dtype(port.dtype)
+        self.forget()
 
-    def fit(self, value: Any) -> Array:
-        """The value as an array of the port. Raises UsageError where it does not fit."""
-        if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            return value
-        return fit_input(self.port, value)
+    def forget(self) -> None:
+        """Have no shape, so that no array fits."""
+        self.shape: tuple[int, ...] | None = None
+
+    def resize(self, shape: tuple[int, ...]) -> None:
+        """Have this shape from now on."""
+        if shape == self.shape:
+            return
+        self.shape, self.own = shape, empty(shape, self.dtype)
+        self.address, self.is_small = address(self.own), self.own.nbytes <= SMALL

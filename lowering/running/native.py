@@ -72,9 +72,14 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, memory, -address(memory) % ALIGNMENT)
 
 
+def is_aligned(array: Array) -> bool:
+    """Whether the array is row by row, its elements beginning at a multiple of ALIGNMENT."""
+    return bool(array.flags.c_contiguous) and address(array) % ALIGNMENT == 0
+
+
 def aligned(array: Array) -> Array:
     """The array row by row, its elements beginning at a multiple of ALIGNMENT: itself, or a copy."""
-    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
+    if is_aligned(array):
         return array
     copy = empty(array.shape, array.dtype)
     copy[...] = array

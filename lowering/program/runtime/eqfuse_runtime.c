@@ -165,7 +165,11 @@ int eqfuse_set_shapes(eqfuse_context *context, const int64_t *const *shapes) {
             int64_t demanded = model->inputs[i].shape[axis] < 0 ? shapes[i][axis] : model->inputs[i].shape[axis];
             if (eqfuse_demand(model->inputs[i].name, (int)axis, shapes[i][axis], demanded)) return -1;
         }
-    if (!model->extend || note_shapes(context, shapes)) return 0;
+    if (!model->extend) return 0;
+    if (note_shapes(context, shapes)) {
+        if (model->measures) model->extend(context); /* the last run measured sizes of its own */
+        return 0;
+    }
     context->has_shapes = 0;
     if (model->solve(context, shapes)) return -1;
     model->extend(context);
