@@ -9,6 +9,7 @@ differ from ONNX Runtime's. The worst are printed first.
     python benchmarks/cliffs.py --sample 300                        # about 10 minutes
     python benchmarks/cliffs.py --anchor "average 3x3" product --after rotary "gate last"
     python benchmarks/cliffs.py --json cliffs.json                  # all 3600, about two hours
+    python benchmarks/cliffs.py --recurrent                         # recurrent networks, about two minutes
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import tvm
 
 from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
 from eqfuse.benchmarks.forms.kernel_forms import AFTER, ANCHORS, BEFORE, Form, list_forms
+from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
 from eqfuse.benchmarks.kernels import SAMPLE_SECONDS, sample
 from eqfuse.lowering.target import Target, target_of
 
@@ -88,7 +90,7 @@ def _count_runs(run: Callable[[], Any]) -> int:
 
 @cache
 def _forms() -> dict[str, Form]:
-    return {form.name: form for form in list_forms()}
+    return {form.name: form for form in (*list_forms(), *list_recurrences())}
 
 
 @cache
@@ -141,13 +143,15 @@ def main() -> None:
     parser.add_argument("--before", nargs="*", default=[], choices=BEFORE, metavar="NAME")
     parser.add_argument("--after", nargs="*", default=[], choices=AFTER, metavar="NAME")
     parser.add_argument("--sample", type=int, help="so many of the forms, drawn at random")
+    parser.add_argument("--recurrent", action="store_true", help="forms of recurrent networks instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="host")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--rows", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    names = [form.name for form in list_forms(options.anchor, options.before, options.after)]
+    forms = list_recurrences() if options.recurrent else list_forms(options.anchor, options.before, options.after)
+    names = [form.name for form in forms]
     if options.sample:
         names = Random(options.seed).sample(names, min(options.sample, len(names)))
     measured: list[Measured] = []

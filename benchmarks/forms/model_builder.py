@@ -57,6 +57,12 @@ class Builder:
         self.shapes[name] = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
         return name
 
+    def add_many(self, operator: str, operands: Sequence[str], outputs: int, **attributes: Any) -> tuple[str, ...]:
+        """A node of several outputs."""
+        names = tuple(f"{operator.lower()}{len(self.nodes)}.{n}" for n in range(outputs))
+        self.nodes.append(helper.make_node(operator, operands, names, **attributes))
+        return names
+
     def finish(self, *outputs: str) -> onnx.ModelProto:
         """The model with these outputs."""
         return shape_inference.infer_shapes(self._model(outputs), strict_mode=True, data_prop=True)
