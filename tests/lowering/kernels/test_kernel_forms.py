@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eqfuse.benchmarks.forms.compiled_form import compile_form, draw_inputs, in_onnx_runtime, largest_difference
 from eqfuse.benchmarks.forms.kernel_forms import Form, list_forms
+from eqfuse.benchmarks.forms.recurrent_forms import list_recurrences
 from eqfuse.lowering.target import target_of
 
 TOLERANCE = 1e-4
@@ -46,3 +47,12 @@ def test_forms_that_were_wrong(name: str) -> None:
 @given(st.sampled_from(sorted(FORMS)))
 def test_any_form(name: str) -> None:
     check(FORMS[name])
+
+
+RECURRENT = {form.name: form for form in list_recurrences()}
+
+
+@pytest.mark.representatives(3)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_forms_of_recurrent_networks(name: str) -> None:
+    check(RECURRENT[name])
