@@ -12,6 +12,7 @@ import msgspec
 
 from ...errors import EqfuseError
 from ...ir.sizes import Size
+from .requirements import Requirement
 from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
@@ -207,6 +208,8 @@ class Plan:
     weights: tuple[int, ...]
     views: tuple[View, ...] = ()
     branches: tuple[Branch, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    """What the sizes of a call have to fulfil, as far as they follow from the shapes of its inputs."""
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):

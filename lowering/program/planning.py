@@ -15,6 +15,7 @@ from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
 from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Plan, SpecialCall, Step, View
+from .requirements import list_requirements
 from .sizes import extents_of
 
 
@@ -56,7 +57,8 @@ class _Buffers:
             outputs.append(self._output(name, read, given))
         buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
         branches = tuple(self.branches)
-        return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views, branches)
+        required = list_requirements(graph)
+        return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views, branches, required)
 
     def _add_branch(self, first: int, guards: tuple[Guard, ...]) -> None:
         """The steps from the first one on run under these conditions, like those before them if they are the same."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -43,9 +43,20 @@ class SizeCode:
         return SIZES.format(
             lives="\n".join([*(f"    {{{e.buffer}, {e.first}, {e.last}}}," for e in lives_of(plan)), "    {0},"]),
             views=table(b for view in self._arena_views for b in view),
-            solve="\n".join(f"    status |= {self._solve(step)};" for step in plan.solution),
+            solve="\n".join(
+                [*(f"    status |= {self._solve(step)};" for step in plan.solution), *self._requirements()]
+            ),
             extend=self.extend(frozenset(), set(plan.symbols) - {m.name for m in plan.measures}),
         )
+
+    def _requirements(self) -> Iterator[str]:
+        solved = {step.name for step in self.plan.solution if isinstance(step, Solution)}
+        for each in self.plan.requirements:
+            if each.left.names() | each.right.names() <= solved:
+                left, right = c_expression(each.left, self.variables), c_expression(each.right, self.variables)
+                holds = f"{left} >= {right}" if each.relation == "least" else f"{left} == {right}"
+                holds += f" || {left} == 1" if each.relation == "broadcast" else ""
+                yield f'    if (!status && !({holds})) status = eqfuse_fail("%s", {literal(each.text)});'
 
     def _solve(self, step: Solution | Demand) -> str:
         extent = f"shapes[{step.port}][{step.axis}]"

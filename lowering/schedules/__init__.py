@@ -32,6 +32,9 @@ Rule = Callable[[Draft], Scheduled | None]
 
 It may raise what TVM raises, where a primitive refuses a block that looked right.
 """
+REFUSALS = (s_tir.ScheduleError, RuntimeError, TypeError)
+"""What a rule raises where it does not match after all: a primitive of TVM's, or TypeError where an extent has to be a
+number and a call decides about it."""
 FAR = 4.0
 """A schedule is estimated to be far off above this multiple of the least cycles: then stages are tried, too."""
 FEWEST_CYCLES = 2000.0
@@ -59,7 +62,7 @@ def mark_constants(function: tirx.PrimFunc, parameters: tuple[int, ...]) -> tirx
 def fits_rule(name: str, function: tirx.PrimFunc, device: Device, threads: int = 1) -> bool:
     """Whether the rule of that name matches."""
     (rule,) = (rule for rule in RULES if rule.__name__ == name)
-    with suppress(s_tir.ScheduleError, RuntimeError):
+    with suppress(*REFUSALS):
         return _MATCHES.get(name, rule)(Draft.of(function, device, threads)) is not None
     return False
 
@@ -73,7 +76,7 @@ def schedule(function: tirx.PrimFunc, device: Device, threads: int = 1, trace: T
     for candidate in list_candidates(function, device, threads, with_rules=True):
         try:
             scheduled = candidate(trace)
-        except (s_tir.ScheduleError, RuntimeError):
+        except REFUSALS:
             continue  # a primitive refused a block that looked right; the next rule asks less
         if scheduled is not None:
             return scheduled
@@ -110,7 +113,7 @@ def _schedule_best(
         """By the first rule that matches; decisions are named after the scope."""
         for rule in rules:
             own = Trace(trace.wanted, scope)
-            with suppress(s_tir.ScheduleError, RuntimeError):  # a primitive refused a block that looked right
+            with suppress(*REFUSALS):  # a primitive refused a block that looked right
                 scheduled = rule(Draft.of(part, device, threads, own))
                 if scheduled is not None:
                     return Estimated.of(scheduled, own, device)
@@ -121,7 +124,7 @@ def _schedule_best(
     chosen = schedule_stages(draft, schedule_whole) if is_cut else schedule_whole(function)
     assert chosen is not None  # where a cut is needed there is one
     if may_cut and not is_cut and chosen.cycles > max(FEWEST_CYCLES, FAR * least_cycles(function, device)):
-        with suppress(s_tir.ScheduleError, RuntimeError):
+        with suppress(*REFUSALS):
             staged = schedule_stages(Draft.of(function, device, threads), schedule_whole)
             chosen = staged if staged is not None and CLEARLY * staged.cycles < chosen.cycles else chosen
     trace.sites.extend(chosen.sites)

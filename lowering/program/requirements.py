@@ -1,0 +1,101 @@
+"""What the sizes of a call have to fulfil for the operators of a model, so that no kernel reads beyond its tensors.
+
+Shape inference takes sizes for equal that a run without errors demands to be equal, and dimensions for large enough for
+the windows over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ...engine.summary import VIEWS
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.operators import OPERATORS
+from ...ir.size_names import dimension_as_size, elements
+from ...ir.sizes import ONE, Size, number
+from ...ir.types import TensorType
+
+Relation = Literal["equal", "least", "broadcast"]
+_WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people."""
+
+    left: Size
+    relation: Relation
+    right: Size
+    operator: str
+
+    @property
+    def text(self) -> str:
+        """What is wrong where it does not hold."""
+        relation = {"equal": "is not", "least": "is below", "broadcast": "is neither 1 nor"}[self.relation]
+        return f"{self.operator}: a size of {self.left} {relation} {self.right} for these shapes of the inputs"
+
+
+def list_requirements(graph: OperatorGraph) -> tuple[Requirement, ...]:
+    """Those of all operators that sizes of a call decide about, each once."""
+    different: dict[tuple[Size, Relation, Size], Requirement] = {}
+    for operator in graph.operators:
+        for left, relation, right in _find_relations(operator, graph):
+            is_open = left != right and (left.number is None or right.number is None)
+            if is_open and not (relation == "broadcast" and left == ONE):
+                different.setdefault((left, relation, right), Requirement(left, relation, right, operator.name))
+    return tuple(different.values())
+
+
+Relations = Iterator[tuple[Size, Relation, Size]]
+
+
+def _find_relations(operator: Operator, graph: OperatorGraph) -> Relations:
+    types = [None if v is None else graph.values[v].type for v in operator.inputs]
+    result = graph.values[operator.outputs[0]].type if operator.outputs else None
+    shapes, made = [_sizes(type_) for type_ in types], _sizes(result)
+    row = OPERATORS.get(operator.op)
+    if operator.is_opaque or made is None or row is None:
+        return
+    if operator.op in _WINDOWS:
+        yield from _windows(operator, shapes[0])
+    elif operator.op in VIEWS and types[0] is not None and result is not None:
+        before, after = elements(types[0]), elements(result)
+        if before is not None and after is not None:
+            yield before, "equal", after
+    elif row.category.startswith("elementwise"):
+        for shape in shapes:
+            yield from _broadcast(shape, made)
+    elif operator.op == "Concat":
+        axis = operator.attributes.get("axis", 0)
+        for shape in shapes:
+            for place, (own, whole) in enumerate(zip(shape or (), made, strict=False)):
+                if place != axis:
+                    yield own, "equal", whole
+    elif operator.op == "MatMul" and shapes[0] and shapes[1]:
+        yield shapes[0][-1], "equal", shapes[1][-2 if len(shapes[1]) > 1 else 0]
+        for shape in shapes[:2]:
+            yield from _broadcast((shape or ())[:-2], made[: len(made) - sum(len(s or ()) > 1 for s in shapes[:2])])
+
+
+def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Relations:
+    kernel, pads, dilations = (operator.attributes.get(name) for name in ("kernel_shape", "pads", "dilations"))
+    if shape is None or not (isinstance(kernel, tuple) and isinstance(pads, tuple) and isinstance(dilations, tuple)):
+        return
+    for axis, size in enumerate(shape[2:]):
+        reach = dilations[axis] * (kernel[axis] - 1) + 1
+        yield size, "least", number(reach - pads[axis] - pads[axis + len(kernel)])
+
+
+def _broadcast(shape: Iterable[Size] | None, made: tuple[Size, ...]) -> Relations:
+    own = tuple(shape or ())
+    for size, whole in zip(reversed(own), reversed(made), strict=False):
+        yield size, "broadcast", whole
+
+
+def _sizes(type_: TensorType | None) -> tuple[Size, ...] | None:
+    if type_ is None or type_.shape is None:
+        return None
+    sizes = [dimension_as_size(dimension) for dimension in type_.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
