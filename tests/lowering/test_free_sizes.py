@@ -1,0 +1,124 @@
+"""A bundle of a model with free dimensions is right for every size that the original runs on, or refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+import eqfuse
+from eqfuse.errors import UsageError
+
+from .small_models import Array, model, saved, weights
+
+Run = Callable[[Mapping[str, Array]], Sequence[Array]]
+node = helper.make_node
+
+
+def feature_maps() -> onnx.ModelProto:
+    """Windows over maps of any size: with and without stride, over all channels and single ones; joined, resized."""
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["a"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["r"]),
+        node("Conv", ["r", "w2"], ["d"], pads=[1, 1, 1, 1], group=20),
+        node("Conv", ["d", "w3"], ["p"]),
+        node("Add", ["p", "r"], ["s"]),
+        node("MaxPool", ["s"], ["m"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Resize", ["m", "", "twice"], ["u"], mode="nearest", coordinate_transformation_mode="asymmetric",
+             nearest_mode="floor"),
+        node("GlobalAveragePool", ["s"], ["g"]),
+        node("Mul", ["u", "g"], ["v"]),
+        node("Concat", ["v", "u"], ["y"], axis=1),
+        node("AveragePool", ["s"], ["q"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Sigmoid", ["q"], ["z"]),
+    ]  # fmt: skip
+    stored = {"w1": weights(20, 3, 3, 3), "b1": weights(20), "w2": weights(20, 1, 3, 3), "w3": weights(20, 20, 1, 1)}
+    twice = np.array([1, 1, 2, 2], np.float32)
+    shapes = {"y": ["N", 40, None, None], "z": ["N", 20, None, None]}
+    return model(nodes, {"x": ["N", 3, "H", "W"]}, shapes, twice=twice, **stored)
+
+
+def sequences() -> onnx.ModelProto:
+    """Rows of any number and length: products, softmax over a free axis, normalisation, attention, a table."""
+    nodes = [
+        node("Gather", ["table", "ids"], ["e"]),
+        node("LayerNormalization", ["e", "gain", "shift"], ["n"], axis=-1),
+        node("MatMul", ["n", "wq"], ["q"]),
+        node("Transpose", ["n"], ["t"], perm=[0, 2, 1]),
+        node("MatMul", ["q", "t"], ["scores"]),
+        node("Softmax", ["scores"], ["weights"], axis=-1),
+        node("MatMul", ["weights", "n"], ["h"]),
+        node("Add", ["h", "e"], ["y"]),
+        node("ReduceMean", ["y"], ["mean"], axes=[1], keepdims=0),
+        node("Reshape", ["y", "flat"], ["z"]),
+    ]
+    stored = {"table": weights(50, 24), "gain": weights(24), "shift": weights(24), "wq": weights(24, 24)}
+    flat = np.array([-1, 24], np.int64)
+    shapes = {"mean": ["N", 24], "z": [None, 24], "weights": ["N", "L", "L"]}
+    return model(nodes, {"ids": ["N", "L"]}, shapes, ["ids"], flat=flat, **stored)
+
+
+def bundle_of(proto: onnx.ModelProto, folder: Path, **options: Any) -> tuple[Run, Run]:
+    """The model in a bundle, and in ONNX Runtime."""
+    path = saved(proto, folder / "model.onnx")
+    eqfuse.compile(path, folder / "bundle", threads=1, verify=False, measure=False, **options)
+    compiled = eqfuse.load(folder / "bundle")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda feeds: list(compiled.run(feeds).values()), lambda feeds: session.run(None, dict(feeds))
+
+
+def check(runs: tuple[Run, Run], feeds: Mapping[str, Array]) -> None:
+    """The bundle refuses inputs, or its results are those of ONNX Runtime."""
+    compiled, original = runs
+    try:
+        results = compiled(feeds)
+    except UsageError:
+        return
+    for result, wanted in zip(results, original(feeds), strict=True):
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result, wanted, rtol=2e-3, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def maps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    return bundle_of(feature_maps(), tmp_path_factory.mktemp("maps"), typical=("H=48", "W=64"))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    return bundle_of(sequences(), tmp_path_factory.mktemp("rows"))
+
+
+@given(
+    st.integers(0, 3), st.one_of(st.integers(3, 70), st.just(48)), st.one_of(st.integers(3, 70), st.just(64)),
+    st.integers(0, 9),
+)  # fmt: skip
+def test_maps_of_any_size(maps: tuple[Run, Run], count: int, height: int, width: int, seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal((count, 3, height, width)).astype(np.float32)
+    check(maps, {"x": x})
+
+
+@pytest.mark.conformance
+@given(st.integers(0, 4), st.integers(1, 40), st.integers(0, 9))
+def test_rows_of_any_number_and_length(rows: tuple[Run, Run], count: int, length: int, seed: int) -> None:
+    check(rows, {"ids": np.random.default_rng(seed).integers(0, 50, (count, length))})
+
+
+@pytest.mark.parametrize("size", [(1, 3, 48, 64), (1, 3, 5, 7), (2, 3, 33, 30)])
+def test_runs_where_windows_fit(maps: tuple[Run, Run], size: tuple[int, ...]) -> None:
+    compiled, _ = maps
+    assert len(compiled({"x": np.zeros(size, np.float32)})) == 2
+
+
+def test_refuses_windows_that_are_larger_than_the_map(maps: tuple[Run, Run]) -> None:
+    compiled, _ = maps
+    with pytest.raises(UsageError, match=r"AveragePool.*is below 2"):
+        compiled({"x": np.zeros((1, 3, 2, 2), np.float32)})
