@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from ...errors import EqfuseError
 from ...ir.sizes import Size
-from .requirements import Requirement
 from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
@@ -190,6 +190,25 @@ class View:
 
     buffer: int
     of: int
+
+
+Relation = Literal["equal", "least", "broadcast"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people."""
+
+    left: Size
+    relation: Relation
+    right: Size
+    operator: str
+
+    @property
+    def text(self) -> str:
+        """What is wrong where it does not hold."""
+        relation = {"equal": "is not", "least": "is below", "broadcast": "is neither 1 nor"}[self.relation]
+        return f"{self.operator}: a size of {self.left} {relation} {self.right} for these shapes of the inputs"
 
 
 @dataclass(frozen=True)

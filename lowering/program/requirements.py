@@ -7,8 +7,6 @@ the windows over them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
@@ -16,25 +14,9 @@ from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, elements
 from ...ir.sizes import ONE, Size, number
 from ...ir.types import TensorType
+from .plan import Relation, Requirement
 
-Relation = Literal["equal", "least", "broadcast"]
 _WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people."""
-
-    left: Size
-    relation: Relation
-    right: Size
-    operator: str
-
-    @property
-    def text(self) -> str:
-        """What is wrong where it does not hold."""
-        relation = {"equal": "is not", "least": "is below", "broadcast": "is neither 1 nor"}[self.relation]
-        return f"{self.operator}: a size of {self.left} {relation} {self.right} for these shapes of the inputs"
 
 
 def list_requirements(graph: OperatorGraph) -> tuple[Requirement, ...]:
