@@ -116,7 +116,7 @@ def test_verification_may_be_left_out(eqfuse: CommandLine) -> None:
 
 def test_a_dynamic_shape_for_an_accelerator_comes_with_a_hint(eqfuse: CommandLine) -> None:
     eqfuse.model("in.onnx", [helper.make_node("Relu", ["x"], ["y"])], ("N", 3))
-    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "dsa-small")
+    outcome = eqfuse.run("compile", "in.onnx", "-o", "build", "--target", "dsa-edge-npu")
     assert outcome.code == 1
     assert "input 'x' has the shape [N, 3]" in outcome.error
     assert outcome.error.endswith("--input-shapes x:1,3")
