@@ -6,38 +6,20 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnxruntime
 
-from ...errors import UsageError
-from ...support.processor import available_cores, processor_identity
-from ...support.store import source_digest
+from .model_code import ModelCode, stamp_of
 from .sizes import SizeGroup, SizeReport
-from .verdicts import Array, Job
-
-if TYPE_CHECKING:
-    from ...lowering.bundle.loaded import LoadedModel
 
 SWITCH = "EQFUSE_SESSION"
 """The environment variable that turns compiling off where it is OFF."""
 OFF = "off"
-PATIENCE = 2
-"""Calls with inputs of the same sizes before compiled code for them is looked for,"""
-SHARE = 32
-"""and calls in all for each of these sizes but the first: comparing costs time, and one who calls with ever new sizes
-has nothing of it."""
 MOST_SIZES = 1000
 """Sets of input sizes that a session keeps count of."""
-MOST_BUNDLES = 8
-"""Of these, those that the model is compiled for by themselves: the first, and others where compiled code of all sizes
-is not faster or cannot be had."""
-_SOURCES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rules", "support")
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(bool)": "bool",
     **{f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -82,17 +64,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
         self._process = os.getpid()
-        self._starting, self._loading = threading.Lock(), threading.Lock()
+        self._starting = threading.Lock()
         self._groups: dict[tuple[Any, ...], SizeGroup] = {}
-        self._known_identity = ""
-        self._bundles: set[str] = set()
-        self._loaded: dict[Path, LoadedModel] = {}
-        self._calls = self._begun = self._other_calls = 0
+        self._calls = self._other_calls = 0
         is_path = isinstance(path_or_bytes, str | os.PathLike)
         self._model = os.path.abspath(path_or_bytes) if is_path else path_or_bytes
-        self._stamp = _stamp(self._model)
+        stamp = stamp_of(self._model)
         super().__init__(path_or_bytes, *args, **kwargs)
         self._look_at_session()
+        ports = {port.name: port.shape for port in self.get_inputs()}
+        self._code = ModelCode(self._model, stamp, ports, self._threads)
         _sessions.add(self)
 
     def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
@@ -105,7 +86,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if group is None or not self._all_names.issuperset(names):
             self._other_calls += 1
             return super().run(output_names, input_feed, run_options)
-        return group.run(names, input_feed)
+        return group.run(super().run, names, input_feed, self._calls)
 
     def set_providers(self, *args: Any, **kwargs: Any) -> None:
         """As ONNX Runtime's."""
@@ -120,7 +101,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def after_fork(self) -> None:
         """In a copy of the process: threads are gone, and locks are as they were just then."""
-        self._starting, self._loading = threading.Lock(), threading.Lock()
+        self._starting = threading.Lock()
+        self._code.after_fork()
         for group in self._groups.values():
             group.after_fork()
 
@@ -164,70 +146,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 inputs = ", ".join(
                     f"{name}: {dtype}{list(shape)}" for (name, dtype), shape in zip(self._wanted, shapes, strict=True)
                 )
-                self._groups[shapes] = SizeGroup(inputs, super().run, self._may_begin, self._list_jobs, self._load)
+                self._groups[shapes] = SizeGroup(inputs, self._code)
             return self._groups.get(shapes)
-
-    def _may_begin(self, calls: int) -> bool:
-        """Whether compiled code is looked for, for sizes of so many calls."""
-        if calls < PATIENCE or self._calls < SHARE * self._begun:
-            return False
-        self._begun += 1
-        return True
-
-    def _identity(self) -> str:
-        """What decides about what is compiled, digests of the model and of this software. Raises UsageError."""
-        if self._known_identity:
-            return self._known_identity
-        from ...lowering.bundle.bundle import versions
-
-        content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
-        external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
-        digest = sha256(content).hexdigest()
-        if _stamp(self._model) != self._stamp:
-            raise UsageError(f"{self._model}: was changed after the session was made")
-        decisive = (
-            digest, external, sorted(versions().items()), onnxruntime.__version__, processor_identity(),
-            source_digest(*_SOURCES),
-        )  # fmt: skip
-        self._known_identity = repr(decisive)
-        return self._known_identity
-
-    def _list_jobs(self, feeds: dict[str, Array]) -> Iterator[Job]:
-        """How the model that the session was made of may be compiled for a call. Raises UsageError where it cannot.
-
-        The first sizes, which may stay the only ones, get code of their own; others that of all sizes.
-        """
-        threads = min(self._threads, available_cores()) or available_cores()
-        identity = self._identity()
-
-        def key(sizes: object) -> str:
-            return sha256(repr((identity, threads, sizes)).encode()).hexdigest()
-
-        own = key(sorted((name, array.dtype.name, array.shape) for name, array in feeds.items()))
-        if self._bundles and own not in self._bundles:
-            yield Job(key("all"), self._model, feeds, threads, self._typical_sizes(feeds))
-        if len(self._bundles) < MOST_BUNDLES:
-            self._bundles.add(own)
-            yield Job(own, self._model, feeds, threads)
-
-    def _typical_sizes(self, feeds: dict[str, Array]) -> tuple[str, ...]:
-        """The sizes of the named dimensions in a call."""
-        sizes = {
-            str(name): extent
-            for port in self.get_inputs()
-            for name, extent in zip(port.shape, feeds[port.name].shape, strict=True)
-            if isinstance(name, str)
-        }
-        return tuple(f"{name}={extent}" for name, extent in sizes.items())
-
-    def _load(self, bundle: Path, job: Job) -> LoadedModel:
-        """The bundle, which is loaded once for all sizes that it serves."""
-        from ...lowering.running.runner import load
-
-        with self._loading:
-            if bundle not in self._loaded:
-                self._loaded[bundle] = load(bundle, job.threads)
-            return self._loaded[bundle]
 
     def _reopen(self) -> None:
         """Make the session of ONNX Runtime anew in a copy of the process, which has none of its threads.
@@ -243,27 +163,6 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 self._sess_options = self._sess_options_initial
                 self._create_inference_session(providers, [options.get(name, {}) for name in providers])
             self._process = os.getpid()
-
-
-def _stamp(model: Any) -> tuple[int, int, int] | None:
-    """What changes where a file is written anew; None for what is no file."""
-    if not isinstance(model, str) or not os.path.exists(model):
-        return None
-    status = os.stat(model)
-    return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-def _stamps_of_external_data(content: bytes, path: Path) -> list[tuple[str, Any]]:
-    """The files with weights that a model names, and their stamps."""
-    if b"location" not in content:
-        return []
-    import onnx
-    from onnx.external_data_helper import _get_all_tensors
-
-    tensors = _get_all_tensors(onnx.load_model_from_string(content))
-    entries = (entry for tensor in tensors for entry in tensor.external_data if entry.key == "location")
-    files = sorted({str(path.parent / entry.value) for entry in entries})
-    return [(file, _stamp(file)) for file in files]
 
 
 def _after_fork() -> None:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .model_code import ModelCode
 from .takeover import Feeds, GivenUpError, Runtime, Takeover
 from .verdicts import Array, Job, Verdict, Verdicts
-
-if TYPE_CHECKING:
-    from ...lowering.bundle.loaded import LoadedModel
-
-MayBegin = Callable[[int], bool]
-"""Whether to look for compiled code after so many calls."""
-ListJobs = Callable[[dict[str, Array]], Iterator[Job]]
-"""The jobs to compile for some inputs, the best first; it may take long. Raises EqfuseError where nothing can be."""
-Load = Callable[[Path, Job], "LoadedModel"]
-"""The bundle in a folder, which several groups may share."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +37,9 @@ class SizeReport:
 class SizeGroup:
     """The calls of one set of input sizes. Several threads may call at once; none ever waits for the compiler."""
 
-    def __init__(self, inputs: str, runtime: Runtime, may_begin: MayBegin, list_jobs: ListJobs, load: Load) -> None:
+    def __init__(self, inputs: str, code: ModelCode) -> None:
         self._inputs = inputs
-        self._may_begin = may_begin
-        self._runtime = runtime
-        self._list_jobs = list_jobs
-        self._load = load
+        self._code = code
         self._calls = self._earlier_calls = self._earlier_trials = 0
         self._reason = "waits for more calls"
         self._speed = 0.0
@@ -61,19 +48,22 @@ class SizeGroup:
         self._takeover: Takeover | None = None
         self._key = ""
 
-    def run(self, names: Sequence[str], feeds: Feeds) -> list[Any]:
-        """The outputs of these names. Raises what ONNX Runtime raises."""
+    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, all_calls: int) -> list[Any]:
+        """The outputs of these names; the session had so many calls in all. Raises what ONNX Runtime raises.
+
+        The runtime is given for each call: a group that kept it would keep its session from being freed.
+        """
         self._calls += 1
         takeover = self._takeover
         if takeover is not None:
             try:
-                return takeover.run(names, feeds)
+                return takeover.run(runtime, names, feeds)
             except GivenUpError as error:
                 self._give_up(error)
                 return error.results
-        results = self._runtime(names, feeds)
-        if not self._has_begun and self._may_begin(self._calls):
-            self._begin({name: array.copy() for name, array in feeds.items()})
+        results = runtime(names, feeds)
+        if not self._has_begun and self._code.may_begin(self._calls, all_calls):
+            self._begin(runtime, feeds)
         return results
 
     def report(self) -> SizeReport:
@@ -95,22 +85,26 @@ class SizeGroup:
         if self._takeover is None and self._has_begun and not self._key:
             self._has_begun = False
 
-    def _begin(self, feeds: dict[str, Array]) -> None:
+    def _begin(self, runtime: Runtime, feeds: Feeds) -> None:
         with self._lock:
             if self._has_begun:
                 return
             self._has_begun = True
+        try:
+            copies = {name: array.copy() for name, array in feeds.items()}
             self._reason = "being compiled"
-        threading.Thread(target=self._prepare, args=(feeds,), name="eqfuse-session", daemon=True).start()
+            threading.Thread(target=self._prepare, args=(runtime, copies), name="eqfuse-session", daemon=True).start()
+        except (MemoryError, RuntimeError) as error:  # no memory, no more threads
+            self._reason = f"no compiled code: {error}"
 
-    def _prepare(self, feeds: dict[str, Array]) -> None:
+    def _prepare(self, runtime: Runtime, feeds: dict[str, Array]) -> None:
         """Find a verdict, and take over where it says so. Nothing that goes wrong concerns the callers."""
         try:
             verdicts = Verdicts()
-            for job in self._list_jobs(feeds):
+            for job in self._code.list_jobs(feeds):
                 verdict = verdicts.ask(job)
                 if verdict.takes_over:
-                    self._take_over(job, verdict, verdicts)
+                    self._take_over(runtime, job, verdict, verdicts)
                 self._reason, self._speed = verdict.reason, verdict.speed
                 if verdict.takes_over:
                     break
@@ -121,11 +115,10 @@ class SizeGroup:
         finally:
             self._key = self._key or "none"
 
-    def _take_over(self, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
+    def _take_over(self, runtime: Runtime, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
         self._key = job.key
-        model = self._load(verdicts.bundle(job.key), job)
-        takeover = Takeover(model, self._runtime, verdict.differences, verdict.speed)
-        takeover.check(job.inputs)
+        takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.differences, verdict.speed)
+        takeover.check(runtime, job.inputs)
         self._takeover = takeover
 
     def _give_up(self, error: GivenUpError) -> None:

@@ -46,10 +46,9 @@ class GivenUpError(Exception):
 class Takeover:
     """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
 
-    def __init__(self, model: LoadedModel, runtime: Runtime, accepted: Mapping[str, float], speed: float) -> None:
+    def __init__(self, model: LoadedModel, accepted: Mapping[str, float], speed: float) -> None:
         self.calls = self.trials = 0
         self._model = model
-        self._runtime = runtime
         self._accepted = accepted
         self._outputs = [port.name for port in model.outputs]
         self._integers = [port.name for port in model.inputs if port.dtype.startswith(("int", "uint"))]
@@ -64,26 +63,26 @@ class Takeover:
         """How many times as long ONNX Runtime takes, in the middle of the last trials."""
         return median(self._speeds)
 
-    def check(self, feeds: Feeds) -> None:
+    def check(self, runtime: Runtime, feeds: Feeds) -> None:
         """Run a first time, on inputs that nobody waits for. Raises GivenUpError."""
-        self._try(self._outputs, feeds, is_timed=False)
+        self._try(runtime, self._outputs, feeds, is_timed=False)
 
-    def run(self, names: Sequence[str], feeds: Feeds) -> list[Any]:
+    def run(self, runtime: Runtime, names: Sequence[str], feeds: Feeds) -> list[Any]:
         """The outputs of these names. Raises GivenUpError, and what ONNX Runtime raises for inputs that it refuses."""
         self.calls = number = next(self._numbers)
         is_due = number == 1 or (number & (number - 1) == 0 and number != _SOON) or number % _EVERY == 0
         if is_due or not self._is_within_ranges(feeds):
-            return self._try(names, feeds)
+            return self._try(runtime, names, feeds)
         try:
             results = self._model.run(feeds)
         except (EqfuseError, MemoryError) as error:
-            raise GivenUpError(f"failed: {error}", self._runtime(names, feeds), is_wrong=False) from None
+            raise GivenUpError(f"failed: {error}", runtime(names, feeds), is_wrong=False) from None
         return [results[name] for name in names]
 
-    def _try(self, names: Sequence[str], feeds: Feeds, is_timed: bool = True) -> list[Any]:
+    def _try(self, runtime: Runtime, names: Sequence[str], feeds: Feeds, is_timed: bool = True) -> list[Any]:
         """Run in both and compare."""
         begin = self._clock()
-        expected = dict(zip(self._outputs, self._runtime(self._outputs, feeds), strict=True))
+        expected = dict(zip(self._outputs, runtime(self._outputs, feeds), strict=True))
         middle = self._clock()
         results = [expected[name] for name in names]
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +20,7 @@ import onnxruntime
 import pytest
 
 import eqfuse
+from eqfuse.driver.session import model_code
 from eqfuse.driver.session import session as session_module
 from eqfuse.driver.session.session import InferenceSession, SessionReport
 from eqfuse.driver.session.verdicts import Verdict, Verdicts
@@ -56,7 +59,7 @@ has_taken_over = partial(runs_in_compiled_code, 0)
 def take_over(model: Path, **options: Any) -> InferenceSession:
     """A session whose calls run in compiled code."""
     session = eqfuse.InferenceSession(model, **options)
-    for _ in range(session_module.PATIENCE):
+    for _ in range(model_code.PATIENCE):
         session.run(None, feeds())
     wait_until(session, has_taken_over)
     return session
@@ -75,7 +78,7 @@ def test_compiled_code_takes_over(model: Path, finding: Finding) -> None:
         check(session, model, feeds(seed))
     (sizes,) = session.report().sizes
     assert sizes.inputs == f"x: float32[{ROWS}, 8], i: int64[2]"
-    assert (sizes.calls, sizes.compiled_calls, sizes.trials) == (session_module.PATIENCE + 10, 7, 3)
+    assert (sizes.calls, sizes.compiled_calls, sizes.trials) == (model_code.PATIENCE + 10, 7, 3)
     assert [job.threads for job in finding.jobs] == [available_cores()]
 
 
@@ -99,7 +102,7 @@ def test_another_version_has_verdicts_of_its_own(
     model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_over(model)
-    monkeypatch.setattr(session_module, "source_digest", lambda *_: "another version")
+    monkeypatch.setattr(model_code, "source_digest", lambda *_: "another version")
     take_over(model)
     assert len({job.key for job in finding.jobs}) == 2
 
@@ -107,10 +110,10 @@ def test_another_version_has_verdicts_of_its_own(
 def test_further_sizes_share_code_of_all_sizes(
     model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SHARE", 0)
+    monkeypatch.setattr(model_code, "SHARE", 0)
     session = take_over(model)
     for place, indices in enumerate((1, 3, 5), 1):
-        for seed in range(session_module.PATIENCE):
+        for seed in range(model_code.PATIENCE):
             check(session, model, feeds(seed, indices))
         wait_until(session, partial(runs_in_compiled_code, place))
         for seed in range(10):
@@ -122,11 +125,11 @@ def test_further_sizes_share_code_of_all_sizes(
 def test_sizes_that_code_of_all_sizes_does_not_serve_get_their_own(
     model: Path, finding: Finding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SHARE", 0)
+    monkeypatch.setattr(model_code, "SHARE", 0)
     finding.verdict = Verdict(False, "not faster")
     session = eqfuse.InferenceSession(model)
     for place, indices in enumerate((1, 3)):
-        for _ in range(session_module.PATIENCE):
+        for _ in range(model_code.PATIENCE):
             check(session, model, feeds(indices=indices))
         wait_until(session, partial(is_not_faster, place))
     assert [job.typical for job in finding.jobs] == [None, ("N=3",), None]
@@ -135,7 +138,7 @@ def test_sizes_that_code_of_all_sizes_does_not_serve_get_their_own(
 def test_who_calls_with_ever_new_sizes_stays_with_onnx_runtime(model: Path, finding: Finding) -> None:
     session = eqfuse.InferenceSession(model)
     for indices in range(10):
-        for _ in range(session_module.PATIENCE):
+        for _ in range(model_code.PATIENCE):
             check(session, model, feeds(indices=indices))
     wait_until(session, lambda report: len(finding.jobs) == 1)
     assert {size.reason for size in session.report().sizes[1:]} == {"waits for more calls"}
@@ -284,7 +287,7 @@ def test_forks_open_what_they_need_anew(model: Path, finding: Finding) -> None:
 def test_a_fork_while_the_model_is_compiled_compiles_it(model: Path, finding: Finding) -> None:
     finding.may_answer.clear()
     session = eqfuse.InferenceSession(model)
-    for _ in range(session_module.PATIENCE):
+    for _ in range(model_code.PATIENCE):
         session.run(None, feeds())
     wait_until(session, lambda report: bool(finding.jobs))
     assert run_in_fork(session, model) == 0
@@ -293,7 +296,7 @@ def test_a_fork_while_the_model_is_compiled_compiles_it(model: Path, finding: Fi
 def test_a_cache_that_cannot_be_written_is_no_harm(model: Path, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
     session = eqfuse.InferenceSession(model)
-    for seed in range(session_module.PATIENCE):
+    for seed in range(model_code.PATIENCE):
         check(session, model, feeds(seed))
     wait_until(session, lambda report: "cannot be written" in report.sizes[0].reason)
     check(session, model, feeds())
@@ -304,15 +307,30 @@ def test_a_file_that_was_changed_is_not_compiled(model: Path, finding: Finding, 
     copy.write_bytes(model.read_bytes())
     session = eqfuse.InferenceSession(copy)
     copy.write_bytes(model.read_bytes() + b"\x00")
-    for seed in range(session_module.PATIENCE):
+    for seed in range(model_code.PATIENCE):
         check(session, model, feeds(seed))
     wait_until(session, lambda report: "was changed" in report.sizes[0].reason)
     assert not finding.jobs
 
 
+def test_sessions_are_freed(model: Path, finding: Finding) -> None:
+    session = take_over(model)
+    check(session, model, feeds())
+    kept = weakref.ref(session)
+    gc.disable()
+    try:
+        limit = time.monotonic() + 60
+        del session
+        while kept() is not None and time.monotonic() < limit:  # the thread that prepared it may just be ending
+            time.sleep(0.01)
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
 def test_models_in_memory(model: Path, finding: Finding) -> None:
     session = eqfuse.InferenceSession(model.read_bytes())
-    for seed in range(session_module.PATIENCE):
+    for seed in range(model_code.PATIENCE):
         check(session, model, feeds(seed))
     wait_until(session, has_taken_over)
     assert isinstance(finding.jobs[0].model, bytes)

@@ -1,0 +1,131 @@
+"""The model of a session as code: what may be compiled for which calls, and what was loaded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from ...support.processor import available_cores, processor_identity
+from ...support.store import source_digest
+from .verdicts import Array, Job
+
+if TYPE_CHECKING:
+    from ...lowering.bundle.loaded import LoadedModel
+
+PATIENCE = 2
+"""Calls with inputs of the same sizes before compiled code for them is looked for,"""
+SHARE = 32
+"""and calls in all for each of these sizes but the first: comparing costs time, and one who calls with ever new sizes
+has nothing of it."""
+MOST_BUNDLES = 8
+"""Sets of input sizes that the model is compiled for by themselves: the first, and others where compiled code of all
+sizes is not faster or cannot be had."""
+_SOURCES = ("costmodels", "driver", "engine", "extract", "ir", "lowering", "rules", "support")
+Stamp = tuple[int, int, int]
+
+
+class ModelCode:
+    """The model, a path or bytes, that was read when it had a `stamp` (`stamp_of`).
+
+    `ports` are the shapes of its inputs, where a free dimension has a name or None; `threads` those of the session, 0
+    for all cores. Several threads may use it at once.
+    """
+
+    def __init__(self, model: Any, stamp: Stamp | None, ports: Mapping[str, Sequence[Any]], threads: int) -> None:
+        self._model = model
+        self._stamp = stamp
+        self._ports = ports
+        self._threads = min(threads, available_cores()) or available_cores()
+        self._identity = ""
+        self._begun = 0
+        self._own: set[str] = set()
+        self._loaded: dict[Path, LoadedModel] = {}
+        self._loading = threading.Lock()
+
+    def after_fork(self) -> None:
+        """In a copy of the process: locks are as they were just then."""
+        self._loading = threading.Lock()
+
+    def may_begin(self, calls: int, all_calls: int) -> bool:
+        """Whether to look for compiled code for sizes of so many calls, of so many in all; it counts as begun then."""
+        if calls < PATIENCE or all_calls < SHARE * self._begun:
+            return False
+        self._begun += 1
+        return True
+
+    def list_jobs(self, feeds: dict[str, Array]) -> Iterator[Job]:
+        """How it may be compiled for a call, the best first; this may take long. Raises UsageError where it cannot.
+
+        The first sizes, which may stay the only ones, get code of their own; others that of all sizes.
+        """
+        identity = self._identify()
+
+        def key(sizes: object) -> str:
+            return sha256(repr((identity, self._threads, sizes)).encode()).hexdigest()
+
+        own = key(sorted((name, array.dtype.name, array.shape) for name, array in feeds.items()))
+        if self._own and own not in self._own:
+            yield Job(key("all"), self._model, feeds, self._threads, self._typical_sizes(feeds))
+        if len(self._own) < MOST_BUNDLES:
+            self._own.add(own)
+            yield Job(own, self._model, feeds, self._threads)
+
+    def load(self, bundle: Path) -> LoadedModel:
+        """The bundle, which is loaded once for all sizes that it serves. Raises BundleError."""
+        from ...lowering.running.runner import load
+
+        with self._loading:
+            if bundle not in self._loaded:
+                self._loaded[bundle] = load(bundle, self._threads)
+            return self._loaded[bundle]
+
+    def _identify(self) -> str:
+        """What decides about what is compiled: digests of the model and of this software. Raises UsageError."""
+        if self._identity:
+            return self._identity
+        from ...lowering.bundle.bundle import versions
+
+        content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
+        external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
+        digest = sha256(content).hexdigest()
+        if stamp_of(self._model) != self._stamp:
+            raise UsageError(f"{self._model}: was changed after the session was made")
+        software = sorted(versions().items()), source_digest(*_SOURCES)
+        self._identity = repr((digest, external, software, processor_identity()))
+        return self._identity
+
+    def _typical_sizes(self, feeds: dict[str, Array]) -> tuple[str, ...]:
+        """The sizes of the named dimensions in a call."""
+        sizes = {
+            dimension: extent
+            for name, shape in self._ports.items()
+            for dimension, extent in zip(shape, feeds[name].shape, strict=True)
+            if isinstance(dimension, str)
+        }
+        return tuple(f"{dimension}={extent}" for dimension, extent in sizes.items())
+
+
+def stamp_of(model: Any) -> Stamp | None:
+    """What changes where a file is written anew; None for what is no file."""
+    if not isinstance(model, str) or not os.path.exists(model):
+        return None
+    status = os.stat(model)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _stamps_of_external_data(content: bytes, path: Path) -> list[tuple[str, Stamp | None]]:
+    """The files with weights that a model names, and their stamps."""
+    if b"location" not in content:
+        return []
+    import onnx
+    from onnx.external_data_helper import _get_all_tensors
+
+    tensors = _get_all_tensors(onnx.load_model_from_string(content))
+    entries = (entry for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+    files = sorted({str(path.parent / entry.value) for entry in entries})
+    return [(file, stamp_of(file)) for file in files]
