@@ -64,7 +64,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def __init__(self, path_or_bytes: Any, *args: Any, **kwargs: Any) -> None:
         self._process = os.getpid()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
+        self._is_reopening = False
+        self._disabled_optimizers = kwargs.get("disabled_optimizers")
         self._groups: dict[tuple[Any, ...], SizeGroup] = {}
         self._calls = self._other_calls = 0
         is_path = isinstance(path_or_bytes, str | os.PathLike)
@@ -78,8 +80,6 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
         """As ONNX Runtime's."""
-        if self._process != os.getpid():
-            self._reopen()
         group = self._group(input_feed) if run_options is None and not self._note else None
         names = output_names or self._names
         self._calls += 1
@@ -101,7 +101,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def after_fork(self) -> None:
         """In a copy of the process: threads are gone, and locks are as they were just then."""
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._code.after_fork()
         for group in self._groups.values():
             group.after_fork()
@@ -129,7 +129,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _group(self, feeds: Any) -> SizeGroup | None:
         """The group of a call; None for one that only ONNX Runtime can take."""
-        if type(feeds) is not dict or len(feeds) != len(self._wanted):
+        if not isinstance(feeds, dict) or len(feeds) != len(self._wanted):
             return None
         shapes = []
         for name, dtype in self._wanted:
@@ -149,20 +149,36 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 self._groups[shapes] = SizeGroup(inputs, self._code)
             return self._groups.get(shapes)
 
+    @property
+    def _sess(self) -> Any:
+        """What ONNX Runtime's class calls so: its session, as this process can run it."""
+        if self._process != os.getpid():
+            self._reopen()
+        return self._runtime_session
+
+    @_sess.setter
+    def _sess(self, session: Any) -> None:
+        self._runtime_session = session
+
     def _reopen(self) -> None:
         """Make the session of ONNX Runtime anew in a copy of the process, which has none of its threads.
 
         What was copied is never freed: it would wait for its threads.
         """
         with self._starting:
-            if self._process == os.getpid():
+            if self._process == os.getpid() or self._is_reopening:
                 return
-            if self._threads != _OWN_THREAD:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._sess))
-                providers, options = self.get_providers(), self.get_provider_options()
-                self._sess_options = self._sess_options_initial
-                self._create_inference_session(providers, [options.get(name, {}) for name in providers])
-            self._process = os.getpid()
+            self._is_reopening = True
+            try:
+                if self._threads != _OWN_THREAD:
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._runtime_session))
+                    providers, options = self.get_providers(), self.get_provider_options()
+                    self._sess_options = self._sess_options_initial
+                    given = [options.get(name, {}) for name in providers]
+                    self._create_inference_session(providers, given, self._disabled_optimizers)
+                self._process = os.getpid()
+            finally:
+                self._is_reopening = False
 
 
 def _after_fork() -> None:
