@@ -9,6 +9,8 @@ All blocks of a row run while it is in the first cache; a reduction keeps vector
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from math import log2, prod
 from typing import Any
@@ -33,24 +35,41 @@ LEAST_STEPS = 4
 
 
 def rows(draft: Draft) -> Scheduled | None:
-    """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them."""
+    """The rule: matches when all blocks share leading axes, and every reduction is over all axes behind them.
+
+    A reduction whose last vector is masked cannot compute everything that it reads: then it reads a row of that.
+    """
     register_reducers()
+    with suppress(RuntimeError):
+        return _try_rows(draft.copy(), into_reductions=True)
+    return _try_rows(draft, into_reductions=False)
+
+
+def _try_rows(draft: Draft, *, into_reductions: bool) -> Scheduled | None:
     for block in draft.blocks():
         if draft.may_inline(block):
             users = draft.consumers(block)
-            if block.is_cheap() or (len(users) == 1 and users[0].extents == block.extents):
+            alone = len(users) == 1 and users[0].extents == block.extents
+            if any(user.reduced for user in users) and not into_reductions:
+                alone, block = False, draft.inspect(block.block)  # with what was inlined into it
+            if block.is_cheap() or alone:
                 draft.inline(block)
     blocks = draft.blocks()
     reductions = [block for block in blocks if block.reduced]
     shared = min((min(block.reduced) for block in reductions), default=0)
     last = blocks[-1]
-    if shared == 0 or sum(map(draft.is_output, blocks)) != 1:
+    if shared == 0 or not draft.is_output(last):
         return None
     if any(block.extents[:shared] != last.extents[:shared] for block in blocks):
         return None
     if any(not _is_trailing(block, shared) or block.has_booleans() for block in reductions):
         return None
-    _schedule(draft, blocks, shared)
+    copies = [
+        draft.schedule.cache_write(block.block, 0, "global", [user.block for user in draft.consumers(block)])
+        for block in blocks[:-1]
+        if draft.is_output(block)
+    ]
+    _schedule(draft, draft.blocks() if copies else blocks, shared, copies)
     return finish(draft, "rows")
 
 
@@ -60,16 +79,21 @@ def _is_trailing(block: BlockInfo, shared: int) -> bool:
     return along and all(i in block.reduced or block.extents[i] == 1 for i in range(shared, len(block.extents)))
 
 
-def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int) -> None:
+def _schedule(draft: Draft, blocks: list[BlockInfo], shared: int, copies: Sequence[Any]) -> None:
+    """`copies` are the blocks that write outputs besides the last one: TVM moves no output to a later block's loop."""
     partial = [result for block in blocks if block.reduced for result in split_reduction(draft, block)]
-    last = blocks[-1]
-    row = draft.fuse(draft.loops(last)[:shared])
+    names = {draft.schedule.get(copy).name_hint for copy in copies}
+    last = next(block for block in reversed(blocks) if draft.schedule.get(block.block).name_hint not in names)
+    names.add(draft.schedule.get(last.block).name_hint)
+    row, *others = (draft.fuse(draft.schedule.get_loops(block)[:shared]) for block in (last.block, *copies))
+    if others:
+        row = draft.schedule.merge(*others, row)
     if draft.threads > 1:
         usual = sum(prod(block.extents) for block in blocks) >= PARALLEL_ELEMENTS
         if draft.trace.decide_flag("parallel", usual):
             draft.schedule.parallel(row)
     for block in reversed(draft.blocks()):
-        if draft.schedule.get(block.block).name_hint != draft.schedule.get(last.block).name_hint:
+        if draft.schedule.get(block.block).name_hint not in names:
             draft.compute_at(block.block, row)
     for block in draft.blocks():
         loops = draft.loops(block)[1:]

@@ -12,6 +12,7 @@ import pytest
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import load_device
+from eqfuse.lowering.compute import elementary
 from eqfuse.lowering.schedules import Draft, Repack, fallback, mark_constants
 from eqfuse.lowering.schedules.tiling.tiles import register_tiles
 from eqfuse.lowering.target import target_of
@@ -254,3 +255,15 @@ def test_every_level_of_the_processor_that_this_machine_has(level: str, name: st
         pytest.skip(f"this machine has no {', '.join(target.missing)}")
     rule, function = LEVELS[name]
     check(function(), rule, load_device(level), target=target.description)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["square last", "maximum last"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_with_a_reduction_that_is_an_output(order: tuple[int, int], threads: int) -> None:
+    """The last vector of a row of 79 is masked, so that what the maximum is of is a row of its own."""
+    x, k = te.placeholder((256, 79), name="x"), te.reduce_axis((0, 79), name="k")
+    bent = te.compute((256, 79), lambda i, j: elementary.tanh(x(i, j)), name="bent")
+    largest = te.compute((256,), lambda i: te.max(bent[i, k], axis=k), name="largest")
+    squared = te.compute((256,), lambda i: largest[i] * largest[i], name="squared")
+    outputs = (largest, squared)
+    check(te.create_prim_func([x, *(outputs[number] for number in order)]), "rows", threads=threads)
