@@ -28,6 +28,7 @@ from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import inputs_of, read_samples
 from ..lowering.kernels.branches import split_branches
 from ..lowering.kernels.map_copies import copy_maps
+from ..lowering.kernels.measured import join_measured
 from ..lowering.ports import Port
 from ..rules.places import rule_paths
 from .clock import Clock
@@ -203,10 +204,10 @@ def kernels_of(
     """
     if result.partition is not None:
         graph = result.partition.partition.graph.at_call
-        return copy_maps(graph, split_branches(graph, result.partition.partition.members))
+        return copy_maps(*join_measured(graph, split_branches(graph, result.partition.partition.members)))
     rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge), sizes)
-    return graph.at_call, unfused(graph).members
+    return join_measured(graph.at_call, unfused(graph).members)
 
 
 def _spell_out(model: Model) -> Model:

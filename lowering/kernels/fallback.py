@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..interface import known_type
 from ..loops.program import Program, loop_program
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
+from .measured import measured_sizes, require_bounds
 
 LOOP = "loop_"
 """What the names of loops begin with, where those of kernels begin otherwise."""
@@ -58,6 +59,8 @@ class LoopCall:
     outputs: tuple[int, ...]
     reason: str
     program: Program
+    bounds: Mapping[str, int]
+    """The names of the sizes that it computes, in the order in which its last result has them, and their bounds."""
 
 
 def without_kernel(
@@ -71,6 +74,8 @@ def without_kernel(
     try:
         return _loop_call(graph, part, weights)
     except LoweringError:
+        if measured_sizes(part.model.graph):
+            raise
         _require_runnable(part.model, part.operators, reason)
         return part
 
@@ -93,8 +98,9 @@ def _loop_call(graph: OperatorGraph, part: Fallback, weights: Weights) -> LoopCa
     digest = sha256(model.SerializeToString(deterministic=True)).hexdigest()[:_KEY_DIGITS]
     operators = "_".join(re.sub(r"\W", "", operator).lower() for operator in part.operators[:_NAMED_OPERATORS])
     symbol = f"{LOOP}{digest}_{operators}"
-    program = loop_program(model, symbol)
-    return LoopCall(symbol, part.members, part.operators, tuple(inputs), part.outputs, part.reason, program)
+    bounds = require_bounds(part.model)
+    program = loop_program(model, symbol, list(measured_sizes(model.graph).values()))
+    return LoopCall(symbol, part.members, part.operators, tuple(inputs), part.outputs, part.reason, program, bounds)
 
 
 def fallback(

@@ -79,8 +79,13 @@ class Program:
         return linker.compile(source, compiled)
 
 
-def loop_program(model: onnx.ModelProto, symbol: str) -> Program:
-    """The whole model as loops, a function of that name. Raises LoweringError for what has none."""
+def loop_program(
+    model: onnx.ModelProto, symbol: str, measured: Sequence[tuple[int, int]] = ()
+) -> Program:
+    """The whole model as loops, a function of that name. Raises LoweringError for what has none.
+
+    Outputs and axes that are `measured` may be smaller than the memory for them: a last result says how large they are.
+    """
     opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
     writer = _Writer(opsets)
     scope: Scope = ChainMap()
@@ -106,10 +111,23 @@ def loop_program(model: onnx.ModelProto, symbol: str) -> Program:
         count=len(writer.dtypes) or 1,
         given=_join(f"v[{n}] = unpack(arguments + {i});" for i, n in enumerate(ports)),
         stored=_join(f"v[{n}] = {place};" for n, place in places.items()),
-        results=_join(f"if (!problem) problem = hand_over(arguments + {ports.index(n)}, v + {n});" for n in outputs),
+        results=_join(_hand_over(number, n, len(inputs), measured) for number, n in enumerate(outputs))
+        + ("\n" + _join(_measure(outputs, len(ports), measured)) if measured else ""),
     )
     dtypes = writer.dtypes
     return Program(text, blob, tuple(dtypes[n] for n in inputs), tuple(dtypes[n] for n in outputs))
+
+
+def _hand_over(number: int, value: int, inputs: int, measured: Sequence[tuple[int, int]]) -> str:
+    is_measured = str(any(number == output for output, _ in measured)).lower()
+    return f"if (!problem) problem = hand_over(arguments + {inputs + number}, v + {value}, {is_measured});"
+
+
+def _measure(outputs: Sequence[int], last: int, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """The lines that fill the last result."""
+    yield f"int64_t *sizes = (int64_t *)unpack(arguments + {last}).data;"
+    for place, (output, axis) in enumerate(measured):
+        yield f"if (!problem) sizes[{place}] = v[{outputs[output]}].shape[{axis}];"
 
 
 def _join(lines: Iterable[str]) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
+from ...ir.sizes import number
 from ..interface import inputs_of, known_type
 from ..kernels.branches import Choice, Guard, arrange
 from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
-from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Plan, SpecialCall, Step, View
+from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Measure, Plan, SpecialCall, Step, View
 from .requirements import list_requirements
 from .sizes import extents_of
 
@@ -40,7 +41,7 @@ class _Buffers:
     def plan(self) -> Plan:
         """All steps on buffers."""
         graph = self.prepared.graph
-        values = {value.name: number for number, value in enumerate(graph.values)}
+        values = {value.name: place for place, value in enumerate(graph.values)}
         inputs = []
         for port in inputs_of(self.prepared.weights.model):
             buffer = Buffer(port.name, port.dtype, extents_of(port.shape))
@@ -88,16 +89,21 @@ class _Buffers:
                 self.steps.append(Choose(self._read(step.condition), then, otherwise, self._add_value(ends[2])))
         elif isinstance(step, LoopCall):
             arguments = tuple(map(self._read, step.inputs))
-            self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), step.operators))
+            results = tuple(map(self._add_value, step.outputs))
+            if step.bounds:
+                results += (self._add(step.symbol + str(place), Buffer("sizes", "int64", (len(step.bounds),))),)
+            self.steps.append(Call(step.symbol, arguments, results, step.operators))
+            for element, (name, bound) in enumerate(step.bounds.items()):
+                self.steps.append(Measure(name, results[-1], element, number(bound)))
         elif isinstance(step, KernelCall):
             arguments = tuple(self._argument(step, n, self.prepared) for n in range(len(step.inputs)))
             operators = tuple(self.prepared.graph.operators[member].op for member in step.members)
             self.steps.append(Call(step.symbol, arguments, tuple(map(self._add_value, step.outputs)), operators))
             self.steps[-1] = msgspec.structs.replace(self.steps[-1], special=tuple(self._special(step, place)))
         else:
-            number = sum(isinstance(earlier, Callback) for earlier in self.steps)
+            count = sum(isinstance(earlier, Callback) for earlier in self.steps)
             inputs = tuple(map(self._read, step.inputs))
-            self.steps.append(Callback(number, inputs, tuple(map(self._add_value, step.outputs)), step.operators))
+            self.steps.append(Callback(count, inputs, tuple(map(self._add_value, step.outputs)), step.operators))
 
     def _add(self, key: object, buffer: Buffer) -> int:
         self.numbers[key] = len(self.buffers)

@@ -1,21 +1,34 @@
-"""Every ONNX backend node test whose operators have a lowering gives in TVM what it expects.
+"""Every ONNX backend node test gives what it expects: in TVM where its operators have a lowering, and as plain loops.
 
-The others are skipped with the reason that `lowerable` gives.
+Those that can be neither are skipped with the reason, and counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import onnx
 import pytest
+from onnx_ir import serde
 
-from eqfuse.errors import ModelError
-from eqfuse.lowering.compute import LOWERINGS, lowerable
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.engine.onnx.schema_functions import expand_operators, list_expandable
+from eqfuse.errors import EqfuseError, ModelError
+from eqfuse.extract.partition.local_functions import inline_functions
+from eqfuse.lowering.compute import DTYPES, LOWERINGS, lowerable
+from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.loops.program import loop_program
 
 from ..conformance.test_node_cases import Case, case, cases, with_weights
 from .in_tvm import Call, in_onnx_runtime, in_tvm
+from .loops.in_c import InC, LoopError
 
 pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+
+
+INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
 
 
 def obstacle(call: Call) -> str | None:
@@ -43,6 +56,24 @@ def check(tested: Case) -> None:
     assert difference == ""
 
 
+def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without operators that ONNX defines by others."""
+    result = read(model)
+    for _ in range(5):
+        if not list_expandable(result):
+            break
+        result = inline_functions(expand_operators(result, infer(result).types))
+    return serde.serialize_model(result.ir)
+
+
+def of_tensors(tested: Case) -> str | None:
+    """Why a case is not of tensors that are compiled yet; None where it is."""
+    values = (*tested.inputs, *tested.expected)
+    if not all(isinstance(value, np.ndarray) for value in values):
+        return "no tensors"
+    return next((f"of {v.dtype.name}" for v in values if v.dtype.itemsize < 4 and v.dtype.name not in DTYPES), None)
+
+
 def of_lowered_operators(model: onnx.ModelProto) -> bool:
     return all(node.op_type in LOWERINGS for node in model.graph.node)
 
@@ -50,11 +81,47 @@ def of_lowered_operators(model: onnx.ModelProto) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     asked_for = metafunc.config.getoption("-m") != "not conformance"
     names = [n for n, test in sorted(cases().items()) if of_lowered_operators(test.model)] if asked_for else []
-    metafunc.parametrize("name", names)
+    if "any_name" in metafunc.fixturenames:
+        metafunc.parametrize("any_name", sorted(cases()) if asked_for else [])
+    elif "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", names)
 
 
 def test_as_written(name: str) -> None:
     check(case(name))
+
+
+def test_as_plain_loops(any_name: str) -> None:
+    tested = case(any_name)
+    if reason := of_tensors(tested):
+        pytest.skip(reason)
+    try:
+        outputs = InC(spelled_out(tested.model))(tested.inputs)
+    except (LoweringError, LoopError) as error:
+        pytest.skip(str(error))
+    difference = tested.difference(outputs, tested.expected)
+    if difference:
+        call = Call(tested.model, dict(zip((i.name for i in tested.model.graph.input), tested.inputs, strict=True)))
+        difference = tested.difference(outputs, list(in_onnx_runtime(call).values()))
+    assert difference == ""
+
+
+def test_at_most_a_hundred_cases_have_neither_kernels_nor_plain_loops() -> None:
+    """But for half precision and products of 8-bit integers."""
+    left: Counter[str] = Counter()
+    for name in cases():
+        tested = case(name)
+        if of_lowered_operators(tested.model) or any(n.op_type in INTEGER_PRODUCTS for n in tested.model.graph.node):
+            continue
+        reason = of_tensors(tested)
+        if reason is None:
+            try:
+                loop_program(spelled_out(tested.model), "model")
+            except EqfuseError as error:
+                reason = str(error)
+        if reason is not None and not reason.startswith("of "):
+            left[reason] += 1
+    assert left.total() <= 100, left.most_common()
 
 
 def test_with_weights(name: str) -> None:

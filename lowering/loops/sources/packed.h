@@ -39,8 +39,9 @@ static inline tensor unpack(const packed_argument *argument) {
     return result;
 }
 
-/* Hands a result over. The shape of a DLTensor is that which it has; another one is an error. */
-static inline const char *hand_over(const packed_argument *argument, tensor *result) {
+/* Hands a result over. The shape of a DLTensor is that which it has, or one that it may not exceed where the result is
+ * measured; another one is an error. */
+static inline const char *hand_over(const packed_argument *argument, tensor *result, bool is_measured) {
     if (argument->type_index == PACKED_TENSOR) {
         tensor *to = argument->pointer;
         if (result->is_owned && to->is_owned) free(to->data);
@@ -50,11 +51,11 @@ static inline const char *hand_over(const packed_argument *argument, tensor *res
         return NULL;
     }
     const packed_tensor *packed = argument->pointer;
-    if (result->rank != packed->rank ||
-        memcmp(result->shape, packed->shape, (size_t)packed->rank * sizeof *packed->shape))
-        return "a result has another shape than the model says";
-    if (result->is_owned)
-        memcpy(packed->data, result->data, (size_t)product(packed->rank, packed->shape) * packed->bits / 8);
+    if (result->rank != packed->rank) return "a result has another rank than the model says";
+    for (int64_t i = 0; i < result->rank; ++i)
+        if (is_measured ? result->shape[i] > packed->shape[i] : result->shape[i] != packed->shape[i])
+            return "a result has another shape than the model says";
+    if (result->is_owned) memcpy(packed->data, result->data, (size_t)(count_elements(result) * packed->bits / 8));
     return NULL;
 }
 

@@ -1,0 +1,91 @@
+"""Results whose size depends on values: one program of loops, with a bound, and the size that it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.groups import unfused
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.errors import LoweringError
+from eqfuse.lowering.kernels.compilation import compile_kernels
+from eqfuse.lowering.kernels.measured import join_measured, require_bounds
+from eqfuse.lowering.program.plan import Measure
+from eqfuse.lowering.program.planning import plan_program
+from eqfuse.lowering.running.context import Context
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
+
+from ..linked import linked
+from ..small_models import expected
+
+
+def filtered() -> onnx.ModelProto:
+    """The positive elements of x, doubled, their places, and their sum, of which another operator reads."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Neg", ["x"], ["m"]),
+        helper.make_node("Greater", ["x", "zero"], ["positive"]),
+        helper.make_node("NonZero", ["positive"], ["n"]),
+        helper.make_node("Transpose", ["n"], ["places"]),
+        helper.make_node("GatherND", ["x", "places"], ["v"]),
+        helper.make_node("ReduceSum", ["v"], ["total"], keepdims=0),
+        helper.make_node("Sub", ["m", "total"], ["rest"]),
+    ]
+    outputs = [value("v", 1, ["k"]), value("places", 7, ["k", 2]), value("rest", 1, [3, 4])]
+    zero = helper.make_tensor("zero", 1, [], [0.0])
+    graph = helper.make_graph(nodes, "filtered", [value("x", 1, [3, 4])], outputs, [zero])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_what_meets_an_unknown_size_is_one_group_and_what_follows_comes_behind() -> None:
+    model = read(filtered())
+    graph = operator_graph(model, infer(model))
+    joined, groups = join_measured(graph, [(0, 6), (1,), (2,), (3,), (4,), (5,)])
+    assert groups == ((0,), (1,), (2, 3, 4, 5), (6,))
+    shapes = {value.name: value.type.shape for value in joined.values if value.is_output and value.type}
+    assert shapes["rest"] == (3, 4)
+    assert [str(extent).startswith("measured_") for extent in shapes["places"] or ()] == [True, False]
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    model, folder = read(filtered()), tmp_path_factory.mktemp("measured")
+    graph = operator_graph(model, infer(model))
+    graph, groups = join_measured(graph, unfused(graph).members)
+    return linked(compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2), folder)
+
+
+@given(seed=st.integers(0, 2**32 - 1), shift=st.sampled_from([-9.0, 0.0, 9.0]))
+def test_as_onnx_runtime(context: Context, seed: int, shift: float) -> None:
+    x = (np.random.default_rng(seed).standard_normal((3, 4)) + shift).astype(np.float32)
+    results = context.run({"x": x})
+    for name, wanted in expected(filtered(), {"x": x}).items():
+        assert results[name].shape == wanted.shape
+        np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_size_without_a_bound_is_an_error() -> None:
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Range", ["a", "b", "c"], ["measured"])]
+    inputs = [value(name, 7, []) for name in "abc"]
+    graph = helper.make_graph(nodes, "range", inputs, [value("measured", 7, ["measured_0_0"])])
+    with pytest.raises(LoweringError, match="nothing says how large 'measured' can get"):
+        require_bounds(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def test_sizes_are_measured_behind_the_loops(tmp_path: Path) -> None:
+    model = read(filtered())
+    graph = operator_graph(model, infer(model))
+    graph, groups = join_measured(graph, unfused(graph).members)
+    kernels = compile_kernels(graph, groups, Weights(model), target_of("host", 1), tmp_path, 2)
+    plan, _ = plan_program(kernels)
+    assert [step.bound.number for step in plan.steps if isinstance(step, Measure)] == [12, 12]
