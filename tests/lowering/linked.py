@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from eqfuse.ir.sizes import Size
 from eqfuse.lowering.bundle.manifest import LIBRARY, WEIGHTS
 from eqfuse.lowering.kernels.compilation import CompiledKernels
 from eqfuse.lowering.linking import Linker
@@ -22,8 +24,12 @@ def linked(compiled: CompiledKernels, folder: Path, threads: int = 1) -> Context
     plan, arrays = plan_program(compiled)
     write_library(folder / LIBRARY, plan, arrays, list(compiled.objects.values()), Linker.of(platform.machine()))
     inputs, outputs = (
-        [Port(buffer.name, buffer.dtype, buffer.shape) for buffer in map(plan.buffers.__getitem__, numbers)]
+        [Port(buffer.name, buffer.dtype, _texts(buffer.shape)) for buffer in map(plan.buffers.__getitem__, numbers)]
         for numbers in (plan.inputs, plan.outputs)
     )
     weights = aligned(np.fromfile(folder / WEIGHTS, np.uint8))
     return Context(load_library(folder / LIBRARY), weights, threads, inputs, outputs, ())
+
+
+def _texts(shape: Iterable[int | Size]) -> tuple[int | str, ...]:
+    return tuple(extent if isinstance(extent, int) else str(extent) for extent in shape)
