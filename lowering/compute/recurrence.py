@@ -225,7 +225,8 @@ class _RecurrenceLoops:
                     totals = [sums[(r * each.gates + g) * each.vectors + v, i] for g in range(each.gates)]
                     return self._unit(place, place.row + r, place.unit + v * lanes + i, number, totals, functions)
 
-                return _vector(lanes, lane)
+                # activations of float64 are calls of the C library, which TVM does not vectorise behind a bound name
+                return _vector(lanes, lane) if self.buffers.dtype == "float32" else _loop("lane", lanes, lane)
 
             return _unrolled("v", each.vectors, vector)
 

@@ -138,7 +138,7 @@ def configs(draw: st.DrawFn, op: str, directions: int) -> dict[str, Any]:
     """The attributes that few models give. ONNX Runtime's RNN takes one alpha and one beta for each direction."""
     config: dict[str, Any] = {}
     if draw(st.booleans()):
-        config["clip"] = draw(st.sampled_from([0.1, 0.5, 2.0]))
+        config["clip"] = draw(st.sampled_from([0.125, 0.5, 2.0]))
     if op == "LSTM" and draw(st.booleans()):
         config["input_forget"] = 1
     if op == "GRU" and draw(st.booleans()):
@@ -147,7 +147,7 @@ def configs(draw: st.DrawFn, op: str, directions: int) -> dict[str, Any]:
         count = {"RNN": 1, "GRU": 2, "LSTM": 3}[op] * directions
         usual = sorted(_FUNCTIONS) if op != "RNN" else sorted(name for name in _FUNCTIONS if not _FUNCTIONS[name])
         names = draw(st.lists(st.sampled_from(usual), min_size=count, max_size=count))
-        factors = st.sampled_from([0.2, 0.5, 0.9])
+        factors = st.sampled_from([0.25, 0.5, 0.875])
         config["activations"] = names
         for attribute, place in (("activation_alpha", 1), ("activation_beta", 2)):
             takers = sum(_FUNCTIONS[name] >= place for name in names)

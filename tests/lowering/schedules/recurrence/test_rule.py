@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import tvm
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from eqfuse.costmodels.device import load_device
+from eqfuse.ir.operators import evaluate
 from eqfuse.lowering.compute.recurrent_tiling import Pass, RecurrenceTiling, RecurrentWeights
 from eqfuse.lowering.kernels.prim_funcs import lower_kernel
 from eqfuse.lowering.schedules import mark_constants, schedule
 from eqfuse.lowering.target import target_of
 
-from ....ir.recurrent_calls import Array, RecurrentCall, assert_close, recurrent_calls
+from ....ir.recurrent_calls import LARGE, Array, RecurrentCall, assert_close, recurrent_calls
 from ...in_tvm import Call
 
 WEIGHTS = ("w", "r", "b", "p")
@@ -37,10 +39,22 @@ def run(call: RecurrentCall, device: str, threads: int) -> tuple[list[Array], st
         for packing in scheduled.repack:
             array = packing(array) if packing.parameter == position else array
         arguments.append(tvm.runtime.tensor(array))
-    shapes = [answer.shape for answer in call.in_onnx_runtime()]
-    outputs = [tvm.runtime.tensor(np.full(shape, np.nan, np.float32)) for shape in shapes]
+    x, r = (call.operands[name] for name in ("x", "r"))
+    assert x is not None
+    assert r is not None
+    state = np.full((len(r), x.shape[1], call.hidden), np.nan, x.dtype)
+    empty = {"y": np.full((len(x), *state.shape), np.nan, x.dtype)}
+    shaped = [call.swap(name, empty.get(name, state)) for name in call.outputs]
+    outputs = [tvm.runtime.tensor(array.flatten().reshape(array.shape)) for array in shaped]
     library["main"](*arguments, *outputs)
     return [output.numpy() for output in outputs], scheduled.rule
+
+
+def by_the_table(call: RecurrentCall) -> list[Array]:
+    """What the operator table says that a call computes, for ONNX Runtime has no float64."""
+    operands = [None if array is None else call.swap(name, array) for name, array in call.operands.items()]
+    literals = (call.hidden, call.direction, call.layout, json.dumps(call.config))
+    return list(evaluate(call.op, [*operands, *literals]))
 
 
 @settings(max_examples=6, phases=[Phase.explicit, Phase.generate])
@@ -55,6 +69,27 @@ def test_computes_what_onnx_runtime_does(
     results, rule = run(replace(call, weights=constants, is_free=is_free), device, threads)
     assert "recurrence" in rule
     assert_close(results, call.in_onnx_runtime())
+
+
+@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
+@given(call=recurrent_calls(largest=9, dtype="float64"), is_free=st.booleans())
+def test_computes_in_float64(call: RecurrentCall, is_free: bool) -> None:
+    results, _ = run(replace(call, weights=("w", "r"), is_free=is_free), "host", 1)
+    for result, answer in zip(results, by_the_table(call), strict=True):
+        assume(np.abs(answer).max() < LARGE)
+        np.testing.assert_allclose(result, answer, rtol=1e-9, atol=1e-12)
+
+
+def test_no_steps_leave_the_states_as_they_were() -> None:
+    state = np.ones((1, 2, 3), np.float32)
+    operands = {
+        "x": np.zeros((0, 2, 4), np.float32), "w": np.ones((1, 12, 4), np.float32),
+        "r": np.ones((1, 12, 3), np.float32), "b": None, "lengths": None, "h": state, "c": 2 * state, "p": None,
+    }  # fmt: skip
+    call = RecurrentCall("LSTM", 3, "forward", {}, operands, ("y", "last", "cell"), ("w", "r"), is_free=True)
+    (_, last, cell), _ = run(call, "host", 1)
+    np.testing.assert_array_equal(last, state)
+    np.testing.assert_array_equal(cell, 2 * state)
 
 
 @given(hidden=st.integers(1, 40), rows=st.integers(1, 3), lanes=st.sampled_from([1, 4, 8]), gates=st.integers(1, 4))
