@@ -215,7 +215,9 @@ class Processor:
             raise VerificationError(
                 f"{label}: the compiled model cannot be loaded, it {error}; nothing was written"
             ) from None
-        verification, left = verify_against_original(compilation, compiled, bold=True)
+        verification, left = verify_against_original(
+            compilation, compiled, bold=True, sizes=[*(s.sizes for s in prepared.special), prepared.graph.sizes]
+        )
         if verification.status == "failed":
             compilation.clock.tell("verify", "looking for the kernel that is wrong")
             message = f"{label}: the compiled model differs from the original: {verification.summary}"
@@ -327,10 +329,13 @@ class _Workshop:
         self.compilation.clock.tell("measure", line)
 
 
-def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: bool) -> tuple[Verification, Runs]:
+def verify_against_original(
+    compilation: Compilation, compiled: Runs, *, bold: bool, sizes: Sequence[Mapping[str, int]] = ()
+) -> tuple[Verification, Runs]:
     """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
-    `bold`: inputs beside those that operators are meant for are drawn, too.
+    `bold`: inputs beside those that operators are meant for are drawn, too. `sizes` of free dimensions are tried beside
+    those that are drawn.
     """
     from ..engine.verification import require_comparison, require_verdict
     from ..lowering.bundle.check import Tolerated, verify_compiled
@@ -339,7 +344,7 @@ def verify_against_original(compilation: Compilation, compiled: Runs, *, bold: b
     original = model.source
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
-        bold=bold, may_overflow=options.precision == "fast",
+        bold=bold, may_overflow=options.precision == "fast", sizes=tuple(sizes),
     )  # fmt: skip
     with require_verdict(model.label):
         verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit)

@@ -17,7 +17,7 @@ from ...engine.verification.report import Status
 from ...engine.verification.source import model_file, read_source
 from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
-from ...errors import VerificationError
+from ...errors import UsageError, VerificationError
 from ..errors import CrashError
 from ..ports import Port
 from .isolation import call_isolated, prepare
@@ -47,7 +47,8 @@ class Tolerated:
     """How far outputs may be off, by default as the element type says, and the inputs: given ones, or drawn by a seed.
 
     `bold`: inputs beside those that operators are meant for are drawn, too, where the tolerances are the default ones.
-    `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not.
+    `may_overflow`: on these the compiled model may give NaN or an infinity where the original does not. `sizes` of free
+    dimensions are tried beside those that are drawn.
     """
 
     atol: float | None = None
@@ -56,6 +57,7 @@ class Tolerated:
     samples: tuple[Sample, ...] = ()
     bold: bool = True
     may_overflow: bool = False
+    sizes: tuple[Mapping[str, int], ...] = ()
 
 
 def verify_compiled(
@@ -93,25 +95,47 @@ def _compare(original: Path, compiled: Model, tolerated: Tolerated) -> tuple[Ver
 
 
 def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> Verification:
+    """On drawn sizes, and on those of `tolerated`; what is wrong for some is wrong. Refused sizes say nothing."""
     started = time.perf_counter()
     source = read_source(original, "original")
     structure = Structure(source.structure)
     tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
-    shapes = {port.name: port.static_shape for port in compiled.inputs if port.is_static}
     by_default = tolerated.atol is None and tolerated.rtol is None
     tempers = BOLD if by_default and tolerated.bold else ()
-    request = Request(tolerated.seed, shapes, tolerated.samples, tolerance, tempers)
-    try:
-        baseline = run_original(source, structure, input_specs(structure), request)
-    except RunError as error:
-        return verdict(started, "unverified", str(error))
-    try:
-        results = [_run(compiled, run.feeds) for run in baseline.runs]
-    except RunError as error:
-        return verdict(started, "failed", f"the compiled model does not run: {error}")
+    fixed = {port.name: port.static_shape for port in compiled.inputs if port.is_static}
+    requests = [Request(tolerated.seed, fixed, tolerated.samples, tolerance, tempers)]
+    if len(fixed) < len(compiled.inputs):
+        shapes = ({port.name: port.shape_for(sizes) for port in compiled.inputs} for sizes in tolerated.sizes)
+        requests += [Request(tolerated.seed, each, (), tolerance, ()) for each in shapes]
     demands = Demands(by_default, may_overflow=tolerated.may_overflow)
-    compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
-    return verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
+    verdicts = []
+    for request in requests:
+        try:
+            baseline = run_original(source, structure, input_specs(structure), request)
+            results = [_run(compiled, run.feeds) for run in baseline.runs]
+            compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+            found = verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
+        except RefusedError as error:
+            if request.samples or not tolerated.sizes:
+                return verdict(started, "failed", f"the compiled model refuses the inputs: {error}")
+            continue
+        except BundleRunError as error:
+            return verdict(started, "failed", f"the compiled model does not run: {error}")
+        except RunError as error:
+            found = verdict(started, "unverified", str(error))
+        if found.status == "failed":
+            return found
+        verdicts.append(found)
+    nothing = verdict(started, "unverified", "nothing was verified, the compiled model refuses all sizes tried")
+    return next((each for each in verdicts if each.status != "unverified"), (*verdicts, nothing)[0])
+
+
+class BundleRunError(RunError):
+    """The compiled model does not run."""
+
+
+class RefusedError(RunError):
+    """The compiled model does not take these sizes of the inputs."""
 
 
 def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,8 +143,10 @@ def _run(compiled: Runnable, feeds: Mapping[str, Any]) -> dict[str, Any]:
     names = {port.name for port in compiled.inputs}
     try:
         return dict(compiled.run({name: value for name, value in feeds.items() if name in names}))
-    except Exception as error:  # whatever TVM or ONNX Runtime raise
-        raise RunError(one_line(error)) from error
+    except UsageError as error:
+        raise RefusedError(one_line(error)) from error
+    except Exception as error:  # whatever kernels or ONNX Runtime raise
+        raise BundleRunError(one_line(error)) from error
 
 
 def verdict(
