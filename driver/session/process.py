@@ -63,7 +63,7 @@ def main() -> None:
 
 def find_verdict(job: Job, folder: Path, verdicts: Verdicts) -> Verdict:
     """Compile, compare and time the model in a folder, and keep what is found."""
-    bundle = verdicts.folder() / f".{job.key}.{os.getpid()}"
+    bundle = folder / "bundle"
     try:
         verdict = _judge(job, folder, bundle)
     except Exception as error:  # of many kinds; each of them is a reason to leave the model to ONNX Runtime

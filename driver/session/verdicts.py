@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,8 +31,9 @@ VERDICT, BUNDLE = "verdict.json", "bundle"
 _PROCESS = f"{__package__}.process"
 _POLL = 1.0
 """Seconds between two looks at whether another process has a verdict."""
-_SLOW_FOR = 24 * 3600
-"""Seconds after which a model that was not faster may be tried again: the machine may have been busy."""
+_REFUSED_FOR = 7 * 24 * 3600
+"""Seconds after which a model that was refused may be tried again: the machine may have been busy, or a program may
+have given its session other weights than the model's."""
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 """Signals that say that the code is at fault: it would be again."""
 
@@ -87,7 +89,7 @@ class Verdicts:
         path = self._store.path(key) / VERDICT
         with suppress(OSError, ValueError):
             verdict = Verdict.of(path.read_text(encoding="utf-8"))
-            if verdict.takes_over or not verdict.speed or time.time() - path.stat().st_mtime < _SLOW_FOR:
+            if verdict.takes_over or time.time() - path.stat().st_mtime < _REFUSED_FOR:
                 self._store.use(key)
                 return verdict
         return None
@@ -102,7 +104,7 @@ class Verdicts:
         def write(folder: Path) -> None:
             folder.mkdir()
             if bundle is not None:
-                os.rename(bundle, folder / BUNDLE)
+                shutil.copytree(bundle, folder / BUNDLE)
             (folder / VERDICT).write_text(verdict.text, encoding="utf-8")
 
         self._store.drop(key)
@@ -117,15 +119,15 @@ class Verdicts:
     def ask(self, job: Job) -> Verdict:
         """The verdict, from the cache or from a process that compiles the model: this takes long.
 
-        Where several processes want the same verdict, one of them has it made. A process that was killed holds no
-        lock, so then the next one has.
+        Where several processes want the same verdict, one of them has it made; keys of few locks share them. A process
+        that was killed holds no lock, so then the next one has.
         """
         while True:
             verdict = self.read(job.key)
             if verdict is not None:
                 return verdict
             try:
-                lock = try_lock(self.folder() / f".{job.key}.lock")
+                lock = try_lock(self.folder() / f".{job.key[:2]}.lock")
             except OSError as error:
                 return Verdict(False, f"{self._store.folder}: cannot be written to: {error.strerror}", lasting=False)
             if lock is not None:

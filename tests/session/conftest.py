@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pytest
@@ -80,10 +79,8 @@ class Finding:
     def __call__(self, verdicts: Verdicts, job: Job, lock: int) -> Verdict:
         self.jobs.append(job)
         self.may_answer.wait(60)
-        staged = verdicts.folder() / "staged"
-        if self.verdict.takes_over:
-            copytree(self._bundles[job.typical is not None], staged)
-        verdicts.keep(job.key, self.verdict, staged if self.verdict.takes_over else None)
+        bundle = self._bundles[job.typical is not None] if self.verdict.takes_over else None
+        verdicts.keep(job.key, self.verdict, bundle)
         return self.verdict
 
 

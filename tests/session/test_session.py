@@ -361,3 +361,13 @@ def test_errors_are_those_of_onnx_runtime(tmp_path: Path) -> None:
         eqfuse.InferenceSession(tmp_path / "none.onnx")
     with pytest.raises(TypeError, match="Unable to load from type"):
         eqfuse.InferenceSession(5)
+
+
+def test_a_refusal_is_forgotten_after_a_week(cache: Path) -> None:
+    verdicts = Verdicts()
+    verdicts.keep("key", Verdict(False, "slow"))
+    assert verdicts.read("key") == Verdict(False, "slow")
+    (path,) = cache.rglob("verdict.json")
+    week_ago = time.time() - 8 * 24 * 3600
+    os.utime(path, (week_ago, week_ago))
+    assert verdicts.read("key") is None
