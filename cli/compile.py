@@ -6,9 +6,11 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BUDGET_HIT, UsageError
+from ..lowering.bundle.manifest import PLAN
 from . import render
 from .progress import Progress
 from .terminal import write
@@ -139,9 +141,20 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
             write(line)
     if manifest.tuning is not None:
         write(tuning_line(manifest.tuning))
+    if manifest.library == PLAN:
+        write(memory_line(compiled.path))
     phases = ", ".join(f"{name} {render.seconds(each)}" for name, each in compiled.phases.items() if each >= 0.05)
     write(f"time: {'compiled before, taken from the cache' if compiled.from_cache else phases}")
     write(f"written: {compiled.path}")
+
+
+def memory_line(folder: Path) -> str:
+    """What a C project needs: ``memory: 4096 bytes for each context, 8192 bytes of weights for all``."""
+    from ..lowering.program.c_source import arena_text, weight_bytes
+    from ..lowering.program.plan import Plan
+
+    plan = Plan.from_json((folder / PLAN).read_text(encoding="utf-8"))
+    return f"memory: {arena_text(plan)} for each context, {weight_bytes(plan)} bytes of weights for all"
 
 
 def tuning_line(summary: TuningSummary) -> str:

@@ -47,14 +47,18 @@ def header(plan: Plan) -> str:
     """The text of `eqfuse_model.h`."""
     lines = [f"   inputs[{i}]  {_describe(plan.buffers[b])}" for i, b in enumerate(plan.inputs)]
     lines += [f"   outputs[{i}] {_describe(plan.buffers[b])}" for i, b in enumerate(plan.outputs)]
-    arena = f"{plan_arena(plan).size} bytes" if plan.is_static else "as many bytes as the shapes of the inputs demand"
     return HEADER.format(
         description="\n".join(f" *{line}" for line in lines),
-        arena=arena,
+        arena=arena_text(plan),
         weights=weight_bytes(plan),
         inputs=len(plan.inputs),
         outputs=len(plan.outputs),
     )
+
+
+def arena_text(plan: Plan) -> str:
+    """The memory of a context for intermediates: ``4096 bytes``."""
+    return f"{plan_arena(plan).size} bytes" if plan.is_static else "as many bytes as the shapes of the inputs demand"
 
 
 def _describe(buffer: Buffer) -> str:
