@@ -12,6 +12,7 @@ from functools import cached_property
 
 from .operation import Attributes, Extent, Operation, extent
 from .size_names import dimension_as_size
+from .sizes import Size
 from .types import Dimension, TensorType
 
 
@@ -65,6 +66,10 @@ class OperatorGraph:
     values: tuple[Value, ...]
     sizes: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Typical sizes of free dimensions, by their names."""
+    equal: tuple[tuple[Size, Size], ...] = field(default=(), compare=False)
+    """Sizes that are equal in every run that ends without an error, though they differ in form."""
+    lowest: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """What free dimensions, by their names, are never below in such a run."""
 
     @cached_property
     def at_call(self) -> OperatorGraph:

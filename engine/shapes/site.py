@@ -50,6 +50,11 @@ class Equations:
             size = self._plainer[size]
         return size
 
+    def equal(self) -> tuple[tuple[Size, Size], ...]:
+        """The pairs of sizes that are equal though their forms differ, and follow from those of inputs."""
+        pairs = ((size, self.plainest(size)) for size in self._plainer)
+        return tuple(pair for pair in pairs if not any(map(is_unknown, pair)))
+
     def kept_out(self) -> Equations:
         """The same equations, to which others can be added without a change of these."""
         copy = Equations()

@@ -73,7 +73,8 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
         operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
-    return OperatorGraph(tuple(operators), tuple(values), typical)
+    said = knowledge.symbolic.equations
+    return OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
 from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, elements
-from ...ir.sizes import ONE, Size, number
+from ...ir.sizes import ONE, Size, number, symbol
 from ...ir.types import TensorType
 from .plan import Relation, Requirement
 
@@ -27,6 +27,11 @@ def list_requirements(graph: OperatorGraph) -> tuple[Requirement, ...]:
             is_open = left != right and (left.number is None or right.number is None)
             if is_open and not (relation == "broadcast" and left == ONE):
                 different.setdefault((left, relation, right), Requirement(left, relation, right, operator.name))
+    for left, right in graph.equal:
+        different.setdefault((left, "equal", right), Requirement(left, "equal", right, "the model"))
+    for name, least in graph.lowest.items():
+        requirement = Requirement(symbol(name), "least", number(least), "the model")
+        different.setdefault((requirement.left, "least", requirement.right), requirement)
     return tuple(different.values())
 
 
@@ -46,8 +51,8 @@ def _find_relations(operator: Operator, graph: OperatorGraph) -> Relations:
         before, after = elements(types[0]), elements(result)
         if before is not None and after is not None:
             yield before, "equal", after
-    elif row.category.startswith("elementwise"):
-        for shape in shapes:
+    elif row.category.startswith("elementwise") or operator.op == "Expand":
+        for shape in shapes[: 1 if operator.op == "Expand" else None]:
             yield from _broadcast(shape, made)
     elif operator.op == "Concat":
         axis = operator.attributes.get("axis", 0)
