@@ -117,7 +117,7 @@ class SizeGroup:
 
     def _take_over(self, runtime: Runtime, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
         self._key = job.key
-        takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.differences, verdict.speed)
+        takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.speed)
         takeover.check(runtime, job.inputs)
         self._takeover = takeover
 

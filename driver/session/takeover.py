@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EqfuseError
-from .comparison import compare_outputs
+from .comparison import require_equal
 
 if TYPE_CHECKING:
     from ...lowering.bundle.loaded import LoadedModel
@@ -46,10 +46,9 @@ class GivenUpError(Exception):
 class Takeover:
     """A bundle that takes calls of one set of input sizes. Several threads may call at once."""
 
-    def __init__(self, model: LoadedModel, accepted: Mapping[str, float], speed: float) -> None:
+    def __init__(self, model: LoadedModel, speed: float) -> None:
         self.calls = self.trials = 0
         self._model = model
-        self._accepted = accepted
         self._outputs = [port.name for port in model.outputs]
         self._integers = [port.name for port in model.inputs if port.dtype.startswith(("int", "uint"))]
         self._ranges: dict[str, tuple[int, int]] = {}
@@ -88,7 +87,7 @@ class Takeover:
         try:
             computed = self._model.run(feeds)
             taken = self._clock() - middle
-            compare_outputs(expected, computed, self._accepted)
+            require_equal(expected, computed)
         except (EqfuseError, MemoryError) as error:
             raise GivenUpError(str(error), results, is_wrong=not isinstance(error, MemoryError)) from None
         self._extend_ranges(feeds)

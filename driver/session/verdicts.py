@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,13 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.S
 class Verdict:
     """Whether compiled code may take over for the sizes, and the `reason`.
 
-    `speed`: how many times as long ONNX Runtime takes. `differences` is the largest one of each output that was seen on
-    the caller's inputs and accepted. A verdict that is not `lasting` says nothing about the next attempt.
+    `speed`: how many times as long ONNX Runtime takes. A verdict that is not `lasting` says nothing about the next
+    attempt.
     """
 
     takes_over: bool
     reason: str
     speed: float = 0.0
-    differences: Mapping[str, float] = field(default_factory=dict)
     lasting: bool = True
 
     @property
