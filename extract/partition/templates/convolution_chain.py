@@ -99,17 +99,18 @@ def _links(operators: OperatorSet) -> list[_Link]:
 
 def _price(operators: OperatorSet) -> float:
     """The longer of arithmetic and moving: what crosses the border, and the maps between at the rate of the cache that
-    keeps their rows. A depthwise convolution that is the first copies what it reads, to surround it with a border."""
+    keeps their rows. A depthwise convolution that is the first copies what it reads before
+    it computes, to surround it with a border."""
     device, links, parts = operators.device, _links(operators), _parts(operators)
     again = sum(part.arithmetic * link.shared for part, link in zip(parts, links, strict=False))
     moving = operators.moving + sum(2 * link.size / device.bandwidth(link.kept) for link in links)
-    first = operators.anchors[0]
+    first, copied = operators.anchors[0], 0.0
     if is_depthwise(operators, first):
         size = operators.within.sizes[operators.graph.operators[first].inputs[0] or 0]
-        moving += 2 * size / device.bandwidth(device.caches[0].size)
+        copied = 2 * size / device.bandwidth(device.caches[0].size)
     exposed = sum(part.exposed for part in parts)
-    keeping = sum(part.keeping for part in parts)
-    return roofline(operators.arithmetic + again - exposed, moving) + exposed + keeping + operators.copying
+    alone = exposed + copied + sum(part.keeping for part in parts) + operators.copying
+    return roofline(operators.arithmetic + again - exposed, moving) + alone
 
 
 CONVOLUTION_CHAIN = Template("convolution_chain", _accepts, _price, rule="convolution_chain")

@@ -37,6 +37,8 @@ from .row_stage import RowCode, schedule_rows
 
 LEAST_COLUMNS = 12
 """Of fewer pixels in a row the kernel makes all rows at once."""
+WINDOW_VECTORS = 2
+"""Vectors of a tile of channels, if all that shares it are windows over single channels, whose tiles have as many."""
 KEPT_SHARE = 0.25
 """The part of the second cache that the rings of a step may take."""
 
@@ -50,7 +52,7 @@ def convolution_chain(draft: Draft) -> Scheduled | None:
     whole = _decide_planes(draft, stages)
     widths: dict[int, int] = {}
     for group in groups:
-        widths |= dict.fromkeys(group, _decide_channels(draft, stages[group[0]].shape[CHANNEL], group, shares=whole))
+        widths |= dict.fromkeys(group, _decide_channels(draft, [stages[n] for n in group], group[0], shares=whole))
     codes = []
     for number, stage in enumerate(stages):
         rows = stage.shape[ROW] if whole else 1
@@ -69,17 +71,18 @@ def _decide_planes(draft: Draft, stages: Sequence[Stage]) -> bool:
     return draft.trace.decide_flag("planes", narrow)
 
 
-def _decide_channels(draft: Draft, channels: int, group: Sequence[int], *, shares: bool) -> int:
+def _decide_channels(draft: Draft, group: Sequence[Stage], number: int, *, shares: bool) -> int:
     """The channels of a tile: as many as a register tile spans, if several stages share the loop over tiles.
 
     There is a tile for each thread, if threads share them.
     """
-    lanes = draft.device.lanes
+    channels, lanes = group[0].shape[CHANNEL], draft.device.lanes
+    has_product = any(s.window is None or not s.window.is_per_channel for s in group if s.anchor is not None)
     options = [*(n for n in range(lanes, channels, lanes) if channels % n == 0), channels]
-    most = MOST_VECTORS * lanes if len(group) > 1 else channels
+    most = (MOST_VECTORS if has_product else WINDOW_VECTORS) * lanes if len(group) > 1 else channels
     most = min(most, channels // draft.threads) if shares else most
     usual = max((n for n in options if n <= most), default=channels)
-    return draft.trace.decide_number(f"channels {group[0]}", options, lambda n: 1.0 + abs(log2(n / usual)))
+    return draft.trace.decide_number(f"channels {number}", options, lambda n: 1.0 + abs(log2(n / usual)))
 
 
 def _decide_rows(draft: Draft, stages: Sequence[Stage]) -> int:
