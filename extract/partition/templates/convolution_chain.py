@@ -46,6 +46,9 @@ def _accepts(operators: OperatorSet) -> str | None:
         return reasons[0]
     if not all(_has_rows(operators, member) for member in anchors):
         return "one has no maps of rows, or is faster by minimal filters"
+    constants = (v for v in operators.inputs if operators.graph.values[v].is_constant)
+    if sum(operators.within.sizes[v] for v in constants) > operators.device.second_cache // 2:
+        return "their weights are streamed from memory, which a kernel by itself does ahead"
     kept = sum(link.kept for link in _links(operators))
     return None if kept <= operators.device.second_cache // 2 else "rows between them do not fit the second cache"
 
