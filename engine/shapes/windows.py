@@ -28,12 +28,13 @@ def _slid(site: Site) -> Shape:
         if padding in ("SAME_UPPER", "SAME_LOWER"):
             return floor_divide(size + number(stride - 1), number(stride))
         begin, end = (0, 0) if padding == "VALID" else (begin, end)
-        if site.node.op_type == "Conv":  # runtimes compute some pools of windows that do not fit
-            site.require(size, extent - begin - end)
+        is_pool = site.node.op_type != "Conv"  # its only window may reach beyond the map, by less than a stride
+        site.require(size, max(1, extent - begin - end - (stride - 1 if is_pool else 0)))
         room = size + number(begin + end - extent + stride)
         if is_ceil:  # one window more if something is left, but none that begins in the pad at the end
             room = size + number(begin + min(end - extent + stride, 0) + stride - 1)
-        return floor_divide(room, number(stride))
+        count = floor_divide(room, number(stride))
+        return site.bounds.maximum(count, ONE) if is_pool else count
 
     return dimensions(slide, site.shape()[2:], extents, strides, before, behind)
 

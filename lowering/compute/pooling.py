@@ -48,8 +48,8 @@ def _room_behind(call: TensorCall, windows: Windows, axis: int, size: Extent, co
     reach = windows.dilations[axis] * (windows.kernel[axis] - 1) + 1 - windows.before[axis]
     if isinstance(size, int) and isinstance(count, int):
         return max(0, (count - 1) * windows.strides[axis] + reach - size)
-    rounded_up = windows.strides[axis] - 1 if call.integer("ceil_mode", 0) else 0
-    return windows.after[axis] + rounded_up
+    beyond = reach - windows.after[axis] - 1 if not call.integer("ceil_mode", 0) else windows.strides[axis] - 1
+    return windows.after[axis] + max(0, min(beyond, windows.strides[axis] - 1))
 
 
 def _clamp_windows(call: TensorCall) -> Windows:
@@ -114,8 +114,10 @@ class _Count:
         size, before, after = sizes(call.source(0))[2 + axis], windows.before[axis], windows.after[axis]
         low, high = (0, size + before + after) if call.integer("count_include_pad", 0) else (before, size + before)
         kernel, stride, dilation = windows.kernel[axis], windows.strides[axis], windows.dilations[axis]
+        if call.integer("count_include_pad", 0) and not call.integer("ceil_mode", 0):
+            return kernel  # also of an only window that reaches beyond the padding
         if not isinstance(size, int) or not isinstance(call.shape[2 + axis], int):
-            whole = not before and not after and not call.integer("ceil_mode", 0)
+            whole = not before and not after and (kernel == 1 or stride == 1) and not call.integer("ceil_mode", 0)
             return kernel if whole else _Count(kernel, stride, dilation, low, high)
         starts = range(0, call.shape[2 + axis] * stride, stride)
         numbers = [sum(low <= start + k * dilation < high for k in range(kernel)) for start in starts]

@@ -67,12 +67,18 @@ def _find_relations(operator: Operator, graph: OperatorGraph) -> Relations:
 
 
 def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Relations:
-    kernel, pads, dilations = (operator.attributes.get(name) for name in ("kernel_shape", "pads", "dilations"))
-    if shape is None or not (isinstance(kernel, tuple) and isinstance(pads, tuple) and isinstance(dilations, tuple)):
+    """A map is as large as a window without the padding. The only window of a pool may reach beyond it, by less than
+    a stride."""
+    names = ("kernel_shape", "pads", "dilations", "strides")
+    kernel, pads, dilations, strides = (operator.attributes.get(name) for name in names)
+    if shape is None or not (isinstance(kernel, tuple) and isinstance(pads, tuple)):
+        return
+    if not (isinstance(dilations, tuple) and isinstance(strides, tuple)):
         return
     for axis, size in enumerate(shape[2:]):
         reach = dilations[axis] * (kernel[axis] - 1) + 1
-        yield size, "least", number(reach - pads[axis] - pads[axis + len(kernel)])
+        beyond = 0 if operator.op == "Conv" else strides[axis] - 1
+        yield size, "least", number(max(1, reach - pads[axis] - pads[axis + len(kernel)] - beyond))
 
 
 def _broadcast(shape: Iterable[Size] | None, made: tuple[Size, ...]) -> Relations:

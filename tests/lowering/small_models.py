@@ -28,13 +28,13 @@ def weights(*shape: int, seed: int = 0) -> Array:
 def model(
     nodes: Sequence[onnx.NodeProto],
     inputs: Mapping[str, Sequence[int | str]],
-    outputs: Mapping[str, Sequence[int]],
+    outputs: Mapping[str, Sequence[int | str | None]],
     integers: Sequence[str] = (),
     **stored: Array,
 ) -> onnx.ModelProto:
     """A model of opset 17; inputs and outputs are floats but for those among `integers`."""
 
-    def port(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    def port(name: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, INT if name in integers else FLOAT, shape)
 
     graph = helper.make_graph(

@@ -98,7 +98,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
 
 
 @given(
-    st.integers(0, 3), st.one_of(st.integers(3, 70), st.just(48)), st.one_of(st.integers(3, 70), st.just(64)),
+    st.integers(0, 3), st.one_of(st.integers(1, 70), st.just(48)), st.one_of(st.integers(1, 70), st.just(64)),
     st.integers(0, 9),
 )  # fmt: skip
 def test_maps_of_any_size(maps: tuple[Run, Run], count: int, height: int, width: int, seed: int) -> None:
@@ -112,13 +112,48 @@ def test_rows_of_any_number_and_length(rows: tuple[Run, Run], count: int, length
     check(rows, {"ids": np.random.default_rng(seed).integers(0, 50, (count, length))})
 
 
-@pytest.mark.parametrize("size", [(1, 3, 48, 64), (1, 3, 5, 7), (2, 3, 33, 30)])
+@pytest.mark.parametrize("size", [(1, 3, 48, 64), (1, 3, 1, 7), (2, 3, 33, 30)])
 def test_runs_where_windows_fit(maps: tuple[Run, Run], size: tuple[int, ...]) -> None:
     compiled, _ = maps
     assert len(compiled({"x": np.zeros(size, np.float32)})) == 2
 
 
-def test_refuses_windows_that_are_larger_than_the_map(maps: tuple[Run, Run]) -> None:
-    compiled, _ = maps
-    with pytest.raises(UsageError, match=r"AveragePool.*is below 2"):
-        compiled({"x": np.zeros((1, 3, 2, 2), np.float32)})
+def pools() -> onnx.ModelProto:
+    """Pools whose only window may be larger than the map, by less than a stride."""
+    apart = {"kernel_shape": [3, 3], "strides": [3, 3]}
+    nodes = [
+        node("MaxPool", ["x"], ["max"], **apart),
+        node("MaxPool", ["x"], ["ceiled"], ceil_mode=1, kernel_shape=[4, 3], strides=[3, 2], pads=[1, 0, 0, 0]),
+        node("AveragePool", ["x"], ["mean"], **apart),
+        node("AveragePool", ["x"], ["whole"], count_include_pad=1, **apart),
+        node("AveragePool", ["x"], ["padded"], kernel_shape=[5, 3], strides=[5, 3], pads=[1, 0, 1, 0]),
+    ]
+    return model(nodes, {"x": ["N", 20, "H", "W"]}, {n.output[0]: ["N", 20, None, None] for n in nodes})
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    return bundle_of(pools(), tmp_path_factory.mktemp("pools"))
+
+
+@pytest.mark.parametrize("size", [(1, 2), (2, 2), (2, 5), (7, 2), (9, 10)])
+def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
+    pooled: tuple[Run, Run], size: tuple[int, int]
+) -> None:
+    compiled, original = pooled
+    x = np.random.default_rng(0).standard_normal((2, 20, *size)).astype(np.float32)
+    for result, wanted in zip(compiled({"x": x}), original({"x": x}), strict=True):
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_refuses_pools_without_a_window(pooled: tuple[Run, Run]) -> None:
+    compiled, _ = pooled
+    with pytest.raises(UsageError, match=r"MaxPool.*is below 2"):
+        compiled({"x": np.zeros((1, 20, 5, 1), np.float32)})
+
+
+def test_refuses_empty_maps_as_the_runtime_does(maps: tuple[Run, Run]) -> None:
+    for run in maps:
+        with pytest.raises(Exception, match=r"below 1|Invalid input shape"):
+            run({"x": np.zeros((1, 3, 0, 64), np.float32)})
