@@ -44,6 +44,9 @@ JOINED = frozenset(template.name for template in TEMPLATES if template.is_intens
 """Templates of kernels with several anchor ops."""
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
+WORTH_RUNTIME = 2.0
+"""ONNX Runtime gets a kernel only where it is more than this many times as fast as the best code of ours: a bundle
+with all of its kernels needs nothing else, and starts and moves without it."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
 """The packages that decide which code a variant gives."""
 
@@ -139,8 +142,7 @@ class _Trials:
     @property
     def best(self) -> Variant | None:
         """The variant to take; None where the kernel stays."""
-        best = min(self.costs, key=self.costs.__getitem__, default=None)
-        return best if best is not None and (self.suspect.problem or self.costs[best] <= CLEARLY) else None
+        return _choose(self.costs, inf if self.suspect.problem else 1.0)
 
     @property
     def is_good(self) -> bool:
@@ -160,6 +162,13 @@ class _Trials:
     def summary(self) -> KernelTrials:
         """For the manifest."""
         return _summary(self.suspect, self.best, tuple(trial for _, trial in self.record))
+
+
+def _choose(costs: Mapping[Variant, float], usual: float) -> Variant | None:
+    """The variant to take instead of a kernel that costs the `usual`; None where it stays."""
+    weighed = {variant: cost * (WORTH_RUNTIME if variant.runtime else 1.0) for variant, cost in costs.items()}
+    best = min(weighed, key=weighed.__getitem__, default=None)
+    return best if best is not None and (usual == inf or weighed[best] <= CLEARLY * usual) else None
 
 
 def try_variants(
@@ -326,14 +335,13 @@ class Memory:
 
     def recall(self, graph: OperatorGraph, members: Members) -> Recalled | None:
         """What is known of a kernel; None where no variant of it was measured."""
-        seconds = {Variant.of(t): s for t, s in self.known.get(subgraph_key(graph, members) or "", {}).items()}
-        seconds.pop(None, None)
+        known = self.known.get(subgraph_key(graph, members) or "", {})
+        seconds = {variant: s for t, s in known.items() if (variant := Variant.of(t)) is not None}
         usual = seconds.pop(Variant(), inf)
         if not seconds:
             return None
-        best = min(seconds, key=seconds.__getitem__)
         trials = tuple(Trial(str(variant), each) for variant, each in seconds.items())
-        return Recalled(trials, best if seconds[best] <= CLEARLY * usual else None)
+        return Recalled(trials, _choose(seconds, usual))
 
     def keep(self, attempt: Attempt, times: Mapping[str, CallTime]) -> None:
         """Keep the time of each kernel as it was compiled, beside its estimate."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,10 @@ SYMBOL = 128
 (`assume_sizes`): so models are deployed, and so a flattened batch x length counts the same."""
 _IMAGE_RANK = 4
 """The least rank of an input whose free first dimension is a batch whatever its name."""
+_COLOURS = (1, 3, 4)
+"""Numbers of channels of an image that is stored channels last and may come without a batch."""
+_LENGTH = re.compile("seq|len|time|frame|token|height|width", re.IGNORECASE)
+"""What the name of a dimension holds that is no batch."""
 
 VARIADIC = frozenset({"Concat", "Max", "Min"})
 """Operators that ONNX writes with any number of operands: here they are chains, whose links have two."""
@@ -63,14 +68,33 @@ def _symbol_size(name: str, sizes: Mapping[str, int]) -> int:
 def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
     """The number that each symbolic dimension of the inputs counts: 1 for a batch, else `SYMBOL`.
 
-    Batches are those that are named so, and the first dimension of an image or of what has still more axes, unless it
-    is another axis of one as well.
+    Batches are those that are named so, the first dimension of an image or of what has still more axes, unless it is
+    another axis of one as well, and that of an input whose other axes are a whole sample, unless it is another axis of
+    any input.
     """
     shapes = [*shapes]
     images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
-    batches = {shape[0] for shape in images} - {dimension for shape in images for dimension in shape[1:]}
+    samples = [shape for shape in shapes if _has_samples(shape)]
+    batches = _first_axes(images, images) | _first_axes(samples, shapes)
     names = dict.fromkeys(d for shape in shapes for d in shape if isinstance(d, str))
     return {name: 1 if name in batches else dimension_size(name) for name in names}
+
+
+def _first_axes(shapes: Iterable[Sequence[Dimension]], others: Iterable[Sequence[Dimension]]) -> set[Dimension]:
+    """The first dimensions of shapes that are no other axis of `others`."""
+    return {shape[0] for shape in shapes} - {dimension for shape in others for dimension in shape[1:]}
+
+
+def _has_samples(shape: Sequence[Dimension]) -> bool:
+    """Whether the first axis of an input may count samples, since what follows has many elements.
+
+    It does not where it is called a length, where another axis is called a batch, or for the height of one image.
+    """
+    if len(shape) < 2 or not isinstance(shape[0], str) or _LENGTH.search(shape[0]):
+        return False
+    has_batch = any(isinstance(dimension, str) and dimension_size(dimension) == 1 for dimension in shape[1:])
+    is_one_image = len(shape) == 3 and isinstance(shape[1], str) and shape[2] in _COLOURS
+    return not has_batch and not is_one_image and prod(map(dimension_size, shape[1:])) >= SYMBOL
 
 
 @lru_cache(maxsize=1 << 16)

@@ -287,9 +287,10 @@ class _Decoder:
 
     def finish(self, roots: Iterable[int]) -> None:
         for owner, outputs in self.several.items():
+            is_optional = self.choice[owner].op in OPERATORS  # rows of several outputs may leave out each of them
             for index, output in enumerate(outputs):
                 if output.name and not self._projections(owner, index):  # its name went to another value
-                    output.name = self.fresh("unused")
+                    output.name = "" if is_optional else self.fresh("unused")
         nodes = frozenset(self.nodes)
         for node in self.clones:
             if node not in nodes:

@@ -184,7 +184,7 @@ def _store_last(graph: onnx.GraphProto, names: Collection[str]) -> None:
         axes = [0, *range(2, len(dimensions)), 1]
         if info.name not in names:
             continue
-        shape, outer = [d.dim_value for d in dimensions], f"{info.name}.channels_last"
+        shape, outer = [d.dim_param or d.dim_value for d in dimensions], f"{info.name}.channels_last"
         if any(info is given for given in graph.input):
             inverse = [0, len(axes) - 1, *range(1, len(axes) - 1)]
             before.append(onnx.helper.make_node("Transpose", [outer], [info.name], perm=inverse))

@@ -173,11 +173,18 @@ def test_zero_is_the_empty_polynomial() -> None:
         ([("x.0", 3, "H", "W")], {"x.0"}),
         ([("A", 3, "A", "W")], set()),
         ([("A", 3, "H", "W"), ("H", "A")], {"A"}),
-        ([("A", "T"), ("batch", 4)], {"batch"}),
-        ([("A", 3, "H")], set()),
+        ([("A", 3), ("batch", 4)], {"batch"}),
+        ([("A", 2048)], {"A"}),
+        ([("A", 43844, 1)], {"A"}),
+        ([("A", "T")], {"A"}),
+        ([("A", "T"), ("T", "A")], set()),
+        ([("A", "T", 3)], set()),
+        ([("sequence_length", 2048)], set()),
+        ([("A", "batch", 256)], {"batch"}),
+        ([("A",)], set()),
     ],
 )
-def test_batches_of_images_count_once(shapes: list[tuple[int | str, ...]], batches: set[str]) -> None:
+def test_batches_count_once(shapes: list[tuple[int | str, ...]], batches: set[str]) -> None:
     sizes = assume_sizes(shapes)
     assert sizes.keys() == {dimension for shape in shapes for dimension in shape if isinstance(dimension, str)}
     assert {name for name, size in sizes.items() if size == 1} == batches

@@ -10,6 +10,8 @@ from onnx import helper
 
 from eqfuse.costmodels.device import DEFAULT, load_device
 from eqfuse.costmodels.model import cost_model
+from eqfuse.driver.optimize import optimize_model
+from eqfuse.driver.options import Options
 from eqfuse.engine.egraph.decode import decode
 from eqfuse.engine.egraph.encode import encode
 from eqfuse.engine.egraph.plan import locate_origins
@@ -20,7 +22,7 @@ from eqfuse.engine.onnx.model import read
 from eqfuse.extract.extraction.select import Pricing, select
 from eqfuse.rules.vocabulary import RuleSelection
 
-from ..models import model, value
+from ..models import model, normal, value
 
 RULE = """\
 ; the first part of a split is a slice
@@ -54,3 +56,17 @@ def test_a_replaced_output_of_a_kept_node_gives_up_its_name(tmp_path: Path) -> N
     names = [o.name for n in result.graph for o in n.outputs]
     assert len(set(names)) == len(names)
     assert "first" in names
+
+
+def test_states_that_nothing_reads_any_more_are_left_out() -> None:
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r"], ["states", "", ""], hidden_size=2),
+        helper.make_node("Slice", ["states", "two", "three", "zero"], ["last"]),
+        helper.make_node("Relu", ["last"], ["y"]),
+    ]
+    stored = {name: np.array([number]) for number, name in enumerate(["zero", "one", "two", "three"]) if number != 1}
+    stored |= {"w": normal(1, 8, 4), "r": normal(1, 8, 2)}
+    source = read(model(nodes, [value("x", [3, "N", 4])], ["y"], stored))
+    result = optimize_model(source, None, Options(verify=False)).model
+    (lstm,) = (node for node in result.graph if node.op_type == "LSTM")
+    assert [bool(output.name) for output in lstm.outputs[:2]] == [False, True]

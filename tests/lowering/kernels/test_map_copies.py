@@ -118,3 +118,15 @@ def test_a_copy_that_cannot_be_compiled_runs_elsewhere() -> None:
     (name,) = (value.name for value in entry.model.graph.input)
     (result,) = expected(entry.model, {name: np.ascontiguousarray(x.transpose(0, 2, 3, 1))}).values()
     np.testing.assert_array_equal(result, x)
+
+
+def test_maps_of_free_sizes_go_elsewhere_with_channels_last() -> None:
+    shape = ("N", 16, "H", "W")
+    proto = model([depthwise("x", "y")], {"x": shape}, {"y": shape}, w=weights(16, 1, 3, 3))
+    graph = graph_of(proto).at_call
+    (read_value,) = (value for value in graph.operators[0].inputs[:1] if value is not None)
+    entry = fallback(graph, (0,), Weights(read(proto)), "test", {read_value, *graph.operators[0].outputs})
+    x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+    (name,) = (value.name for value in entry.model.graph.input)
+    (result,) = expected(entry.model, {name: np.ascontiguousarray(x.transpose(0, 2, 3, 1))}).values()
+    np.testing.assert_allclose(result.transpose(0, 3, 1, 2), expected(proto, {"x": x})["y"], rtol=1e-5, atol=1e-6)
