@@ -32,6 +32,7 @@ from .optimize import Result
 from .options import Options
 
 if TYPE_CHECKING:
+    from ..engine.onnx.model import Model
     from ..engine.verification import Verification
     from ..ir.graph import OperatorGraph
     from ..lowering.bundle.check import Runnable
@@ -216,8 +217,9 @@ class Processor:
                 f"{label}: the compiled model cannot be loaded, it {error}; nothing was written"
             ) from None
         verification, left = verify_against_original(
-            compilation, compiled, bold=True, sizes=[*(s.sizes for s in prepared.special), prepared.graph.sizes]
-        )
+            compilation, compiled, bold=True, sizes=[*(s.sizes for s in prepared.special), prepared.graph.sizes],
+            rewritten=prepared.weights.model,
+        )  # fmt: skip
         if verification.status == "failed":
             compilation.clock.tell("verify", "looking for the kernel that is wrong")
             message = f"{label}: the compiled model differs from the original: {verification.summary}"
@@ -330,12 +332,17 @@ class _Workshop:
 
 
 def verify_against_original(
-    compilation: Compilation, compiled: Runs, *, bold: bool, sizes: Sequence[Mapping[str, int]] = ()
+    compilation: Compilation,
+    compiled: Runs,
+    *,
+    bold: bool,
+    sizes: Sequence[Mapping[str, int]] = (),
+    rewritten: Model | None = None,
 ) -> tuple[Verification, Runs]:
     """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
     `bold`: inputs beside those that operators are meant for are drawn, too. `sizes` of free dimensions are tried beside
-    those that are drawn.
+    those that are drawn. Where outputs differ, the `rewritten` model, if given, shows how much of it is rounding.
     """
     from ..engine.verification import require_comparison, require_verdict
     from ..lowering.bundle.check import Tolerated, verify_compiled
@@ -348,4 +355,6 @@ def verify_against_original(
     )  # fmt: skip
     with require_verdict(model.label):
         verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
+        if verification.status == "failed" and verification.outputs and rewritten is not None:
+            verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit, rewritten.ir)
         return require_comparison(verification), left

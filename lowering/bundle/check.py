@@ -61,15 +61,17 @@ class Tolerated:
 
 
 def verify_compiled(
-    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float
+    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float, rewritten: ModelLike | None = None
 ) -> tuple[Verification, Model]:
-    """Run both on the same inputs and compare every output; within `limit` seconds.
+    """Run both on the same inputs and compare every output; within `limit` seconds. The `rewritten` model, which was
+    compiled, shows how much of a difference is rounding.
 
     Tolerances, the float64 oracle and the demand that outputs depend on the inputs are those of `verify`. Also returns
     the compiled model as the runs left it. Raises VerificationError where there is no verdict.
     """
-    with model_file(original) as path:
-        return call_for_verdict(limit, _compare, path.absolute(), compiled, tolerated)
+    with model_file(original) as path, model_file(rewritten or path) as other:
+        kept = None if rewritten is None else other.absolute()
+        return call_for_verdict(limit, _compare, path.absolute(), compiled, tolerated, kept)
 
 
 def call_for_verdict(
@@ -89,15 +91,20 @@ def call_for_verdict(
         raise VerificationError(f"verification {error}{hint}") from None
 
 
-def _compare(original: Path, compiled: Model, tolerated: Tolerated) -> tuple[Verification, Model]:
+def _compare(
+    original: Path, compiled: Model, tolerated: Tolerated, rewritten: Path | None
+) -> tuple[Verification, Model]:
     prepare()  # a process for the compiled code, while the original runs
-    return _verification(original, compiled, tolerated), compiled
+    return _verification(original, compiled, tolerated, rewritten), compiled
 
 
-def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> Verification:
+def _verification(
+    original: Path, compiled: Runnable, tolerated: Tolerated, rewritten: Path | None
+) -> Verification:
     """On drawn sizes, and on those of `tolerated`; what is wrong for some is wrong. Refused sizes say nothing."""
     started = time.perf_counter()
     source = read_source(original, "original")
+    made_from = None if rewritten is None else read_source(rewritten, "rewritten")
     structure = Structure(source.structure)
     tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
     by_default = tolerated.atol is None and tolerated.rtol is None
@@ -113,7 +120,9 @@ def _verification(original: Path, compiled: Runnable, tolerated: Tolerated) -> V
         try:
             baseline = run_original(source, structure, input_specs(structure), request)
             results = [_run(compiled, run.feeds) for run in baseline.runs]
-            compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+            compared = Comparison(
+                source, structure, tolerance, baseline, results, demands, rewritten=made_from
+            ).outputs()
             found = verdict(started, *status_of(compared, structure), compared, baseline.one_sided)
         except RefusedError as error:
             if request.samples or not tolerated.sizes:
