@@ -239,7 +239,7 @@ class Comparison:
             if index not in self._own:
                 self._own[index] = self._oracle(self._rewritten).run(run.feeds)
             self._runtime = self._runtime or OnnxRuntime(self._rewritten)
-            own = measure_distance(truth, self._runtime.run(run.feeds)[name])
+            own = measure_distance(expected, self._runtime.run(run.feeds)[name])
         except RunError:
             return False
         is_right = effect.allow(truth, self._own[index][name])

@@ -99,7 +99,7 @@ def _compare(
 
 
 def _verification(
-    original: Path, compiled: Runnable, tolerated: Tolerated, rewritten: Path | None
+    original: Path, compiled: Runnable, tolerated: Tolerated, rewritten: Path | None = None
 ) -> Verification:
     """On drawn sizes, and on those of `tolerated`; what is wrong for some is wrong. Refused sizes say nothing."""
     started = time.perf_counter()

@@ -78,3 +78,33 @@ def test_an_original_without_rounding_is_no_measure(factor: float, status: str, 
     onnx.save(scaled(1.0), tmp_path / "original.onnx")
     verdict = _verification(tmp_path / "original.onnx", Candidate(scaled(factor)), Tolerated())
     assert verdict.status == status, verdict
+
+
+def shifted(by: float) -> onnx.ModelProto:
+    """The input; of what is above 50, the digits that are left where so many times as much is added and taken away."""
+    nodes = [
+        helper.make_node("Sub", ["x", "high"], ["above"]),
+        helper.make_node("Relu", ["above"], ["large"]),
+        helper.make_node("Mul", ["large", "s"], ["shift"]),
+        helper.make_node("Add", ["x", "shift"], ["z"]),
+        helper.make_node("Sub", ["z", "shift"], ["y"]),
+    ]
+    numbers = {"high": np.full(1, 50, np.float32), "s": np.full(1, by, np.float32)}
+    return model(nodes, [value("x", [1, 256])], ["y"], numbers)
+
+
+@pytest.mark.parametrize(
+    ("rewritten", "status"),
+    [(None, "failed"), (shifted(2.0**18), "passed"), (shifted(8.0), "failed"), (reversed_sums(), "failed")],
+    ids=["unknown", "the same", "rounds less", "another function"],
+)
+def test_rounding_of_the_rewritten_model_is_no_difference(
+    rewritten: onnx.ModelProto | None, status: str, tmp_path: Any
+) -> None:
+    onnx.save(shifted(0.0), tmp_path / "original.onnx")
+    path = None
+    if rewritten is not None:
+        path = tmp_path / "rewritten.onnx"
+        onnx.save(rewritten, path)
+    verdict = _verification(tmp_path / "original.onnx", Candidate(shifted(2.0**18)), Tolerated(), path)
+    assert verdict.status == status, verdict
