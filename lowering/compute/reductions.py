@@ -26,6 +26,11 @@ reduce_min = _reducer(te.comm_reducer(lambda a, b: te.min(a, b), highest, name="
 _reduce_product = _reducer(te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="product"))
 
 
+_LONG = 1 << 12
+"""Elements that are summed one after another in float32: of more the rounding of the sum, at half of its last digit for
+each, would be seen in a mean."""
+
+
 class _Reduction:
     """A reduction of the first input along its axes."""
 
@@ -98,6 +103,9 @@ def _mean(call: TensorCall) -> te.Tensor:
             return x * call.reciprocal(reduction.count)
         return tirx.truncdiv(x, as_number(reduction.count, dtype))
 
+    if call.dtype == "float32" and isinstance(reduction.count, int) and reduction.count > _LONG:
+        sums = reduction.stage(reduce_sum, lambda *i: reduction.source(*i).astype("float64"), "sum")
+        return reduction.apply(lambda x: (x * tirx.const(1 / reduction.count, "float64")).astype("float32"), sums)
     return reduction.apply(divide, reduction.stage(reduce_sum, reduction.source, "sum"))
 
 

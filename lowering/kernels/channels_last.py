@@ -76,7 +76,8 @@ def channels_last(function: tirx.PrimFunc, parameters: Collection[int]) -> tirx.
     for block in blocks:
         rank = len(block.write.shape)
         alike = any(read.name in moved and len(read.shape) == rank for read in block.reads)
-        if block.name in internal and rank in _RANKS and (alike or (block.reduced and ends_in_moved)):
+        follows = alike and any(extent != 1 for extent in block.write.shape[2:])  # one pixel is the same both ways
+        if block.name in internal and rank in _RANKS and (follows or (ends_in_moved and (alike or block.reduced))):
             moved.add(block.name)
     for block in reversed(blocks):
         if block.reduced and block.name in moved:

@@ -252,3 +252,9 @@ def test_the_variance_of_numbers_far_from_zero() -> None:
     wide = x.astype(np.float64)
     expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(outputs["y0"], expected, 0, 1e-3)
+
+
+def test_the_mean_of_a_large_plane_is_not_off_by_its_length() -> None:
+    plane = np.full((1, 1, 160, 160), 6.1, np.float32)  # each sum rounds the same way
+    (outputs,) = in_tvm([single("ReduceMean", {"x": plane, "axes": ints(2, 3)}, ["axes"])])
+    np.testing.assert_allclose(outputs["y0"], plane[:, :, :1, :1], rtol=2e-7)

@@ -95,6 +95,13 @@ def test_global_pool() -> None:
     assert_same(te.create_prim_func([x, topi.sum(x, (2, 3), True)]), {0}, "channels")
 
 
+def test_a_mean_in_a_map_of_one_pixel() -> None:
+    x = te.placeholder((1, 32, 5, 5), name="x")
+    sums = topi.sum(x, (2, 3), True)
+    mean = te.compute(sums.shape, lambda *i: sums(*i) * 0.04, name="mean")
+    assert_same(te.create_prim_func([x, mean]), {0}, "channels")
+
+
 def test_shapes_and_elements() -> None:
     array = np.arange(24.0).reshape(1, 2, 3, 4)
     assert to_last(array).shape == last_shape(array.shape) == (1, 3, 4, 2)
