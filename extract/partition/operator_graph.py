@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,11 @@ from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
 from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
 from ...ir.operators import OPERATORS
+from ...ir.sizes import Size
 from ...ir.types import TensorType
+
+_OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
+"""Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
 
 
 def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES) -> OperatorGraph:
@@ -42,7 +46,9 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         return replace(type_, shape=tuple(texts))
 
     given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
-    typical = assume_sizes(type_.shape or () for type_ in given if type_ is not None) | dict(sizes)
+    assumed = assume_sizes(type_.shape or () for type_ in given if type_ is not None)
+    said = knowledge.symbolic.equations
+    typical = _fit_sizes(assumed | dict(sizes), [name for name in assumed if name not in sizes], said.equal())
 
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
@@ -73,8 +79,24 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
         operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
-    said = knowledge.symbolic.equations
     return OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
+
+
+def _fit_sizes(
+    typical: Mapping[str, int], assumed: Iterable[str], equal: Sequence[tuple[Size, Size]]
+) -> dict[str, int]:
+    """The sizes; where some are different that every run demands to be equal, another one of an assumed dimension with
+    which fewer are, if there is one: images of text lines are lower than is assumed."""
+
+    def count_different(sizes: Mapping[str, int]) -> int:
+        return sum(_value(left, sizes) != _value(right, sizes) for left, right in equal)
+
+    trials = [{**typical, name: size} for name in assumed for size in _OTHER_SIZES]
+    return min([dict(typical), *trials], key=count_different)
+
+
+def _value(size: Size, sizes: Mapping[str, int]) -> int:
+    return dimension_size(str(size), sizes) if size.number is None else size.number
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from onnx import helper
 import eqfuse
 from eqfuse.errors import UsageError
 
-from .small_models import Array, model, saved, weights
+from .small_models import Array, graph_of, model, saved, weights
 
 Run = Callable[[Mapping[str, Array]], Sequence[Array]]
 node = helper.make_node
@@ -145,6 +145,15 @@ def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
     for result, wanted in zip(compiled({"x": x}), original({"x": x}), strict=True):
         assert result.shape == wanted.shape
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_assumes_sizes_on_which_the_model_runs() -> None:
+    nodes = [
+        node("MaxPool", ["x"], ["rows"], kernel_shape=[40, 1], strides=[40, 1]),
+        node("Concat", ["rows", "line"], ["y"], axis=1),
+    ]
+    proto = model(nodes, {"x": [1, 3, "H", "W"], "line": [1, 3, 1, "W"]}, {"y": [1, 6, 1, "W"]})
+    assert graph_of(proto).sizes == {"H": 64, "W": 128}
 
 
 def test_refuses_pools_without_a_window(pooled: tuple[Run, Run]) -> None:
