@@ -97,7 +97,7 @@ def split_branches(graph: OperatorGraph, groups: Sequence[tuple[int, ...]]) -> t
     """The groups, given in the order they run, those cut that hold operators of several branches."""
     if not any(operator.op == "If" for operator in graph.operators):
         return tuple(groups)
-    guards = _find_guards(graph, [_Use.of_operator(operator) for operator in graph.operators])
+    guards = operator_guards(graph)
     pieces: list[tuple[int, ...]] = []
     for group in groups:
         parts: dict[frozenset[Guard], list[int]] = {}
@@ -105,6 +105,11 @@ def split_branches(graph: OperatorGraph, groups: Sequence[tuple[int, ...]]) -> t
             parts.setdefault(guards[member], []).append(member)
         pieces += (tuple(parts[guard]) for guard in sorted(parts, key=len))
     return tuple(pieces)
+
+
+def operator_guards(graph: OperatorGraph) -> list[frozenset[Guard]]:
+    """What each operator runs under."""
+    return _find_guards(graph, [_Use.of_operator(operator) for operator in graph.operators])
 
 
 @dataclass(frozen=True)

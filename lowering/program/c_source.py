@@ -129,7 +129,12 @@ class _Source:
 
     def _steps(self, firsts: Iterable[int]) -> Iterator[str]:
         """The statements, each step's arguments beginning at that place."""
-        heads = {branch.first: f"    {emit_condition(branch.conditions)}" for branch in self.plan.branches}
+        heads = {
+            branch.first: "\n".join(
+                [f"    {emit_condition(branch.conditions)}", *self.sizes.branch_requirements(branch)]
+            )
+            for branch in self.plan.branches
+        }
         ends = {branch.end for branch in self.plan.branches}
         for number, (step, first) in enumerate(zip(self.plan.steps, firsts, strict=False)):
             if number in heads:

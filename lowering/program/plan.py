@@ -197,12 +197,16 @@ Relation = Literal["equal", "least", "broadcast"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people."""
+    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people.
+
+    It has to hold only where each of the buffers of the `conditions` has a truth value: then in each branch under them.
+    """
 
     left: Size
     relation: Relation
     right: Size
     operator: str
+    conditions: tuple[tuple[int, bool], ...] = ()
 
     @property
     def text(self) -> str:

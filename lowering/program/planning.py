@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from ..kernels.compilation import CompiledKernels
 from ..kernels.fallback import LoopCall, is_constant
 from ..kernels.prim_funcs import Array, KernelCall, LoweredStep
 from ..kernels.steps import View as GraphView
-from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Measure, Plan, SpecialCall, Step, View
+from .plan import Branch, Buffer, Call, Callback, Choose, Copy, Measure, Plan, Requirement, SpecialCall, Step, View
 from .requirements import list_requirements
 from .sizes import extents_of
 
@@ -58,7 +58,7 @@ class _Buffers:
             outputs.append(self._output(name, read, given))
         buffers, steps, views = tuple(self.buffers), tuple(self.steps), tuple(self.views)
         branches = tuple(self.branches)
-        required = list_requirements(graph)
+        required = tuple(self._requirement(*each) for each in list_requirements(graph))
         return Plan(buffers, steps, tuple(inputs), tuple(outputs), tuple(self.weights), views, branches, required)
 
     def _add_branch(self, first: int, guards: tuple[Guard, ...]) -> None:
@@ -69,6 +69,12 @@ class _Buffers:
         if self.branches and (self.branches[-1].end, self.branches[-1].conditions) == (first, conditions):
             first = self.branches.pop().first
         self.branches.append(Branch(first, len(self.steps), conditions))
+
+    def _requirement(self, requirement: Requirement, guards: frozenset[Guard]) -> Requirement:
+        """The requirement with its conditions; without any where no steps run under all of them."""
+        conditions = tuple((self._read(value), when) for value, when in sorted(guards))
+        is_in_branch = any(set(conditions) <= set(branch.conditions) for branch in self.branches)
+        return replace(requirement, conditions=conditions) if is_in_branch else requirement
 
     def _special(self, step: KernelCall, place: int) -> Iterator[SpecialCall]:
         """The kernels that calls of certain sizes have in the place of this one."""

@@ -6,7 +6,7 @@ the windows over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...engine.summary import VIEWS
 from ...ir.graph import Operator, OperatorGraph
@@ -14,25 +14,28 @@ from ...ir.operators import OPERATORS
 from ...ir.size_names import dimension_as_size, elements
 from ...ir.sizes import ONE, Size, number, symbol
 from ...ir.types import TensorType
+from ..kernels.branches import Guard, operator_guards
 from .plan import Relation, Requirement
 
+_RECURRENCES = frozenset({"RNN", "GRU", "LSTM"})
 _WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
 
 
-def list_requirements(graph: OperatorGraph) -> tuple[Requirement, ...]:
-    """Those of all operators that sizes of a call decide about, each once."""
-    different: dict[tuple[Size, Relation, Size], Requirement] = {}
-    for operator in graph.operators:
+def list_requirements(graph: OperatorGraph) -> tuple[tuple[Requirement, frozenset[Guard]], ...]:
+    """Those of all operators that sizes of a call decide about, each once, and what the operators run under."""
+    different: dict[tuple[Size, Relation, Size, frozenset[Guard]], Requirement] = {}
+    always: frozenset[Guard] = frozenset()
+    for operator, guards in zip(graph.operators, operator_guards(graph), strict=True):
         for left, relation, right in _find_relations(operator, graph):
             is_open = left != right and (left.number is None or right.number is None)
             if is_open and not (relation == "broadcast" and left == ONE):
-                different.setdefault((left, relation, right), Requirement(left, relation, right, operator.name))
+                different.setdefault((left, relation, right, guards), Requirement(left, relation, right, operator.name))
     for left, right in graph.equal:
-        different.setdefault((left, "equal", right), Requirement(left, "equal", right, "the model"))
+        different.setdefault((left, "equal", right, always), Requirement(left, "equal", right, "the model"))
     for name, least in graph.lowest.items():
         requirement = Requirement(symbol(name), "least", number(least), "the model")
-        different.setdefault((requirement.left, "least", requirement.right), requirement)
-    return tuple(different.values())
+        different.setdefault((requirement.left, "least", requirement.right, always), requirement)
+    return tuple((requirement, key[-1]) for key, requirement in different.items())
 
 
 Relations = Iterator[tuple[Size, Relation, Size]]
@@ -45,7 +48,9 @@ def _find_relations(operator: Operator, graph: OperatorGraph) -> Relations:
     row = OPERATORS.get(operator.op)
     if operator.is_opaque or made is None or row is None:
         return
-    if operator.op in _WINDOWS:
+    if operator.op in _RECURRENCES:
+        yield from _batches(operator, shapes)
+    elif operator.op in _WINDOWS:
         yield from _windows(operator, shapes[0])
     elif operator.op in VIEWS and types[0] is not None and result is not None:
         before, after = elements(types[0]), elements(result)
@@ -64,6 +69,16 @@ def _find_relations(operator: Operator, graph: OperatorGraph) -> Relations:
         yield shapes[0][-1], "equal", shapes[1][-2 if len(shapes[1]) > 1 else 0]
         for shape in shapes[:2]:
             yield from _broadcast((shape or ())[:-2], made[: len(made) - sum(len(s or ()) > 1 for s in shapes[:2])])
+
+
+def _batches(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Relations:
+    """The initial states and the lengths of a recurrence are for as many sequences as there are."""
+    axis = 0 if operator.attributes.get("layout", 0) else 1
+    if shapes[0] is None:
+        return
+    for shape, place in zip(shapes[4:7], (0, axis, axis), strict=False):
+        if shape is not None:
+            yield shape[place], "equal", shapes[0][axis]
 
 
 def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Relations:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from ...ir.sizes import Size
 from .arena import lives_of
-from .plan import Plan
+from .plan import Branch, Plan, Requirement
 from .sizes import Demand, Solution, c_expression, size_of, upper_bound
 from .templates import OF_SIZES, SIZES, literal, table
 
@@ -35,6 +35,12 @@ class SizeCode:
         in_arena = {life.buffer for life in lives_of(self.plan)}
         return [(b, s) for b, s in enumerate(self.plan.storage) if s != b and s in in_arena]
 
+    @cached_property
+    def _filled_in_branches(self) -> frozenset[int]:
+        """The buffers that have no sizes, in place of negative ones, where a branch is not taken."""
+        numbers = (number for branch in self.plan.branches for number in range(branch.first, branch.end))
+        return frozenset(buffer for number in numbers for buffer in self.plan.steps[number].outputs)
+
     def functions(self) -> str:
         """Tables, and the functions that compute sizes and extents."""
         plan = self.plan
@@ -50,13 +56,23 @@ class SizeCode:
         )
 
     def _requirements(self) -> Iterator[str]:
-        solved = {step.name for step in self.plan.solution if isinstance(step, Solution)}
         for each in self.plan.requirements:
-            if each.left.names() | each.right.names() <= solved:
-                left, right = c_expression(each.left, self.variables), c_expression(each.right, self.variables)
-                holds = f"{left} >= {right}" if each.relation == "least" else f"{left} == {right}"
-                holds += f" || {left} == 1" if each.relation == "broadcast" else ""
-                yield f'    if (!status && !({holds})) status = eqfuse_fail("%s", {literal(each.text)});'
+            if not each.conditions and self._is_solved(each):
+                failed = f'eqfuse_fail("%s", {literal(each.text)})'
+                yield f"    if (!status && !({_holds(each, self.variables)})) status = {failed};"
+
+    def branch_requirements(self, branch: Branch) -> Iterator[str]:
+        """Statements at the head of a branch: what has to hold under its conditions only."""
+        variables = {name: f"context->{variable}" for name, variable in self.variables.items()}
+        for each in self.plan.requirements:
+            if each.conditions and set(each.conditions) <= set(branch.conditions) and self._is_solved(each):
+                failed = f'eqfuse_fail("%s", {literal(each.text)}), EQFUSE_REFUSED'
+                yield f"    if (!({_holds(each, variables)})) return {failed};"
+
+    def _is_solved(self, requirement: Requirement) -> bool:
+        """Whether it is about sizes that follow from the shapes of the inputs."""
+        solved = {step.name for step in self.plan.solution if isinstance(step, Solution)}
+        return requirement.left.names() | requirement.right.names() <= solved
 
     def _solve(self, step: Solution | Demand) -> str:
         extent = f"shapes[{step.port}][{step.axis}]"
@@ -72,18 +88,21 @@ class SizeCode:
         Without new sizes extents of which more is known later have their upper bounds.
         """
         bounds = {m.name: m.bound for m in self.plan.measures if m.name not in known}
-        places: dict[Size, list[int]] = {}
-        for buffer, first in zip(self.plan.buffers, self.first_extents, strict=False):
+        places: dict[tuple[Size, bool], list[int]] = {}
+        for number, (buffer, first) in enumerate(zip(self.plan.buffers, self.first_extents, strict=False)):
+            may_be_skipped = self.plan.storage[number] in self._filled_in_branches
             for axis, extent in enumerate(buffer.shape):
                 if not isinstance(extent, Size):
                     continue
                 if new and not (new & extent.names() and extent.names() <= known):
                     continue
-                places.setdefault(size_of(upper_bound(extent, bounds)), []).append(first + axis)
+                size = size_of(upper_bound(extent, bounds))
+                places.setdefault((size, may_be_skipped), []).append(first + axis)
         lines = []
-        for size, positions in places.items():
+        for (size, may_be_skipped), positions in places.items():
             targets = " = ".join(f"extents[{position}]" for position in positions)
-            lines.append(f"    {targets} = {c_expression(size, self.variables)};")
+            value = c_expression(size, self.variables)
+            lines.append(f"    {targets} = {f'{value} < 0 ? 0 : {value}' if may_be_skipped else value};")
         return "\n".join(lines)
 
     def fields(self) -> str:
@@ -97,3 +116,11 @@ class SizeCode:
             "measures": len(self.plan.measures),
         }
         return OF_SIZES.format(**counts)
+
+
+def _holds(requirement: Requirement, variables: Mapping[str, str]) -> str:
+    """The C expression that is true where a requirement holds."""
+    left, right = c_expression(requirement.left, variables), c_expression(requirement.right, variables)
+    if requirement.relation == "least":
+        return f"{left} >= {right}"
+    return f"{left} == {right}" + (f" || {left} == 1" if requirement.relation == "broadcast" else "")

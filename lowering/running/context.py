@@ -20,6 +20,8 @@ from .native import CALLBACK, WATCHER, NativeLibrary, address, empty, is_aligned
 
 SMALL = 1 << 14
 """Bytes that are copied in about the time in which numpy tells the address of an array."""
+_REFUSED = 1
+"""EQFUSE_REFUSED: what a run returns where a branch cannot run on these shapes of the inputs."""
 Fallback = tuple[int, Callable[[list[Array], list[Array]], None]]
 """Operators that this process runs for the library: the number of their inputs, and a function of the arrays of these
 and of those to fill."""
@@ -135,14 +137,14 @@ class Context:
 
     def run_bound(self) -> None:
         """Run on the inputs that were given last."""
-        if self._run(*self._arguments):
-            self._raise_failure()
+        if status := self._run(*self._arguments):
+            self._raise_failure(status)
 
     def time_steps(self, clock: int, nanoseconds: Array) -> None:
         """Run as `run_bound` does, and add the time of each step, by a clock of the module `time`, to those so far."""
         taken = nanoseconds.ctypes.data_as(ctypes.c_void_p)
-        if self._library.functions.eqfuse_time_steps(*self._arguments, clock, taken):
-            self._raise_failure()
+        if status := self._library.functions.eqfuse_time_steps(*self._arguments, clock, taken):
+            self._raise_failure(status)
 
     def watch(self, watcher: Callable[[int], None]) -> None:
         """Have a function told the number of each step before it runs, and -1 behind the last."""
@@ -159,9 +161,10 @@ class Context:
             return -1
         return 0
 
-    def _raise_failure(self) -> None:
+    def _raise_failure(self, status: int) -> None:
+        """UsageError for sizes that a branch refused, else what a function of the host or a kernel failed with."""
         failure, self._failure = self._failure, None
-        raise failure or LoweringError(self._library.message)
+        raise failure or (UsageError if status == _REFUSED else LoweringError)(self._library.message)
 
 
 class _Slot:

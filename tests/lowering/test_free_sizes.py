@@ -166,3 +166,45 @@ def test_refuses_empty_maps_as_the_runtime_does(maps: tuple[Run, Run]) -> None:
     for run in maps:
         with pytest.raises(Exception, match=r"below 1|Invalid input shape"):
             run({"x": np.zeros((1, 3, 0, 64), np.float32)})
+
+
+def branches() -> onnx.ModelProto:
+    """Where a condition holds a window needs at least 5 columns, and elsewhere the columns are dropped: there is 1."""
+    then = helper.make_graph([node("Conv", ["x", "w"], ["a"]), node("ReduceMean", ["a"], ["m"], axes=[2], keepdims=0)],
+                             "then", [], [helper.make_tensor_value_info("m", 1, None)])  # fmt: skip
+    other = helper.make_graph([node("Exp", ["x"], ["e"]), node("Squeeze", ["e", "two"], ["s"])],
+                              "other", [], [helper.make_tensor_value_info("s", 1, None)])  # fmt: skip
+    nodes = [
+        node("Greater", ["t", "zero"], ["c"]),
+        node("If", ["c"], ["i"], then_branch=then, else_branch=other),
+        node("Neg", ["i"], ["y"]),
+    ]
+    stored = {"w": weights(3, 3, 5), "zero": np.zeros((), np.float32), "two": np.array([2])}
+    return model(nodes, {"x": ["N", 3, "W"], "t": []}, {"y": ["N", 3]}, **stored)
+
+
+@pytest.fixture(scope="module")
+def branched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    return bundle_of(branches(), tmp_path_factory.mktemp("branches"))
+
+
+@pytest.mark.parametrize(("columns", "t"), [(5, 1.0), (8, 1.0), (1, -1.0)])
+def test_a_branch_that_is_not_taken_refuses_no_sizes(branched: tuple[Run, Run], columns: int, t: float) -> None:
+    feeds = {"x": weights(2, 3, columns), "t": np.array(t, np.float32)}
+    (result,), (wanted,) = (run(feeds) for run in branched)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("columns", "t"), [(1, 1.0), (2, -1.0)])
+def test_a_branch_that_is_taken_refuses_sizes(branched: tuple[Run, Run], columns: int, t: float) -> None:
+    with pytest.raises(UsageError, match="for these shapes of the inputs"):
+        branched[0]({"x": weights(2, 3, columns), "t": np.array(t, np.float32)})
+
+
+def test_a_recurrence_refuses_states_of_other_batches(tmp_path: Path) -> None:
+    nodes = [node("GRU", ["x", "w", "r", "", "", "h"], ["", "y"], hidden_size=2)]
+    shapes = {"x": ["L", "N", 4], "h": [1, "M", 2]}
+    run, _ = bundle_of(model(nodes, shapes, {"y": [1, None, 2]}, w=weights(1, 6, 4), r=weights(1, 6, 2)), tmp_path)
+    run({"x": weights(3, 5, 4), "h": weights(1, 5, 2)})
+    with pytest.raises(UsageError, match="a size of M is not N"):
+        run({"x": weights(3, 5, 4), "h": weights(1, 2, 2)})

@@ -156,6 +156,9 @@ EQFUSE_API void eqfuse_use_threads(int threads);
 /* Notes why a call in this thread fails; returns -1. */
 int eqfuse_fail(const char *format, ...);
 
+/* What eqfuse_run returns where a branch that is taken cannot run on these shapes of the inputs. */
+#define EQFUSE_REFUSED 1
+
 static inline int eqfuse_call(eqfuse_kernel kernel, const eqfuse_argument *arguments, int32_t count) {
     eqfuse_argument result = {0, 0, NULL};
     return kernel(NULL, arguments, count, &result);
