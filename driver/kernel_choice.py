@@ -44,9 +44,10 @@ JOINED = frozenset(template.name for template in TEMPLATES if template.is_intens
 """Templates of kernels with several anchor ops."""
 CLEARLY = 0.95
 """A variant replaces a kernel if it takes at most this share of its time: less may be noise."""
-WORTH_RUNTIME = 2.0
-"""ONNX Runtime gets a kernel only where it is more than this many times as fast as the best code of ours: a bundle
-with all of its kernels needs nothing else, and starts and moves without it."""
+WORTH_RUNTIME = 10.0
+"""ONNX Runtime gets a kernel only where it is more than this many times as fast as the best code of ours: a bundle with
+all of its kernels needs nothing else, and where other programs keep the cores busy, kernels of several threads measure
+several times too slow."""
 _SOURCES = ("lowering/schedules", "lowering/kernels", "lowering/compute", "costmodels/devices")
 """The packages that decide which code a variant gives."""
 

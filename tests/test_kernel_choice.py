@@ -123,13 +123,13 @@ def test_the_next_schedule_is_taken_where_that_is_faster(memory: Callable[[], Me
 
 
 def test_onnx_runtime_gets_what_it_runs_faster(memory: Callable[[], Memory]) -> None:
-    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=SLOW / 3)
+    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=SLOW / 12)
     cut, chosen = choose(table, memory())
     assert (chosen, set(cut.choices.runtime)) == (["ONNX Runtime"], {0, 1})
 
 
-def test_onnx_runtime_gets_nothing_that_it_runs_a_little_faster(memory: Callable[[], Memory]) -> None:
-    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=0.6 * SLOW)
+def test_onnx_runtime_gets_nothing_that_it_runs_some_times_as_fast(memory: Callable[[], Memory]) -> None:
+    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): SLOW, (2, 3): FAST}, by_runtime=SLOW / 5)
     assert [choose(table, memory()) for _ in range(2)] == [(PAIRS, [""])] * 2  # measured, and remembered
 
 
@@ -139,12 +139,12 @@ def test_a_kernel_stays_where_nothing_is_clearly_faster(memory: Callable[[], Mem
 
 
 def test_a_variant_that_is_wrong_is_not_taken(memory: Callable[[], Memory]) -> None:
-    table = Table({(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}, by_runtime=SLOW / 3, wrong=[(0,)])
+    table = Table({(0, 1): SLOW, (0,): FAST, (1,): FAST, (2, 3): FAST}, by_runtime=SLOW / 12, wrong=[(0,)])
     assert choose(table, memory())[1] == ["ONNX Runtime"]
 
 
 def test_a_variant_that_cannot_be_built_costs_nothing_else(memory: Callable[[], Memory]) -> None:
-    table = Table({(0, 1): SLOW, (2, 3): FAST}, by_runtime=SLOW / 3, spoiled=[(0,)])
+    table = Table({(0, 1): SLOW, (2, 3): FAST}, by_runtime=SLOW / 12, spoiled=[(0,)])
     assert choose(table, memory())[1] == ["ONNX Runtime"]
 
 
@@ -175,7 +175,7 @@ def test_all_that_is_chosen_has_to_be_faster_together(memory: Callable[[], Memor
 
 
 def test_what_was_measured_is_taken_at_once_the_next_time(memory: Callable[[], Memory]) -> None:
-    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): FAST, (2, 3): FAST}, by_runtime=SLOW / 3)
+    table = Table({(0, 1): SLOW, (0,): SLOW, (1,): FAST, (2, 3): FAST}, by_runtime=SLOW / 12)
     first = choose(table, memory())
     tried = len(table.built)
     assert choose(table, memory()) == first
@@ -194,7 +194,7 @@ def test_times_are_kept_with_the_template_and_the_estimate(memory: Callable[[], 
 @pytest.mark.parametrize("measures", [False, True])
 def test_a_wrong_kernel_gets_a_variant_that_is_right(memory: Callable[[], Memory], measures: bool) -> None:
     seconds = {(0, 1): FAST, (0,): SLOW, (1,): SLOW, (2, 3): FAST}
-    table = Table(seconds, by_runtime=FAST / 2, without=2 * FAST, wrong=[(0,)])
+    table = Table(seconds, by_runtime=FAST / 12, without=2 * FAST, wrong=[(0,)])
     cut, chosen = choose(table, memory() if measures else None, {"kernel_0_1": "is off"})
     assert chosen == ["ONNX Runtime" if measures else "without contraction"]
     assert (cut.choices.runtime != {}) == measures
