@@ -209,6 +209,8 @@ class Tuner:
     def _next(self) -> list[tuple[Task, Decisions]]:
         """A batch of candidates, of the tasks that promise most."""
         wanted: list[tuple[Task, Decisions]] = []
+        if not self.searches:
+            return wanted
         progress = self._progress()
         left = self.settings.trials - self._count_trials()
         while len(wanted) < min(BATCH, left):

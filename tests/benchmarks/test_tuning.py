@@ -53,7 +53,7 @@ def results(part: str, *comparisons: Comparison, threads: int = 1) -> Results:
 
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("name", PAIRS)
-def test_sub_graph_has_two_convolutions_of_the_kinds_in_its_name(name: str, batch: int) -> None:
+def test_sub_graph_has_convolutions_of_the_kinds_in_its_name(name: str, batch: int) -> None:
     model = PAIRS[name](batch)
     onnx.checker.check_model(model, full_check=True)
     groups = [
@@ -61,7 +61,8 @@ def test_sub_graph_has_two_convolutions_of_the_kinds_in_its_name(name: str, batc
         for node in model.graph.node
         if node.op_type == "Conv"
     ]
-    assert "_".join("pointwise" if group == 1 else "depthwise" for group in groups) == name
+    kinds = "_".join("pointwise" if group == 1 else "depthwise" for group in groups)
+    assert kinds == name.replace("inverted_residual", "pointwise_depthwise_pointwise")
     assert {value.type.tensor_type.shape.dim[0].dim_value for value in model.graph.output} == {batch}
 
 
