@@ -20,6 +20,7 @@ from tvm import ir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ...ir.operators.recurrent import Activation, RecurrentCell
+from . import statements
 from .call import OPERATOR
 from .elementary import dtype_of
 from .recurrent_gates import Gates
@@ -62,7 +63,10 @@ def make_block(
 ) -> Any:  # fmt: skip
     """The block of a recurrence; ``r`` has ONNX's layout, or that of `packed`."""
     loops = _RecurrenceLoops(cell, buffers, tiling, packed)
-    regions = [[_whole(b) for b in each.values()] for each in (buffers.reads, buffers.writes)]
+    regions = [
+        [tirx.BufferRegion(b, [ir.Range.from_min_extent(0, extent) for extent in b.shape]) for b in each.values()]
+        for each in (buffers.reads, buffers.writes)
+    ]
     attributes = {OPERATOR: cell.kind, RECURRENCE: attribute}
     block = s_stmt.SBlock([], *regions, name, loops.body(), None, loops.allocated, [], attributes)
     return s_stmt.SBlockRealize([], True, block)
@@ -104,7 +108,7 @@ class _RecurrenceLoops:
             first, second = (self._direction(d, functions) for functions in self.cell.activations)
             return tirx.IfThenElse(d < 1, first, second)
 
-        return _sequence([*packing, _loop("d", len(self.cell.reverse), direction, kind)])
+        return statements.sequence([*packing, statements.loop("d", len(self.cell.reverse), direction, kind)])
 
     def _pack(self) -> Any:
         """A copy of weights that are not known before the run."""
@@ -121,16 +125,16 @@ class _RecurrenceLoops:
                 return tirx.BufferStore(self.weights, r[d, source, k], [d, place])
 
             extents = (packed.tiles(number), self.cell.hidden, each.gates, columns)
-            return _nest(("tile", "k", "gate", "u"), extents, store)
+            return statements.nest(("tile", "k", "gate", "u"), extents, store)
 
         passes = range(len(self.tiling.passes))
-        return _loop("d", r.shape[0], lambda d: _sequence([copies(d, number) for number in passes]))
+        return statements.loop("d", r.shape[0], lambda d: statements.sequence([copies(d, number) for number in passes]))
 
     def _direction(self, d: Any, functions: tuple[Activation, ...]) -> Any:
-        steps = _loop("s", self.buffers.steps, lambda s: _sequence(
+        steps = statements.loop("s", self.buffers.steps, lambda s: statements.sequence(
             [self._pass(d, s, number, functions) for number in range(len(self.tiling.passes))]
         ))  # fmt: skip
-        return _sequence([*self._initial(d), steps, *self._final(d)])
+        return statements.sequence([*self._initial(d), steps, *self._final(d)])
 
     # --- before and behind all steps
 
@@ -171,11 +175,11 @@ class _RecurrenceLoops:
 
         def vector(b: Any) -> Any:
             def lane(tile: Any) -> Any:
-                return _vector(lanes, lambda i: store(b, _start(tile, lanes, hidden) + i))
+                return statements.vector(lanes, lambda i: store(b, _start(tile, lanes, hidden) + i))
 
-            return _loop("u", -(-hidden // lanes), lane)
+            return statements.loop("u", -(-hidden // lanes), lane)
 
-        return _loop("b", self.buffers.batch, vector)
+        return statements.loop("b", self.buffers.batch, vector)
 
     # --- one pass of one step
 
@@ -197,9 +201,9 @@ class _RecurrenceLoops:
                 place = _Place(d, s, tile, _start(tile, columns, hidden), first)
                 return self._tile(place, number, functions, rows)
 
-            return _loop("rows", -(-self.buffers.batch // rows), tile_of_rows)
+            return statements.loop("rows", -(-self.buffers.batch // rows), tile_of_rows)
 
-        return _loop("units", -(-hidden // columns), units, kind)
+        return statements.loop("units", -(-hidden // columns), units, kind)
 
     def _tile(self, place: _Place, number: int, functions: tuple[Activation, ...], rows: int) -> Any:
         each, lanes = self.tiling.passes[number], self.tiling.lanes
@@ -213,11 +217,11 @@ class _RecurrenceLoops:
                         index = (r * each.gates + gate) * each.vectors + v
                         return tirx.BufferStore(sums, value, [index, i])
 
-                    return _vector(lanes, lane)
+                    return statements.vector(lanes, lane)
 
-                return _unrolled("v", each.vectors, vector)
+                return statements.unrolled("v", each.vectors, vector)
 
-            return _sequence([store(gate) for gate in range(each.gates)])
+            return statements.sequence([store(gate) for gate in range(each.gates)])
 
         def end(r: Any) -> Any:
             def vector(v: Any) -> Any:
@@ -226,12 +230,15 @@ class _RecurrenceLoops:
                     return self._unit(place, place.row + r, place.unit + v * lanes + i, number, totals, functions)
 
                 # activations of float64 are calls of the C library, which TVM does not vectorise behind a bound name
-                return _vector(lanes, lane) if self.buffers.dtype == "float32" else _loop("lane", lanes, lane)
+                if self.buffers.dtype == "float32":
+                    return statements.vector(lanes, lane)
+                return statements.loop("lane", lanes, lane)
 
-            return _unrolled("v", each.vectors, vector)
+            return statements.unrolled("v", each.vectors, vector)
 
-        body = [_unrolled("r", rows, begin), *self._sum(place, number, sums, rows), _unrolled("r", rows, end)]
-        return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", _sequence(body), None, [sums]))
+        first, last = (statements.unrolled("r", rows, part) for part in (begin, end))
+        body = statements.sequence([first, *self._sum(place, number, sums, rows), last])
+        return s_stmt.SBlockRealize([], True, s_stmt.SBlock([], [], [], "tile", body, None, [sums]))
 
     def _input(self, place: _Place, gate: int, r: Any, unit: Any) -> Any:
         """What the sum of a gate begins with."""
@@ -261,16 +268,18 @@ class _RecurrenceLoops:
                         product = state * self._weight(place, number, k, a, i)
                         return tirx.BufferStore(sums, sums[tuple(index)] + product, index)
 
-                    return _vector(lanes, lane)
+                    return statements.vector(lanes, lane)
 
-                return _unrolled("a", vectors, vector)
+                return statements.unrolled("a", vectors, vector)
 
-            return _unrolled("r", rows, row)
+            return statements.unrolled("r", rows, row)
 
-        whole = hidden // unrolled
-        loops = [_loop("k", whole, lambda o: _unrolled("j", unrolled, lambda j: step(o * unrolled + j)))]
-        rest = hidden - whole * unrolled
-        return loops + ([_unrolled("j", rest, lambda j: step(whole * unrolled + j))] if rest else [])
+        def some(first: Any, count: int) -> Any:
+            return statements.unrolled("j", count, lambda j: step(first + j))
+
+        whole, rest = divmod(hidden, unrolled)
+        loops = [statements.loop("k", whole, lambda o: some(o * unrolled, unrolled))]
+        return loops + ([some(whole * unrolled, rest)] if rest else [])
 
     def _state(self, place: _Place, number: int, r: Any, k: Any) -> Any:
         """What a weight is multiplied with."""
@@ -307,7 +316,7 @@ class _RecurrenceLoops:
         if self.cell.kind == "GRU" and number == 0 and len(self.tiling.passes) > 1:
             steps.store(self.update, gates.activate(0, sums[0]), place.d, row, unit)
             steps.store(self.reset, gates.activate(0, sums[1]) * old(self.h), place.d, row, unit)
-            return _sequence(steps.statements)
+            return statements.sequence(steps.statements)
         if self.cell.kind == "LSTM":
             weights = self.buffers.reads.get("p")
             peepholes = None if weights is None else lambda n: weights[place.d, n * self.cell.hidden + unit]
@@ -327,7 +336,7 @@ class _RecurrenceLoops:
             runs, time = self.runs(place, row), self.time(place, row)
             value = hidden if runs is None else tirx.Select(runs, hidden, self._number(0.0))
             steps.store(self.buffers.writes["states"], value, time, place.d, row, unit)
-        return _sequence(steps.statements)
+        return statements.sequence(steps.statements)
 
     # --- where a step is
 
@@ -385,37 +394,7 @@ class _Statements:
         self.statements.append(tirx.BufferStore(buffer, value, list(indices)))
 
 
-# --- statements
-
-
-def _loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL) -> Any:
-    variable = tirx.Var(name, "int32")
-    return tirx.For(variable, tirx.const(0, "int32"), extent, kind, body(variable))
-
-
-def _nest(names: Sequence[str], extents: Sequence[Any], body: Callable[..., Any]) -> Any:
-    if not names:
-        return body()
-    return _loop(names[0], extents[0], lambda i: _nest(names[1:], extents[1:], lambda *rest: body(i, *rest)))
-
-
-def _unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
-    return _loop(name, extent, body, tirx.ForKind.UNROLLED)
-
-
-def _vector(lanes: int, body: Callable[[Any], Any]) -> Any:
-    return _loop("lane", lanes, body, tirx.ForKind.VECTORIZED if lanes > 1 else tirx.ForKind.SERIAL)
-
-
-def _sequence(statements: Sequence[Any]) -> Any:
-    return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
-
-
 def _start(tile: Any, size: int, extent: Any) -> Any:
     """The first element of a tile; the last one is moved back to end where the extent does."""
     divides = isinstance(extent, int | tirx.IntImm) and int(extent) % size == 0
     return tile * size if divides else tirx.min(tile * size, extent - size)
-
-
-def _whole(buffer: Any) -> Any:
-    return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(0, extent) for extent in buffer.shape])

@@ -1,0 +1,36 @@
+"""Loops of TVM's tensor IR from functions of their variables, where no expression says what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+
+
+def loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL) -> Any:
+    """A loop from 0 to `extent`, whose body is made from its variable."""
+    variable = tirx.Var(name, "int32")
+    return tirx.For(variable, tirx.const(0, "int32"), extent, kind, body(variable))
+
+
+def nest(names: Sequence[str], extents: Sequence[Any], body: Callable[..., Any]) -> Any:
+    """Loops within each other, whose body is made from their variables."""
+    if not names:
+        return body()
+    return loop(names[0], extents[0], lambda i: nest(names[1:], extents[1:], lambda *rest: body(i, *rest)))
+
+
+def unrolled(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
+    """A loop that is unrolled."""
+    return loop(name, extent, body, tirx.ForKind.UNROLLED)
+
+
+def vector(lanes: int, body: Callable[[Any], Any]) -> Any:
+    """A loop over the lanes of a vector."""
+    return loop("lane", lanes, body, tirx.ForKind.VECTORIZED if lanes > 1 else tirx.ForKind.SERIAL)
+
+
+def sequence(statements: Sequence[Any]) -> Any:
+    """Statements one after another, at least one."""
+    return tirx.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
