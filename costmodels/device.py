@@ -111,7 +111,7 @@ def load_device(name_or_path: str | Path) -> Device:
     """The device of that name, or of that file when the text ends in ``.toml``. Raises DeviceError."""
     if str(name_or_path) == HOST:
         return host_device()
-    return _load(device_path(name_or_path, DIRECTORY), str(name_or_path))
+    return _load(device_path(name_or_path, DIRECTORY).absolute(), str(name_or_path))  # what is relative may change
 
 
 @cache

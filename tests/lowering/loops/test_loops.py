@@ -174,7 +174,7 @@ LOOPS = {
     "ScatterND": Loop("ScatterND", scattered_nd, {"reduction": "mul"}),
     "Pad": Loop("Pad", padded, {}),
     "Pad by reflection": Loop("Pad", lambda r: (floats(r, shape(r, 2, 3)), integers(r, 0, 2, 4)), {"mode": "reflect"}),
-    "Pad by edges": Loop("Pad", lambda r: padded(r)[:2], {"mode": "edge"}),
+    "Pad by edges": Loop("Pad", lambda r: (floats(r, shape(r, 2, 3)), integers(r, 0, 2, 4)), {"mode": "edge"}),
     "Mod": Loop("Mod", pair("int32"), {}),
     "Mod of floats": Loop("Mod", pair("float32"), {"fmod": 1}),
     "Div": Loop("Div", pair("int64"), {}),
