@@ -49,7 +49,8 @@ def _keep_on_stack(module: tvm.IRModule) -> tvm.IRModule:
 
 def _annotate(allocation: Any) -> Any:
     buffer = allocation.buffer
-    if buffer.scope() != "local" or _bytes(buffer) > LARGEST_LOCAL:
+    is_fixed = all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
+    if buffer.scope() != "local" or not is_fixed or _bytes(buffer) > LARGEST_LOCAL:
         return allocation
     return tirx.AllocBuffer(buffer, annotations={_ON_STACK: tirx.const(True, "bool")})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tvm
+from tvm import s_tir, te
 
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
@@ -25,3 +26,11 @@ def test_accumulators_of_many_wide_vectors_stay_in_registers() -> None:
     assert "memset" in with_heap
     assert "memset" not in code
     assert "AllocWorkspace" not in code
+
+
+def test_local_buffers_whose_size_a_call_decides_are_compiled() -> None:
+    x = te.placeholder((te.var("n"),), name="x")
+    doubled = te.compute(x.shape, lambda i: x[i] * 2.0, name="doubled")
+    schedule = s_tir.Schedule(te.create_prim_func([x, te.compute(x.shape, lambda i: doubled[i] + 1.0, name="y")]))
+    schedule.set_scope(schedule.get_sblock("doubled"), 0, "local")
+    assert "main" in build(schedule.mod, tvm.target.Target(SERVER_TARGET)).mod.inspect_source("ll")
