@@ -2,15 +2,18 @@
 
 Both run under QEMU with the counting plugin and the caches of the device file, on one core, with the same inputs, once
 they are warm. Printed are executed instructions and misses of the simulated data caches, which are the same in every
-run; wall time under QEMU would mean nothing. The models are compiled as they are given, and verified on the way:
+run, and the cycles that they may take, an estimate by one formula for both; wall time under QEMU would mean nothing.
+The models are AGO's (networks/), at the sizes that it measures, or files; they are verified on the way:
 
     eqfuse    --partition joint
-    unfused   --partition none: a kernel for each operator
+    unfused   --partition none: a kernel for each operator (with --unfused)
 
 ONNX Runtime comes from a folder that benchmarks/arm64_root.sh makes (190 MB); without one, only eqfuse is counted.
 
     benchmarks/arm64_root.sh /tmp/arm64-root
-    python benchmarks/arm.py --root /tmp/arm64-root mobilenet_v2.onnx bert_tiny.onnx
+    python benchmarks/arm.py --root /tmp/arm64-root                             # AGO's Figs. 10 to 12: an hour or two
+    python benchmarks/arm.py --root /tmp/arm64-root --target arm-cortex-a57 --only mobilenet_v2_56 bert_tiny
+    python benchmarks/arm.py --root /tmp/arm64-root --unfused model.onnx
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ from pathlib import Path
 from typing import Any
 
 import eqfuse
+from eqfuse.benchmarks.latency import sources
+from eqfuse.benchmarks.networks import AGO
 from eqfuse.cli import render
-from eqfuse.costmodels.device import load_device
+from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import Model, read
 from eqfuse.errors import EqfuseError
 from eqfuse.extract.partition.operator_graph import operator_graph
-from eqfuse.lowering.arm.counts import Counts
+from eqfuse.lowering.arm.counts import Counts, estimate_cycles
 from eqfuse.lowering.arm.peer import Arm64Root
 from eqfuse.lowering.bundle.emulated_model import open_emulated
 from eqfuse.lowering.interface import inputs_of
@@ -43,7 +48,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {OWN: {}, "unfused": {"partition": "
 """Ways to compile, by what they are called here: options of `eqfuse.compile`."""
 MOBILE_TARGET, OTHER_TARGET = 0.6, 0.85
 """Instructions over ONNX Runtime's that are aimed at: for convolutional networks for phones, and for others."""
-_LABELS = {"instructions": "instructions", "l1d_misses": "L1D misses", "l2_misses": "L2 misses"}
+_LABELS = {
+    "instructions": "instructions", "fused": "of these fmla", "l1d_misses": "L1D misses", "l2_misses": "L2 misses",
+    "cycles": "cycles (estimate)",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,13 +59,16 @@ class Figures:
     """Of one inference."""
 
     instructions: int
+    fused: int
     l1d_misses: int
     l2_misses: int
+    cycles: float
 
     @staticmethod
-    def of(counts: Counts) -> Figures:
+    def of(counts: Counts, device: Device) -> Figures:
         """The first two cache levels are L1D and L2 on every device."""
-        return Figures(counts.instructions, *counts.misses[:2])
+        cycles = estimate_cycles(counts, device).cycles
+        return Figures(counts.instructions, counts.fused, *counts.misses[:2], cycles)
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,8 @@ class Record:
     target: float
 
     def rows(self, peer: str) -> list[tuple[str, ...]]:
-        """The table's, one for each figure. No more L2 misses than the peer's are aimed at, and any number of L1D's."""
-        targets = {"instructions": self.target, "l2_misses": 1.0}
+        """The table's, one for each figure. No more L2 misses and cycles than the peer's are aimed at."""
+        targets = {"instructions": self.target, "l2_misses": 1.0, "cycles": 1.0}
         return [self._row(field.name, peer, targets.get(field.name)) for field in fields(Figures)]
 
     def _row(self, name: str, peer: str, target: float | None) -> tuple[str, ...]:
@@ -91,20 +102,22 @@ class Settings:
     target: str
     root: Arm64Root | None
     opset: int | None
+    variants: Sequence[str]
 
     @property
     def peer(self) -> str:
         """What ONNX Runtime is called here; "" where there is none."""
         return f"ONNX Runtime {self.root.version}" if self.root else ""
 
-    def measure(self, path: Path) -> Record:
+    def measure(self, name: str, path: Path) -> Record:
         """All contestants on one model. Raises EqfuseError."""
         model = read(path)
         inputs = random_inputs(inputs_of(model), 0)
-        figures = {name: self.own(path, inputs, **options) for name, options in VARIANTS.items()}
+        figures = {variant: self.own(path, inputs, **VARIANTS[variant]) for variant in self.variants}
         if self.root is not None:
-            figures[self.peer] = Figures.of(self.root.count(path, inputs, load_device(self.target)))
-        return Record(path.stem, figures, MOBILE_TARGET if has_depthwise(model) else OTHER_TARGET)
+            device = load_device(self.target)
+            figures[self.peer] = Figures.of(self.root.count(path, inputs, device), device)
+        return Record(name, figures, MOBILE_TARGET if has_depthwise(model) else OTHER_TARGET)
 
     def own(self, path: Path, inputs: Mapping[str, Any], **options: Any) -> Figures:
         """Of a bundle that is compiled with these options of `eqfuse.compile`. Raises EqfuseError."""
@@ -117,7 +130,7 @@ class Settings:
 def counted(bundle: Path, inputs: Mapping[str, Any]) -> Figures:
     """One inference of a bundle. Raises EqfuseError."""
     with open_emulated(bundle) as compiled:
-        return Figures.of(compiled.count(inputs).inference)
+        return Figures.of(compiled.count(inputs).inference, compiled.target.device)
 
 
 def has_depthwise(model: Model) -> bool:
@@ -135,18 +148,23 @@ def _is_depthwise(filters: Sequence[int | str]) -> bool:
 def main() -> int:
     """Measure model by model; those that cannot be compiled or run are named, and the others measured all the same."""
     arguments = _arguments()
-    settings = Settings(arguments.target, Arm64Root.at(arguments.root) if arguments.root else None, arguments.opset)
+    root = Arm64Root.at(arguments.root) if arguments.root else None
+    variants = list(VARIANTS) if arguments.unfused else [OWN]
+    settings = Settings(arguments.target, root, arguments.opset, variants)
+    models = sources(arguments)
     records: list[Record] = []
-    for path in arguments.models:
+    for name, (_, get) in models.items():
+        print(name, file=sys.stderr, flush=True)
         try:
-            records.append(settings.measure(path))
+            with tempfile.TemporaryDirectory(prefix="eqfuse-arm-") as folder:
+                records.append(settings.measure(name, get(Path(folder))))
         except EqfuseError as error:
-            print(f"{path}: {error}", file=sys.stderr, flush=True)
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
     if arguments.json:
         print(json.dumps([asdict(record) for record in records], indent=1))
     elif records:
         _print(settings, records)
-    return len(records) != len(arguments.models)
+    return len(records) != len(models)
 
 
 def _print(settings: Settings, records: list[Record]) -> None:
@@ -158,10 +176,12 @@ def _print(settings: Settings, records: list[Record]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx")
+    parser.add_argument("models", type=Path, nargs="*", metavar="MODEL.onnx")
+    parser.add_argument("--only", nargs="+", default=list(AGO), metavar="NAME", help="of networks/ (default AGO's)")
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="made by benchmarks/arm64_root.sh")
     parser.add_argument("--target", default="arm-cortex-a76", help="a device (default arm-cortex-a76)")
     parser.add_argument("--opset", type=int, help="let eqfuse raise the models to this opset")
+    parser.add_argument("--unfused", action="store_true", help="count a kernel for each operator, too")
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
     return parser.parse_args()
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costmodels.device import Cache, Device
+from ...errors import UsageError
 from ...support.files import cache_folder
 from ...support.scratch import scratch_folder, staging_folder
 from ..program.plan import Plan
@@ -23,6 +24,8 @@ from .toolchain import LIBRARIES, Tool, ToolError, find, run
 EXAMPLE = "eqfuse_example"
 """The name of the program."""
 PLUGIN = Path(__file__).parent / "plugin"
+REFUSED = 3
+"""The program's exit code where the model refuses the shapes of the inputs."""
 NEWEST_QEMU = 8
 """The last major version of QEMU whose plugins have version 1 of the interface."""
 NEWEST_PROCESSOR = "max,sve=off"
@@ -38,13 +41,17 @@ def run_example(
 ) -> list[NDArray[np.generic]]:
     """The model's outputs for these inputs, both in the plan's order.
 
-    Raises ToolError where the example fails, as it does on an instruction that the device does not have.
+    Raises UsageError where the model refuses the shapes of the inputs, ToolError where the example fails, as it does on
+    an instruction that the device does not have.
     """
     with scratch_folder("arm") as scratch:
         folder = Path(scratch)
         emulator = find(Tool.EMULATOR)
         command = _prepare(folder, executable, plan, inputs, 1)
-        run([emulator, "-cpu", processor_of(emulator, device), *command], folder)
+        try:
+            run([emulator, "-cpu", processor_of(emulator, device), *command], folder)
+        except ToolError as error:
+            raise UsageError(error.complaint) if error.exit_code == REFUSED else error from None
         return [np.load(folder / name) for name in _outputs(plan)]
 
 
@@ -130,20 +137,12 @@ def _prepare(
 ) -> list[str]:
     """Put the executable and its inputs into the folder; the command that runs it there."""
     shutil.copy(executable, folder / EXAMPLE)
-    return [f"./{EXAMPLE}", *_write_inputs(folder, plan, inputs), *_outputs(plan), "--repeat", str(repeat)]
+    for i, array in enumerate(inputs):
+        np.save(folder / f"in{i}.npy", np.asarray(array, order="C"))
+    files = [*(f"in{i}.npy" for i in range(len(inputs))), *_outputs(plan)]
+    return [f"./{EXAMPLE}", *files, "--repeat", str(repeat)]
 
 
 def _outputs(plan: Plan) -> list[str]:
     return [f"out{i}.npy" for i in range(len(plan.outputs))]
 
-
-def _write_inputs(folder: Path, plan: Plan, inputs: Sequence[NDArray[np.generic]]) -> list[str]:
-    if len(inputs) != len(plan.inputs):
-        raise ToolError(f"example: takes {len(plan.inputs)} inputs, not {len(inputs)}")
-    for i, (index, array) in enumerate(zip(plan.inputs, inputs, strict=True)):
-        buffer = plan.buffers[index]
-        if array.shape != buffer.shape or array.dtype.name != buffer.dtype:
-            wanted, got = f"{buffer.dtype} {buffer.shape}", f"{array.dtype.name} {array.shape}"
-            raise ToolError(f"example: input {buffer.name} is {wanted}, not {got}")
-        np.save(folder / f"in{i}.npy", np.ascontiguousarray(array))
-    return [f"in{i}.npy" for i in range(len(inputs))]

@@ -16,7 +16,11 @@ LIBRARIES = Path("/usr/aarch64-linux-gnu")
 
 
 class ToolError(EqfuseError):
-    """A cross tool that is missing, too new, or that failed."""
+    """A cross tool that is missing, too new, or that failed: with an exit code and what it complained of."""
+
+    def __init__(self, message: str, exit_code: int = 0, complaint: str = "") -> None:
+        super().__init__(message)
+        self.exit_code, self.complaint = exit_code, complaint
 
 
 class Tool(Enum):
@@ -79,5 +83,5 @@ def run(command: Sequence[str | Path], folder: Path, *, seconds: float = 600.0) 
         status = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()] or ["no message"]
         complaint = next((line for line in lines if re.search(r"\berror\b|undefined reference", line)), lines[0])
-        raise ToolError(f"{program}: failed ({status}): {complaint}")
+        raise ToolError(f"{program}: failed ({status}): {complaint}", done.returncode, complaint)
     return done.stdout

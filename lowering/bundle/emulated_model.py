@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import UsageError
 from ...support.processor import ARM
 from ...support.scratch import scratch_folder
@@ -21,9 +19,8 @@ from ..program.plan import Plan
 from ..program.project import build_example
 from ..target import Target, target_of
 from .bundle import read_whole_bundle
+from .loaded import Array, fit_input
 from .manifest import PLAN, Manifest
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,16 @@ class EmulatedModel:
         return self.manifest.inputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Run once, with names in and out. Raises ToolError."""
-        arrays = [inputs[port.name] for port in self.inputs]
-        results = run_example(self.executable, self.plan, arrays, self.target.device)
+        """Run once, with names in and out. Raises UsageError where an input does not fit, ToolError."""
+        results = run_example(self.executable, self.plan, self._fit(inputs), self.target.device)
         return {port.name: result for port, result in zip(self.manifest.outputs, results, strict=True)}
 
     def count(self, inputs: Mapping[str, Any]) -> ModelCounts:
-        """What the second inference of a run executes, on one core. Raises ToolError."""
-        arrays = [inputs[port.name] for port in self.inputs]
-        return count_example(self.executable, self.plan, arrays, self.target.device)
+        """What the second inference of a run executes, on one core. Raises UsageError as `run` does, ToolError."""
+        return count_example(self.executable, self.plan, self._fit(inputs), self.target.device)
+
+    def _fit(self, inputs: Mapping[str, Any]) -> list[Array]:
+        return [fit_input(port, inputs[port.name]) for port in self.inputs]
 
 
 @contextmanager

@@ -18,10 +18,14 @@ typedef struct {
     void *data;
 } tensor;
 
-static void fail(const char *path, const char *problem) {
+#define REFUSED 3 /* the exit code where the model does not run on these shapes of the inputs */
+
+static void complain(const char *path, const char *problem, int code) {
     fprintf(stderr, "error: %s: %s\n", path, problem);
-    exit(1);
+    exit(code);
 }
+
+static void fail(const char *path, const char *problem) { complain(path, problem, 1); }
 
 static int is_npy(const char *path) {
     size_t length = strlen(path);
@@ -131,11 +135,12 @@ int main(int count, char **arguments) {
         read_tensor(arguments[1 + i], &eqfuse_network.inputs[i], &inputs[i]);
         shapes[i] = inputs[i].shape, given[i] = inputs[i].data;
     }
-    if (eqfuse_set_shapes(context, shapes)) fail("model", eqfuse_message());
+    if (eqfuse_set_shapes(context, shapes)) complain("model", eqfuse_message(), REFUSED);
     for (int i = 0; i < EQFUSE_OUTPUTS; i++) taken[i] = allocate(eqfuse_output_bytes(context, i));
     for (int run = 1; run <= repeat; run++) {
         if (run == repeat) EQFUSE_MARK(EQFUSE_RESET); /* counts are of the last run */
-        if (eqfuse_run(context, given, taken)) fail("model", eqfuse_message());
+        int status = eqfuse_run(context, given, taken);
+        if (status) complain("model", eqfuse_message(), status == EQFUSE_REFUSED ? REFUSED : 1);
     }
     for (int i = 0; i < EQFUSE_OUTPUTS; i++) {
         const int64_t *shape = eqfuse_output_shape(context, i);
