@@ -68,7 +68,8 @@ class Figures:
     def of(counts: Counts, device: Device) -> Figures:
         """The first two cache levels are L1D and L2 on every device."""
         cycles = estimate_cycles(counts, device).cycles
-        return Figures(counts.instructions, counts.fused, *counts.misses[:2], cycles)
+        first, second = counts.misses[:2]
+        return Figures(counts.instructions, counts.fused, first, second, cycles)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Settings:
     target: str
     root: Arm64Root | None
     opset: int | None
-    variants: Sequence[str]
+    variants: Sequence[str] = (OWN,)
 
     @property
     def peer(self) -> str:
@@ -149,7 +150,7 @@ def main() -> int:
     """Measure model by model; those that cannot be compiled or run are named, and the others measured all the same."""
     arguments = _arguments()
     root = Arm64Root.at(arguments.root) if arguments.root else None
-    variants = list(VARIANTS) if arguments.unfused else [OWN]
+    variants = tuple(VARIANTS) if arguments.unfused else (OWN,)
     settings = Settings(arguments.target, root, arguments.opset, variants)
     models = sources(arguments)
     records: list[Record] = []
