@@ -6,13 +6,13 @@ are computed before any run, and appear as constant values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from .operation import Attributes, Extent, Operation, extent
+from .operation import Attributes, Extent, Operation, dimension_size, extent
 from .size_names import dimension_as_size
-from .sizes import Size
+from .sizes import Size, number
 from .types import Dimension, TensorType
 
 
@@ -79,19 +79,31 @@ class OperatorGraph:
         values = (value if value.free is None else replace(value, type=value.free, free=None) for value in self.values)
         return replace(self, values=tuple(values))
 
+    def with_typical(self, sizes: Mapping[str, int]) -> OperatorGraph:
+        """The graph `at_call` with these typical sizes."""
+
+        def fix(dimension: Dimension) -> Dimension:
+            return dimension if dimension_as_size(dimension) is None else dimension_size(dimension, sizes)
+
+        def at(value: Value) -> Value:
+            type_ = _fix_type(value.type, fix)
+            return value if type_ is value.type else replace(value, type=type_, free=value.type)
+
+        return replace(self, values=tuple(map(at, self.at_call.values)), sizes=sizes)
+
     def at_sizes(self, sizes: Mapping[str, int]) -> OperatorGraph:
-        """The graph `at_call` where free dimensions have these sizes."""
+        """The graph `at_call` where some free dimensions have these sizes."""
+        numbers = {name: number(size) for name, size in sizes.items()}
 
         def fix(dimension: Dimension) -> Dimension:
             size = dimension_as_size(dimension)
-            return dimension if size is None or not size.names() <= sizes.keys() else size.value(sizes.__getitem__)
+            if size is None or not size.names() & sizes.keys():
+                return dimension
+            size = size.replace(numbers)
+            return str(size) if size.number is None else size.number
 
-        def at(value: Value) -> Value:
-            if value.type is None or value.type.shape is None or value.type.is_static:
-                return value
-            return replace(value, type=replace(value.type, shape=tuple(map(fix, value.type.shape))))
-
-        return replace(self, values=tuple(map(at, self.values)))
+        values = tuple(replace(value, type=_fix_type(value.type, fix)) for value in self.values)
+        return replace(self, values=values, sizes={**self.sizes, **sizes})
 
     def __len__(self) -> int:
         return len(self.operators)
@@ -156,3 +168,7 @@ class OperatorGraph:
         return replace(operation, constant=constant)
 
 
+def _fix_type(type_: TensorType | None, fix: Callable[[Dimension], Dimension]) -> TensorType | None:
+    if type_ is None or type_.shape is None or type_.is_static:
+        return type_
+    return replace(type_, shape=tuple(map(fix, type_.shape)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,19 +15,17 @@ from ...engine.onnx.nodes import has_body, is_standard, outer_values
 from ...engine.onnx.typing import NAMELESS
 from ...engine.summary import layer_nodes
 from ...ir.graph import Operator, OperatorGraph, Value
-from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes, dimension_size
+from ...ir.operation import NO_SIZES, VARIADIC, assume_sizes
 from ...ir.operators import OPERATORS
-from ...ir.sizes import Size
 from ...ir.types import TensorType
-
-_OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
-"""Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
+from .size_relations import fit_sizes
 
 
 def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] = NO_SIZES) -> OperatorGraph:
     """The nodes of `model` that depend on its inputs; types come from `knowledge`.
 
-    Free dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`).
+    Free dimensions of inputs have the typical `sizes`, by their names, or assumed ones (`assume_sizes`) on which the
+    model runs.
     """
     results = {id(output) for output in model.graph.outputs}
     variable = {i.name for i in model.graph.inputs} - (model.graph.initializers.keys() - model.overridable_initializers)
@@ -48,16 +46,10 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
     given = (knowledge.types.get(i.name or "") for i in model.graph.inputs)
     assumed = assume_sizes(type_.shape or () for type_ in given if type_ is not None)
     said = knowledge.symbolic.equations
-    typical = _fit_sizes(assumed | dict(sizes), [name for name in assumed if name not in sizes], said.equal())
 
     def add_value(name: str, producer: int | None, is_constant: bool, is_output: bool) -> int:
         number[name] = len(values)
-        free = known_type(name)
-        if free is None or free.shape is None or free.is_static:
-            values.append(Value(name, free, producer, is_constant, is_output))
-        else:
-            type_ = replace(free, shape=tuple(d if d == NAMELESS else dimension_size(d, typical) for d in free.shape))
-            values.append(Value(name, type_, producer, is_constant, is_output, free))
+        values.append(Value(name, known_type(name), producer, is_constant, is_output))
         return number[name]
 
     for node in layer_nodes(model):
@@ -79,24 +71,9 @@ def operator_graph(model: Model, knowledge: Knowledge, sizes: Mapping[str, int] 
         last = max(position for position, v in enumerate(node.outputs) if v.name)
         absent = tuple(position for position, v in enumerate(node.outputs[:last]) if not v.name)
         operators.append(Operator(name, node.op_type, attributes or {}, inputs, outputs, is_opaque, absent))
-    return OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
-
-
-def _fit_sizes(
-    typical: Mapping[str, int], assumed: Iterable[str], equal: Sequence[tuple[Size, Size]]
-) -> dict[str, int]:
-    """The sizes; where some are different that every run demands to be equal, another one of an assumed dimension with
-    which fewer are, if there is one: images of text lines are lower than is assumed."""
-
-    def count_different(sizes: Mapping[str, int]) -> int:
-        return sum(_value(left, sizes) != _value(right, sizes) for left, right in equal)
-
-    trials = [{**typical, name: size} for name in assumed for size in _OTHER_SIZES]
-    return min([dict(typical), *trials], key=count_different)
-
-
-def _value(size: Size, sizes: Mapping[str, int]) -> int:
-    return dimension_size(str(size), sizes) if size.number is None else size.number
+    typical = assumed | dict(sizes)
+    graph = OperatorGraph(tuple(operators), tuple(values), typical, said.equal(), dict(said.lowest))
+    return graph.with_typical(fit_sizes(graph, [name for name in assumed if name not in sizes]))
 
 
 def _plain_attributes(node: ir.Node) -> dict[str, Any] | None:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import msgspec
 
 from ...errors import EqfuseError
+from ...ir.size_relations import RelationName
 from ...ir.sizes import Size
 from .sizes import Demand, Solution, names_in, solve_sizes
 
@@ -192,9 +192,6 @@ class View:
     of: int
 
 
-Relation = Literal["equal", "least", "broadcast"]
-
-
 @dataclass(frozen=True)
 class Requirement:
     """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1; `operator` is for people.
@@ -203,7 +200,7 @@ class Requirement:
     """
 
     left: Size
-    relation: Relation
+    relation: RelationName
     right: Size
     operator: str
     conditions: tuple[tuple[int, bool], ...] = ()

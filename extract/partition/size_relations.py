@@ -1,0 +1,124 @@
+"""What the sizes of a call have to fulfil for the operators of a graph, and typical sizes that do.
+
+Shape inference takes sizes for equal that a run without errors demands to be equal, and dimensions for large enough for
+the windows over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ...engine.summary import VIEWS
+from ...ir.graph import Operator, OperatorGraph
+from ...ir.operators import OPERATORS
+from ...ir.size_names import dimension_as_size, elements
+from ...ir.size_relations import Relation, RelationName
+from ...ir.sizes import Size, number, symbol
+from ...ir.types import TensorType
+
+_RECURRENCES = frozenset({"RNN", "GRU", "LSTM"})
+_WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
+_OTHER_SIZES = (64, 32, 16, 256, 512, 96, 48, 224, 8, 4, 2, 1)
+"""Sizes tried for a dimension, in this order, where a model does not run on the one that is assumed."""
+
+def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]]:
+    """The open relations of a graph at the call, each with the number of its operator; None for the model's own."""
+    for index, operator in enumerate(graph.operators):
+        for left, name, right in _relations_of(operator, graph):
+            if (relation := Relation(left, name, right)).is_open:
+                yield index, relation
+    for left, right in graph.equal:
+        yield None, Relation(left, "equal", right)
+    for name, least in graph.lowest.items():
+        yield None, Relation(symbol(name), "least", number(least))
+
+
+def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]:
+    """The typical sizes of a graph; where the model does not run on these, others of the `assumed` dimensions on which
+    it does, or fulfils more relations: those of one dimension after the other, while that helps."""
+    sizes, names = dict(graph.sizes), list(assumed)
+    relations = list(dict.fromkeys(relation for _, relation in find_relations(graph.at_call)))
+
+    def count_broken(trial: Mapping[str, int]) -> int:
+        return sum(not relation.holds(trial) for relation in relations)
+
+    broken = count_broken(sizes)
+    while broken:
+        others = dict.fromkeys((*sizes.values(), *_OTHER_SIZES, *graph.lowest.values()))
+        trials = ({**sizes, name: size} for name in names for size in others)
+        sizes = min((sizes, *trials), key=count_broken)
+        if (left := count_broken(sizes)) == broken:
+            break
+        broken = left
+    return sizes
+
+
+Pairs = Iterator[tuple[Size, RelationName, Size]]
+
+
+def _relations_of(operator: Operator, graph: OperatorGraph) -> Pairs:
+    types = [None if v is None else graph.values[v].type for v in operator.inputs]
+    result = graph.values[operator.outputs[0]].type if operator.outputs else None
+    shapes, made = [_sizes(type_) for type_ in types], _sizes(result)
+    row = OPERATORS.get(operator.op)
+    if operator.is_opaque or made is None or row is None:
+        return
+    if operator.op in _RECURRENCES:
+        yield from _batches(operator, shapes)
+    elif operator.op in _WINDOWS:
+        yield from _windows(operator, shapes[0])
+    elif operator.op in VIEWS and types[0] is not None and result is not None:
+        before, after = elements(types[0]), elements(result)
+        if before is not None and after is not None:
+            yield before, "equal", after
+    elif row.category.startswith("elementwise") or operator.op == "Expand":
+        for shape in shapes[: 1 if operator.op == "Expand" else None]:
+            yield from _broadcast(shape, made)
+    elif operator.op == "Concat":
+        axis = operator.attributes.get("axis", 0)
+        for shape in shapes:
+            for place, (own, whole) in enumerate(zip(shape or (), made, strict=False)):
+                if place != axis:
+                    yield own, "equal", whole
+    elif operator.op == "MatMul" and shapes[0] and shapes[1]:
+        yield shapes[0][-1], "equal", shapes[1][-2 if len(shapes[1]) > 1 else 0]
+        for shape in shapes[:2]:
+            yield from _broadcast((shape or ())[:-2], made[: len(made) - sum(len(s or ()) > 1 for s in shapes[:2])])
+
+
+def _batches(operator: Operator, shapes: Sequence[tuple[Size, ...] | None]) -> Pairs:
+    """The initial states and the lengths of a recurrence are for as many sequences as there are."""
+    axis = 0 if operator.attributes.get("layout", 0) else 1
+    if shapes[0] is None:
+        return
+    for shape, place in zip(shapes[4:7], (0, axis, axis), strict=False):
+        if shape is not None:
+            yield shape[place], "equal", shapes[0][axis]
+
+
+def _windows(operator: Operator, shape: tuple[Size, ...] | None) -> Pairs:
+    """A map is as large as a window without the padding. The only window of a pool may reach beyond it, by less than
+    a stride."""
+    names = ("kernel_shape", "pads", "dilations", "strides")
+    kernel, pads, dilations, strides = (operator.attributes.get(name) for name in names)
+    if shape is None or not (isinstance(kernel, tuple) and isinstance(pads, tuple)):
+        return
+    if not (isinstance(dilations, tuple) and isinstance(strides, tuple)):
+        return
+    for axis, size in enumerate(shape[2:]):
+        reach = dilations[axis] * (kernel[axis] - 1) + 1
+        beyond = 0 if operator.op == "Conv" else strides[axis] - 1
+        yield size, "least", number(max(1, reach - pads[axis] - pads[axis + len(kernel)] - beyond))
+
+
+def _broadcast(shape: Iterable[Size] | None, made: tuple[Size, ...]) -> Pairs:
+    own = tuple(shape or ())
+    for size, whole in zip(reversed(own), reversed(made), strict=False):
+        yield size, "broadcast", whole
+
+
+def _sizes(type_: TensorType | None) -> tuple[Size, ...] | None:
+    if type_ is None or type_.shape is None:
+        return None
+    sizes = [dimension_as_size(dimension) for dimension in type_.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)

@@ -1,0 +1,38 @@
+"""Relations between sizes that have to hold where a model is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .sizes import ONE, Size
+
+RelationName = Literal["equal", "least", "broadcast"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """`left` is equal to `right`, at least that, or (broadcast) equal to it or 1."""
+
+    left: Size
+    name: RelationName
+    right: Size
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sizes of a call decide about it."""
+        is_number = self.left.number is not None and self.right.number is not None
+        return self.left != self.right and not is_number and not (self.name == "broadcast" and self.left == ONE)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it is true of these sizes, or they do not decide about it."""
+        try:
+            left, right = self.left.value(sizes.__getitem__), self.right.value(sizes.__getitem__)
+        except KeyError:  # a size that depends on the values of inputs
+            return True
+        except ZeroDivisionError:
+            return False
+        if self.name == "least":
+            return left >= right
+        return left == right or (self.name == "broadcast" and left == 1)
