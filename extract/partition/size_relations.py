@@ -29,8 +29,8 @@ def find_relations(graph: OperatorGraph) -> Iterator[tuple[int | None, Relation]
                 yield index, relation
     for left, right in graph.equal:
         yield None, Relation(left, "equal", right)
-    for name, least in graph.lowest.items():
-        yield None, Relation(symbol(name), "least", number(least))
+    for dimension, least in graph.lowest.items():
+        yield None, Relation(symbol(dimension), "least", number(least))
 
 
 def fit_sizes(graph: OperatorGraph, assumed: Iterable[str]) -> Mapping[str, int]:
