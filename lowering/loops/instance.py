@@ -14,6 +14,7 @@ from onnx import defs, helper, numpy_helper
 from ..errors import LoweringError
 from .source_files import loop_files, loop_text
 
+AttrType = defs.OpSchema.AttrType
 _C_TYPES = {
     "float32": ("float", "-INFINITY", "INFINITY"),
     "float64": ("double", "-INFINITY", "INFINITY"),
@@ -27,6 +28,10 @@ MINIMUM_INPUTS = 9
 """Entries of every list of inputs, so that a loop may look for optional ones: QLinearConv has most."""
 _RENAMED = {"value": "constant_value", "k": "K"}
 """Attributes of old versions whose input of today has another name."""
+_SUCCESSORS = {"Scatter": "ScatterElements", "Upsample": "Resize"}
+"""The operators that replaced others."""
+_WITHOUT_DEFAULT = {AttrType.INT: None, AttrType.INTS: (), AttrType.FLOATS: ()}
+"""The value of an attribute that has no default, by its type; None is ABSENT of tensor.h."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,12 @@ def loop_instance(
         raise LoweringError(reason)
     schema = defs.get_schema(node.op_type, opset, node.domain)
     given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.type and n not in given}
-    values = {**{n: helper.get_attribute_value(a) for n, a in defaults.items()}, **given}
+    newest = defs.get_schema(_SUCCESSORS.get(node.op_type, node.op_type), node.domain)
+    values = {**_defaults(newest), **_defaults(schema), **given}
     operands = dict(_find_operands(schema, values, inputs))
+    for name, attribute in newest.attributes.items():
+        if attribute.type in _WITHOUT_DEFAULT:
+            values.setdefault(name, _WITHOUT_DEFAULT[attribute.type])
     macros = [(f"OP_{node.op_type}", "1"), ("OPERATOR_NAME", f'"{node.op_type}"'), ("OPSET", str(schema.since_version))]
     macros += [("INPUTS", str(len(inputs))), ("OUTPUTS", str(len(outputs)))]
     extended = [*inputs, *[None] * (MINIMUM_INPUTS - len(inputs))]
@@ -102,6 +110,11 @@ def loop_instance(
             arrays.append((f"A_{name}", *initialiser))
             macros.append((f"A_{name}_count", str(len(_elements(value)))))
     return LoopInstance(node.op_type, tuple(macros), tuple(arrays), operands)
+
+
+def _defaults(schema: defs.OpSchema) -> dict[str, Any]:
+    attributes = ((name, a.default_value) for name, a in schema.attributes.items())
+    return {name: helper.get_attribute_value(value) for name, value in attributes if value.type}
 
 
 def _find_operands(
@@ -142,6 +155,8 @@ def _array_text(value: Any) -> tuple[str, str] | None:
 
 
 def _literal(value: Any) -> str:
+    if value is None:
+        return "ABSENT"
     if isinstance(value, bytes | str):
         text = value if isinstance(value, bytes) else value.encode()
         plain = (chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in text)

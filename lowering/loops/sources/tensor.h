@@ -12,8 +12,10 @@
  *     I0, I1, ... O0, ... the C types of the elements (char where a tensor is absent)
  *     IS_FLOAT(I0)        1 for floating-point types
  *     LOWEST_O0, HIGHEST_O0 the least and the largest element of output 0, infinities included; the same for I0
- *     A_axis              an attribute, by its name, with ONNX's default where the node says nothing; not defined where
- *                         it has none. A list is an array with A_axes_count elements, a tensor too.
+ *     A_axis              an attribute, by its name, with ONNX's default where the node says nothing: that of the newest
+ *                         version where the node's version lacks the attribute. A list is an array of A_axes_count
+ *                         elements, a tensor too. Without a default a list has none, an integer is ABSENT, and any other
+ *                         attribute is not defined.
  */
 #ifndef EQFUSE_TENSOR_H
 #define EQFUSE_TENSOR_H
@@ -26,6 +28,7 @@
 #include <tgmath.h>
 
 #define MAX_RANK 12
+#define ABSENT INT64_MIN
 #define IS_FLOAT(type) IS_FLOAT_(type)
 #define IS_FLOAT_(type) IS_FLOAT_##type
 #define IS_FLOAT_float 1
@@ -64,6 +67,8 @@ typedef struct {
         const char *problem_ = (call); \
         if (problem_) return problem_; \
     } while (0)
+/* An element of a list; without a list, another value. */
+#define ENTRY(list, i, otherwise) (list##_count > 0 ? list[i] : (otherwise))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define LOCAL(name) JOIN(NAME, name)
@@ -152,8 +157,64 @@ static inline int64_t normal_index(int64_t index, int64_t extent) {
     return index >= 0 && index < extent ? index : -1;
 }
 
+/* The shape of a tensor along an axis, and that axis counted from 0; of all elements in a row where it is ABSENT. */
+static inline const char *shape_along(const tensor *t, int64_t *axis, int64_t *rank, int64_t *shape) {
+    const bool is_whole = *axis != ABSENT;
+    *rank = is_whole ? t->rank : 1;
+    *axis = is_whole ? normal_index(*axis, t->rank) : 0;
+    memcpy(shape, t->shape, sizeof t->shape);
+    if (!is_whole) shape[0] = count_elements(t);
+    return *axis < 0 ? "the axis does not exist" : NULL;
+}
+
 static inline int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value > high ? high : value;
+}
+
+/* Windows along an axis of `size` places: each of `taps` places, `dilation` apart, begins `stride` behind the last one. */
+typedef struct {
+    int64_t size, taps, stride, dilation, before, behind;
+} windows;
+
+/* Those of axis `i` of as many `axes`, by the node's attributes. */
+#define WINDOWS(i, axes, size, taps)                                                              \
+    ((windows){size, taps, ENTRY(A_strides, i, 1), ENTRY(A_dilations, i, 1), ENTRY(A_pads, i, 0), \
+               ENTRY(A_pads, (i) + (axes), 0)})
+
+/* The places from the first tap of a window to the last. */
+static inline int64_t reach_of(const windows *w) { return w->dilation * (w->taps - 1) + 1; }
+
+/* The places, padding too, that are left behind the first window. */
+static inline int64_t room_behind(const windows *w) { return w->size + w->before + w->behind - reach_of(w); }
+
+static inline int64_t count_windows(const windows *w) {
+    const int64_t room = room_behind(w);
+    return room < 0 ? 0 : room / w->stride + 1;
+}
+
+static inline void share_padding(windows *w, int64_t padding, const char *auto_pad) {
+    w->before = strcmp(auto_pad, "SAME_UPPER") == 0 ? padding / 2 : padding - padding / 2;
+    w->behind = padding - w->before;
+}
+
+/* Pads, where that attribute says so, for one window at each `stride` places. */
+static inline void pad_same(windows *w, const char *auto_pad) {
+    if (strncmp(auto_pad, "SAME", 4) != 0) return;
+    const int64_t last = ((w->size + w->stride - 1) / w->stride - 1) * w->stride;
+    share_padding(w, MAX_OF(0, last + reach_of(w) - w->size), auto_pad);
+}
+
+/* The offset of the place that a tap of a window is at; false where it lies in the padding. */
+static inline bool find_place(int64_t axes, const windows *w, const int64_t *at, const int64_t *tap,
+                              const int64_t *strides, int64_t *offset) {
+    bool inside = true;
+    *offset = 0;
+    for (int64_t i = 0; i < axes; ++i) {
+        const int64_t place = at[i] * w[i].stride - w[i].before + tap[i] * w[i].dilation;
+        inside = inside && place >= 0 && place < w[i].size;
+        *offset += place * strides[i];
+    }
+    return inside;
 }
 
 #endif

@@ -1,12 +1,8 @@
 /* Operators: Clip */
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-#ifdef A_min
-    const O0 low = A_min, high = A_max;
-#else
     const O0 low = HAS(1) ? *(const O0 *)in[1]->data : LOWEST_O0,
              high = HAS(2) ? *(const O0 *)in[2]->data : HIGHEST_O0;
-#endif
     TRY(allocate(out[0], in[0]->rank, in[0]->shape, sizeof(O0)));
     const int64_t count = count_elements(in[0]);
     for (int64_t i = 0; i < count; ++i) {

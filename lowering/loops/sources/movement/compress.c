@@ -1,15 +1,8 @@
 /* Operators: Compress */
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-    int64_t rank = in[0]->rank, shape[MAX_RANK], axis = 0;
-    memcpy(shape, in[0]->shape, sizeof shape);
-#ifdef A_axis
-    axis = normal_index(A_axis, rank);
-    if (axis < 0) return "the axis does not exist";
-#else
-    rank = 1;
-    shape[0] = count_elements(in[0]);
-#endif
+    int64_t rank, shape[MAX_RANK], axis = A_axis;
+    TRY(shape_along(in[0], &axis, &rank, shape));
     const int64_t extent = shape[axis], limit = MIN_OF(extent, count_elements(in[1]));
     const int64_t outer = product(axis, shape), inner = product(rank - axis - 1, shape + axis + 1);
     shape[axis] = 0;

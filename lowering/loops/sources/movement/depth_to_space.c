@@ -5,16 +5,11 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #ifdef OP_DepthToSpace
     const int64_t shape[] = {from[0], from[1] / (b * b), from[2] * b, from[3] * b}, c = shape[1], h = from[2],
                   w = from[3];
-    const bool by_column = strcmp(A_mode, "CRD") == 0;
 #else
     const int64_t shape[] = {from[0], from[1] * b * b, from[2] / b, from[3] / b}, c = from[1], h = shape[2],
                   w = shape[3];
-#ifdef A_mode
+#endif
     const bool by_column = strcmp(A_mode, "CRD") == 0;
-#else
-    const bool by_column = false;
-#endif
-#endif
     TRY(allocate(out[0], 4, shape, sizeof(O0)));
     for (int64_t n = 0; n < from[0]; ++n)
         for (int64_t k = 0; k < c * b * b; ++k)

@@ -1,12 +1,7 @@
 /* Operators: GatherND */
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
-#ifdef A_batch_dims
-    const int64_t batch = A_batch_dims;
-#else
-    const int64_t batch = 0;
-#endif
-    const int64_t rank = in[0]->rank, last = in[1]->rank - 1, depth = in[1]->shape[last];
+    const int64_t batch = A_batch_dims, rank = in[0]->rank, last = in[1]->rank - 1, depth = in[1]->shape[last];
     if (batch + depth > rank) return "an index has more entries than axes";
     int64_t shape[MAX_RANK], strides[MAX_RANK];
     const int64_t inner_rank = rank - batch - depth;

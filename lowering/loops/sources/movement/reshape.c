@@ -6,15 +6,10 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #if defined OP_Reshape
     rank = in[1]->shape[0];
     if (rank > MAX_RANK) return "a tensor has too many axes";
-#ifdef A_allowzero
-    const bool allows_zero = A_allowzero;
-#else
-    const bool allows_zero = false;
-#endif
     int64_t free_axis = -1;
     for (int64_t i = 0; i < rank; ++i) {
         shape[i] = (int64_t)IN(1)[i];
-        if (shape[i] == 0 && !allows_zero) {
+        if (shape[i] == 0 && !A_allowzero) {
             if (i >= x->rank) return "a 0 in the new shape has no axis to copy";
             shape[i] = x->shape[i];
         }

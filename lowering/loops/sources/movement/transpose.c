@@ -5,11 +5,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     int64_t shape[MAX_RANK], steps[MAX_RANK], strides[MAX_RANK], index[MAX_RANK] = {0};
     strides_of(rank, in[0]->shape, steps);
     for (int64_t i = 0; i < rank; ++i) {
-#ifdef A_perm
-        const int64_t axis = A_perm[i];
-#else
-        const int64_t axis = rank - 1 - i;
-#endif
+        const int64_t axis = ENTRY(A_perm, i, rank - 1 - i);
         shape[i] = in[0]->shape[axis];
         strides[i] = steps[axis];
     }

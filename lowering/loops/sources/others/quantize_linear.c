@@ -3,16 +3,10 @@
 /* The place of an element's scale. */
 static inline int64_t LOCAL(place)(const tensor *x, const tensor *scale, int64_t i) {
     if (count_elements(scale) == 1) return 0;
-#ifdef A_axis
     const int64_t axis = A_axis < 0 ? A_axis + x->rank : A_axis;
-#else
-    const int64_t axis = 0;
-#endif
     const int64_t inner = product(x->rank - axis - 1, x->shape + axis + 1), along = i / inner % x->shape[axis];
-#ifdef A_block_size
     if (A_block_size > 0)
         return (i / inner / x->shape[axis] * scale->shape[axis] + along / A_block_size) * inner + i % inner;
-#endif
     return along;
 }
 

@@ -26,11 +26,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         number = 0;
         for (int64_t i = 0; i < A_ngram_indexes_count; ++i) {
             O0 *y = OUT(0) + r * columns + A_ngram_indexes[i];
-#ifdef A_weights
-            const O0 weight = (O0)A_weights[i];
-#else
-            const O0 weight = 1;
-#endif
+            const O0 weight = (O0)ENTRY(A_weights, i, 1);
             if (strcmp(A_mode, "TF") == 0) continue;
             *y = strcmp(A_mode, "IDF") == 0 ? (*y > 0 ? weight : 0) : *y * weight;
         }

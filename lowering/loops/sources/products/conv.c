@@ -21,49 +21,23 @@ static inline O0 LOCAL(sample)(const O0 *plane, int64_t height, int64_t width, O
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2, *taps = in[1]->shape + 2;
-    int64_t stride[MAX_RANK], dilation[MAX_RANK], before[MAX_RANK], behind[MAX_RANK], shape[MAX_RANK];
+    int64_t shape[MAX_RANK];
+    windows w[MAX_RANK];
     if (axes < 0) return "the input has no batch and channels";
     for (int64_t i = 0; i < axes; ++i) {
-        stride[i] = dilation[i] = 1, before[i] = behind[i] = 0;
-#ifdef A_strides
-        stride[i] = A_strides[i];
-#endif
-#ifdef A_dilations
-        dilation[i] = A_dilations[i];
-#endif
-#ifdef A_pads
-        before[i] = A_pads[i], behind[i] = A_pads[i + axes];
-#endif
-        const int64_t reach = dilation[i] * (taps[i] - 1) + 1;
+        w[i] = WINDOWS(i, axes, size[i], taps[i]);
 #ifdef OP_ConvTranspose
-        int64_t further = 0;
-#ifdef A_output_padding
-        further = A_output_padding[i];
-#endif
-        shape[i + 2] = stride[i] * (size[i] - 1) + further + reach - before[i] - behind[i];
-#ifdef A_output_shape
-        const int64_t whole = shape[i + 2] + before[i] + behind[i],
-                      total = MAX_OF(0, whole - A_output_shape[i + A_output_shape_count - axes]);
-        shape[i + 2] = A_output_shape[i + A_output_shape_count - axes];
-        before[i] = strcmp(A_auto_pad, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
-#else
-        if (strncmp(A_auto_pad, "SAME", 4) == 0) {
-            const int64_t total = MAX_OF(0, stride[i] * (size[i] - 1) + further + reach - size[i] * stride[i]);
-            shape[i + 2] = size[i] * stride[i];
-            before[i] = strcmp(A_auto_pad, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
-        }
-#endif
+        const int64_t whole = w[i].stride * (size[i] - 1) + ENTRY(A_output_padding, i, 0) + reach_of(&w[i]);
+        const bool is_same = strncmp(A_auto_pad, "SAME", 4) == 0;
+        shape[i + 2] = A_output_shape_count ? A_output_shape[i + A_output_shape_count - axes]
+                       : is_same            ? size[i] * w[i].stride
+                                            : whole - w[i].before - w[i].behind;
+        if (A_output_shape_count || is_same) share_padding(&w[i], MAX_OF(0, whole - shape[i + 2]), A_auto_pad);
 #else
 #ifdef A_auto_pad
-        if (strncmp(A_auto_pad, "SAME", 4) == 0) {
-            const int64_t total =
-                MAX_OF(0, ((size[i] + stride[i] - 1) / stride[i] - 1) * stride[i] + reach - size[i]);
-            before[i] = strcmp(A_auto_pad, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
-            behind[i] = total - before[i];
-        }
+        pad_same(&w[i], A_auto_pad);
 #endif
-        const int64_t room = size[i] + before[i] + behind[i] - reach;
-        shape[i + 2] = room < 0 ? 0 : room / stride[i] + 1;
+        shape[i + 2] = count_windows(&w[i]);
 #endif
     }
     const int64_t channels = in[0]->shape[1], groups = A_group, each = channels / groups;
@@ -90,32 +64,30 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             LOCAL(number) sum = 0;
             int64_t tap[MAX_RANK] = {0};
             for (int64_t t = 0; t < depth; ++t, advance(axes, taps, tap)) {
-                int64_t from = 0;
-                bool inside = true;
 #ifdef OP_DeformConv
                 const int64_t offsets = A_offset_group, n = nf / features;
                 for (int64_t c = 0; c < each; ++c) {
                     const int64_t og = (group * each + c) / (channels / offsets);
                     const O0 *shift = (const O0 *)in[2]->data + ((n * offsets + og) * depth + t) * 2 * places + p;
-                    const O0 y = (O0)(at[0] * stride[0] - before[0] + tap[0] * dilation[0]) + shift[0];
-                    const O0 z = (O0)(at[1] * stride[1] - before[1] + tap[1] * dilation[1]) + shift[places];
+                    const O0 y = (O0)(at[0] * w[0].stride - w[0].before + tap[0] * w[0].dilation) + shift[0];
+                    const O0 z = (O0)(at[1] * w[1].stride - w[1].before + tap[1] * w[1].dilation) + shift[places];
                     const O0 mask =
                         HAS(4) ? ((const O0 *)in[4]->data)[((n * offsets + og) * depth + t) * places + p] : 1;
                     sum += mask * LOCAL(sample)(x + c * plane, size[0], size[1], y, z) *
                            ((const O0 *)in[1]->data)[(f * each + c) * depth + t];
                 }
-                (void)from, (void)inside;
 #else
-                for (int64_t i = 0; i < axes; ++i) {
+                int64_t from = 0;
 #ifdef OP_ConvTranspose
-                    const int64_t spread = at[i] + before[i] - tap[i] * dilation[i], place = spread / stride[i];
-                    inside = inside && spread >= 0 && spread % stride[i] == 0 && place < size[i];
-#else
-                    const int64_t place = at[i] * stride[i] - before[i] + tap[i] * dilation[i];
-                    inside = inside && place >= 0 && place < size[i];
-#endif
+                bool inside = true;
+                for (int64_t i = 0; i < axes; ++i) {
+                    const int64_t spread = at[i] + w[i].before - tap[i] * w[i].dilation, place = spread / w[i].stride;
+                    inside = inside && spread >= 0 && spread % w[i].stride == 0 && place < size[i];
                     from += place * strides[i];
                 }
+#else
+                const bool inside = find_place(axes, w, at, tap, strides, &from);
+#endif
                 if (!inside) continue;
                 for (int64_t c = 0; c < each; ++c) {
 #ifdef OP_ConvTranspose

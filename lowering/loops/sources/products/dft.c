@@ -27,11 +27,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     int64_t shape[MAX_RANK];
     memcpy(shape, in[0]->shape, sizeof shape);
 #ifdef OP_DFT
-#ifdef A_axis
-    const int64_t axis = normal_index(A_axis, rank);
-#else
     const int64_t axis = normal_index(HAS(2) ? (int64_t)((const I2 *)in[2]->data)[0] : -2, rank);
-#endif
     if (axis < 0 || axis == rank - 1) return "the axis does not exist";
     const bool back = A_inverse && A_onesided;
     const int64_t half = back ? 2 * (shape[axis] - 1) : shape[axis], whole = HAS(1) ? (int64_t)*IN(1) : half;

@@ -9,11 +9,7 @@ typedef O0 LOCAL(number);
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, axes = HAS(1) ? count_elements(in[1]) : 0;
     bool reduced[MAX_RANK] = {false};
-#ifdef A_noop_with_empty_axes
     const bool whole = axes == 0 && !A_noop_with_empty_axes;
-#else
-    const bool whole = axes == 0;
-#endif
     for (int64_t i = 0; i < rank; ++i) reduced[i] = whole;
     for (int64_t i = 0; i < axes; ++i) {
         const int64_t axis = normal_index((int64_t)IN(1)[i], rank);

@@ -2,11 +2,7 @@
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank, axis = normal_index(A_axis, rank), extent = axis < 0 ? 0 : in[0]->shape[axis];
-#ifdef A_select_last_index
     const bool last = A_select_last_index;
-#else
-    const bool last = false;
-#endif
     if (axis < 0) return "the axis does not exist";
     int64_t shape[MAX_RANK];
     memcpy(shape, in[0]->shape, sizeof shape);

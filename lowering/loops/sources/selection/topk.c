@@ -9,11 +9,7 @@ typedef struct {
 static int LOCAL(compare)(const void *left, const void *right) {
     const LOCAL(entry) *a = left, *b = right;
     const int is_nan = (b->value != b->value) - (a->value != a->value);
-#ifdef A_largest
     const bool largest = A_largest;
-#else
-    const bool largest = true;
-#endif
     if (is_nan) return largest ? is_nan : -is_nan;
     if (a->value != b->value && a->value == a->value) return (a->value > b->value) == largest ? -1 : 1;
     return a->place < b->place ? -1 : 1;

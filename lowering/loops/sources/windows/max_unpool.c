@@ -5,14 +5,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     int64_t pooled[MAX_RANK], shape[MAX_RANK], strides[MAX_RANK];
     memcpy(pooled, in[0]->shape, sizeof pooled);
     for (int64_t i = 0; i < axes; ++i) {
-        int64_t stride = 1, padding = 0;
-#ifdef A_strides
-        stride = A_strides[i];
-#endif
-#ifdef A_pads
-        padding = A_pads[i] + A_pads[i + axes];
-#endif
-        pooled[i + 2] = (pooled[i + 2] - 1) * stride - padding + A_kernel_shape[i];
+        const int64_t padding = ENTRY(A_pads, i, 0) + ENTRY(A_pads, i + axes, 0);
+        pooled[i + 2] = (pooled[i + 2] - 1) * ENTRY(A_strides, i, 1) - padding + A_kernel_shape[i];
     }
     for (int64_t i = 0; i < rank; ++i) shape[i] = HAS(2) ? ((const int64_t *)in[2]->data)[i] : pooled[i];
     TRY(allocate(out[0], rank, shape, sizeof(O0)));

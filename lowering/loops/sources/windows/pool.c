@@ -2,39 +2,24 @@
 
 static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t axes = in[0]->rank - 2, *size = in[0]->shape + 2;
-    int64_t kernel[MAX_RANK], stride[MAX_RANK], dilation[MAX_RANK], before[MAX_RANK], behind[MAX_RANK],
-        shape[MAX_RANK];
+    int64_t kernel[MAX_RANK], shape[MAX_RANK];
+    windows w[MAX_RANK];
     if (axes < 0) return "the input has no batch and channels";
     for (int64_t i = 0; i < axes; ++i) {
-        kernel[i] = size[i], stride[i] = dilation[i] = 1, before[i] = behind[i] = 0;
 #ifdef A_kernel_shape
-        kernel[i] = A_kernel_shape[i];
+        w[i] = WINDOWS(i, axes, size[i], A_kernel_shape[i]);
+        pad_same(&w[i], A_auto_pad);
+#else
+        w[i] = (windows){size[i], size[i], 1, 1, 0, 0};
 #endif
-#ifdef A_strides
-        stride[i] = A_strides[i];
-#endif
-#ifdef A_dilations
-        dilation[i] = A_dilations[i];
-#endif
-#ifdef A_pads
-        before[i] = A_pads[i], behind[i] = A_pads[i + axes];
-#endif
-        const int64_t reach = dilation[i] * (kernel[i] - 1) + 1;
-#ifdef A_auto_pad
-        if (strncmp(A_auto_pad, "SAME", 4) == 0) {
-            const int64_t total =
-                MAX_OF(0, ((size[i] + stride[i] - 1) / stride[i] - 1) * stride[i] + reach - size[i]);
-            before[i] = strcmp(A_auto_pad, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
-            behind[i] = total - before[i];
-        }
-#endif
-        const int64_t room = size[i] + before[i] + behind[i] - reach;
+        kernel[i] = w[i].taps;
+        const int64_t room = room_behind(&w[i]);
         if (room < 0) return "the window is larger than the input";
-        shape[i + 2] = room / stride[i] + 1;
+        shape[i + 2] = count_windows(&w[i]);
 #ifdef A_ceil_mode
         if (A_ceil_mode) {
-            shape[i + 2] = (room + stride[i] - 1) / stride[i] + 1;
-            if ((shape[i + 2] - 1) * stride[i] >= size[i] + before[i]) --shape[i + 2];
+            shape[i + 2] = (room + w[i].stride - 1) / w[i].stride + 1;
+            if ((shape[i + 2] - 1) * w[i].stride >= size[i] + w[i].before) --shape[i + 2];
         }
 #endif
     }
@@ -57,30 +42,25 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             int64_t counted = 0, best = -1, tap[MAX_RANK] = {0};
             I0 largest = LOWEST_I0;
             for (int64_t t = 0; t < depth; ++t, advance(axes, kernel, tap)) {
-                int64_t from = 0, index = 0;
-                bool inside = true, padded = true;
-                for (int64_t i = 0; i < axes; ++i) {
-                    const int64_t place = at[i] * stride[i] - before[i] + tap[i] * dilation[i];
-                    inside = inside && place >= 0 && place < size[i];
-                    padded = padded && place < size[i] + behind[i];
-                    from += place * strides[i];
-                    index += place * stored[i];
-                }
+                int64_t from;
+                const bool inside = find_place(axes, w, at, tap, strides, &from);
+                bool counts = inside;
 #ifdef A_count_include_pad
-                counted += A_count_include_pad ? padded : inside;
-#else
-                counted += inside;
+                for (int64_t i = 0; i < axes && A_count_include_pad; ++i) {
+                    const int64_t place = at[i] * w[i].stride - w[i].before + tap[i] * w[i].dilation;
+                    counts = (i == 0 || counts) && place < size[i] + w[i].behind;
+                }
 #endif
+                counted += counts;
                 if (!inside) continue;
                 const I0 y = x[from];
 #if defined OP_MaxPool || defined OP_GlobalMaxPool
-                if (best < 0 || y > largest || y != y) largest = y, best = index;
+                if (best < 0 || y > largest || y != y) largest = y, find_place(axes, w, at, tap, stored, &best);
 #elif defined OP_LpPool || defined OP_GlobalLpPool
                 sum += pow(fabs((double)y), (double)A_p);
 #else
                 sum += (double)y;
 #endif
-                (void)index;
             }
             const int64_t place = c * places + p;
 #if defined OP_MaxPool || defined OP_GlobalMaxPool

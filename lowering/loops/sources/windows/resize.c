@@ -8,21 +8,8 @@ typedef struct {
     bool *outside;
 } LOCAL(axis);
 
-#ifdef A_coordinate_transformation_mode
-#define COORDINATES A_coordinate_transformation_mode
-#else
-#define COORDINATES "asymmetric"
-#endif
-#ifdef A_nearest_mode
-#define NEAREST A_nearest_mode
-#else
-#define NEAREST "floor"
-#endif
-#ifdef A_cubic_coeff_a
-#define CUBIC (double)A_cubic_coeff_a
-#else
-#define CUBIC (-0.75)
-#endif
+#define COORDINATES (OPSET >= 11 ? A_coordinate_transformation_mode : "asymmetric")
+#define NEAREST (OPSET >= 11 ? A_nearest_mode : "floor")
 
 static float LOCAL(coordinate)(int64_t i, float scale, int64_t size, int64_t results, float from, float to) {
     const float x = (float)i, n = (float)size;
@@ -42,7 +29,7 @@ static float LOCAL(coordinate)(int64_t i, float scale, int64_t size, int64_t res
 }
 
 static double LOCAL(weight)(double distance) {
-    const double d = fabs(distance), a = CUBIC;
+    const double d = fabs(distance), a = (double)A_cubic_coeff_a;
     if (strcmp(A_mode, "cubic") != 0) return d < 1 ? 1 - d : 0;
     if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
@@ -51,11 +38,7 @@ static double LOCAL(weight)(double distance) {
 static const char *LOCAL(prepare)(LOCAL(axis) * axis, float scale, int64_t size, int64_t results, float from,
                                   float to) {
     const bool nearest = strcmp(A_mode, "nearest") == 0, crops = strcmp(COORDINATES, "tf_crop_and_resize") == 0;
-    double narrow = 1;
-#ifdef A_antialias
-    if (A_antialias && scale < 1) narrow = (double)scale;
-#endif
-    const double reach = (strcmp(A_mode, "cubic") == 0 ? 2 : 1) / narrow;
+    const double narrow = A_antialias && scale < 1 ? (double)scale : 1, reach = (strcmp(A_mode, "cubic") == 0 ? 2 : 1) / narrow;
     axis->taps = nearest ? 1 : 2 * (int64_t)ceil(reach) + 1;
     axis->places = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->places);
     axis->weights = malloc((size_t)(axis->taps * results + 1) * sizeof *axis->weights);
@@ -78,9 +61,7 @@ static const char *LOCAL(prepare)(LOCAL(axis) * axis, float scale, int64_t size,
         const int64_t first = (int64_t)floorf(x) - (int64_t)ceil(reach) + (reach == ceil(reach) ? 1 : 0);
         for (int64_t t = 0; t < axis->taps; ++t) {
             weights[t] = LOCAL(weight)(((double)(first + t) - (double)x) * narrow);
-#ifdef A_exclude_outside
             if (A_exclude_outside && (first + t < 0 || first + t >= size)) weights[t] = 0;
-#endif
             places[t] = clamp(first + t, 0, size - 1);
             sum += weights[t];
         }
@@ -93,18 +74,18 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
     const int64_t rank = in[0]->rank;
     int64_t shape[MAX_RANK], strides[MAX_RANK], taps[MAX_RANK], place[MAX_RANK] = {0};
     float scale[MAX_RANK], from[MAX_RANK], to[MAX_RANK];
-    int64_t count = rank, axes[MAX_RANK];
-    for (int64_t i = 0; i < rank; ++i) axes[i] = i, scale[i] = 1, from[i] = 0, to[i] = 1, shape[i] = in[0]->shape[i];
-#ifdef A_axes
-    count = A_axes_count;
+    const int64_t count = A_axes_count > 0 ? A_axes_count : rank;
+    int64_t axes[MAX_RANK];
+    for (int64_t i = 0; i < rank; ++i) scale[i] = 1, from[i] = 0, to[i] = 1, shape[i] = in[0]->shape[i];
     for (int64_t i = 0; i < count; ++i) {
-        axes[i] = normal_index(A_axes[i], rank);
+        axes[i] = normal_index(ENTRY(A_axes, i, i), rank);
         if (axes[i] < 0) return "an axis does not exist";
     }
-#endif
-    const int64_t position = OPSET >= 11 && strcmp(OPERATOR_NAME, "Resize") == 0 ? 2 : 1;
+    const int64_t position = OPSET >= 11 ? 2 : 1;
     const bool by_size = position == 2 && HAS(3) && count_elements(in[3]) > 0;
     if (!by_size && !HAS(position)) return "there are neither scales nor sizes";
+    const bool stretches = strcmp(A_keep_aspect_ratio_policy, "stretch") == 0,
+               larger = strcmp(A_keep_aspect_ratio_policy, "not_larger") != 0;
     float common = 0;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t a = axes[i];
@@ -112,19 +93,11 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             scale[a] = (float)((const int64_t *)in[3]->data)[i] / (float)shape[a];
         else
             scale[a] = ((const float *)in[position]->data)[i];
-#ifdef A_keep_aspect_ratio_policy
-        const bool larger = strcmp(A_keep_aspect_ratio_policy, "not_larger") != 0;
         if (i == 0 || (larger ? scale[a] > common : scale[a] < common)) common = scale[a];
-#endif
     }
     for (int64_t i = 0; i < count; ++i) {
         const int64_t a = axes[i], size = in[0]->shape[a];
-#ifdef A_keep_aspect_ratio_policy
-        if (by_size && strcmp(A_keep_aspect_ratio_policy, "stretch") != 0) scale[a] = common;
-        const bool stretches = strcmp(A_keep_aspect_ratio_policy, "stretch") == 0;
-#else
-        const bool stretches = true;
-#endif
+        if (by_size && !stretches) scale[a] = common;
         if (!by_size)
             shape[a] = (int64_t)floorf((float)size * scale[a]);
         else
@@ -133,7 +106,6 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
         if (position == 2 && HAS(1) && count_elements(in[1]) == 2 * count)
             from[a] = (float)((const O0 *)in[1]->data)[i], to[a] = (float)((const O0 *)in[1]->data)[i + count];
     }
-    (void)common;
     TRY(allocate(out[0], rank, shape, sizeof(O0)));
     LOCAL(axis) table[MAX_RANK] = {{0}};
     const char *problem = NULL;
@@ -162,10 +134,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
             }
             if (weight != 0) sum += weight * (double)IN(0)[at];
         } while (!outside && advance(rank, taps, tap));
-#ifdef A_extrapolation_value
-        if (outside) sum = (double)A_extrapolation_value;
-#endif
-        OUT(0)[r] = (O0)sum;
+        OUT(0)[r] = (O0)(outside ? (double)A_extrapolation_value : sum);
     }
     for (int64_t i = 0; i < rank; ++i) free(table[i].places), free(table[i].weights), free(table[i].outside);
     return problem;
