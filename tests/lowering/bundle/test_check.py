@@ -80,7 +80,7 @@ def test_an_original_without_rounding_is_no_measure(factor: float, status: str, 
     assert verdict.status == status, verdict
 
 
-def shifted(by: float) -> onnx.ModelProto:
+def shifted(by: Any) -> onnx.ModelProto:
     """The input; of what is above 50, the digits that are left where so many times as much is added and taken away."""
     nodes = [
         helper.make_node("Sub", ["x", "high"], ["above"]),
@@ -89,7 +89,7 @@ def shifted(by: float) -> onnx.ModelProto:
         helper.make_node("Add", ["x", "shift"], ["z"]),
         helper.make_node("Sub", ["z", "shift"], ["y"]),
     ]
-    numbers = {"high": np.full(1, 50, np.float32), "s": np.full(1, by, np.float32)}
+    numbers = {"high": np.full(1, 50, np.float32), "s": np.float32(by) * np.ones(1, np.float32)}
     return model(nodes, [value("x", [1, 256])], ["y"], numbers)
 
 
@@ -107,4 +107,13 @@ def test_rounding_of_the_rewritten_model_is_no_difference(
         path = tmp_path / "rewritten.onnx"
         onnx.save(rewritten, path)
     verdict = _verification(tmp_path / "original.onnx", Candidate(shifted(2.0**18)), Tolerated(), path)
+    assert verdict.status == status, verdict
+
+
+@pytest.mark.parametrize(("by", "status"), [(2.0**19, "passed"), (2.0**21, "failed")], ids=["nearer", "farther"])
+def test_what_is_nearer_to_the_truth_than_the_original_is_right(by: float, status: str, tmp_path: Any) -> None:
+    """Each rounds elements that the other leaves alone."""
+    odd = np.arange(256) % 2
+    onnx.save(shifted(2.0**20 * odd), tmp_path / "original.onnx")
+    verdict = _verification(tmp_path / "original.onnx", Candidate(shifted(by * (1 - odd))), Tolerated())
     assert verdict.status == status, verdict
