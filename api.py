@@ -26,6 +26,7 @@ from .driver.options import (
     Shapes,
     VerifyOptions,
 )
+from .driver.sizes import batch_sizes
 from .lowering.running.runner import load
 from .support.options import options_of, pick_options, require_names
 
@@ -159,6 +160,7 @@ def compile(
     target: str = "host",
     threads: int | None = None,
     measure: bool = True,
+    batch: int | Sequence[int] = (),
     format: Format | None = None,
     prefix: str | None = None,
     accelerator: AcceleratorOptions | Mapping[str, Any] | None = None,
@@ -198,8 +200,9 @@ def compile(
     """Compile an ONNX model for a target to a bundle: a folder that `load` runs. It is written once it is verified.
 
     For a processor, `device` is the target; with `measure` its kernels are timed, and slow ones compiled in another way
-    where that is faster. With format "c" the folder is a C project without Python, whose names begin with `prefix`
-    (default "eqfuse"). For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
+    where that is faster. `batch` is a size of the batch or several, each of which gets kernels beside those for all
+    sizes; a model for one sample takes several then. With format "c" the folder is a C project without Python, whose
+    names begin with `prefix` (default "eqfuse"). For a target ``dsa-NAME``, `accelerator` may hold `batch`, `floats`,
     `variant`, `order` and `per_cluster`. `tuning`, at least ``{"trials": 200}``, searches for schedules; it may hold
     the fields of `lowering.tuning.settings.Settings`. Raises EqfuseError with one clear line on anything a user can
     mend.
@@ -213,7 +216,8 @@ def compile(
 
         accelerator = options_of(AcceleratorOptions, accelerator)
     return compile_model(
-        model, Path(output), options, target=target, threads=threads, measure=measure, format=format, prefix=prefix,
+        model, Path(output), options, target=target, threads=threads, measure=measure, batch=batch_sizes(batch),
+        format=format, prefix=prefix,
         tuning=options_of(Settings, tuning) if isinstance(tuning, Mapping) else tuning,
         accelerator=accelerator, observer=observer,
     )  # fmt: skip
@@ -276,6 +280,7 @@ def bench(
     model: PathLike | None = None,
     kernels: bool = False,
     throughput: int | None = None,
+    batch: int | None = None,
     repeat: int | None = None,
     inputs: Paths = (),
     threads: int | None = None,
@@ -284,9 +289,9 @@ def bench(
 ) -> Latency | ServiceReport | KernelLatency | Emulation | Simulation:
     """Measure a compiled bundle: its time, with ``against="ort"`` beside ONNX Runtime's.
 
-    The result is a `Latency`; with `throughput`, a number of clients that call at once, a `ServiceReport`; with
-    `kernels` a `KernelLatency`; with `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the
-    `Simulation` of its program.
+    Free dimensions have the typical sizes of the bundle, and the `batch` that is given. The result is a `Latency`;
+    with `throughput`, a number of clients that call at once, a `ServiceReport`; with `kernels` a `KernelLatency`; with
+    `emulate` an `Emulation` of a bundle for Arm; and for an accelerator the `Simulation` of its program.
     """
     from .driver.bench import bench_model
 

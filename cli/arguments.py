@@ -183,6 +183,11 @@ def positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     return _bounded(kind, ABOVE_ZERO)
 
 
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Numbers above zero between commas."""
+    return tuple(map(positive(int), text.split(",")))
+
+
 def not_negative(kind: Callable[[str], Number]) -> Callable[[str], Number]:
     """A converter that accepts only finite numbers from zero on."""
     return _bounded(kind, FROM_ZERO)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOR_TUNING = ("trials", "tuning_limit", "no_reformer", "runner", "tracker", "device_key", "cluster")
 """Options that only concern a search for schedules."""
-FOR_ACCELERATORS = ("batch", "floats", "variant", "order", "per_cluster")
+FOR_ACCELERATORS = ("floats", "variant", "order", "per_cluster")
 """Options that only concern accelerators."""
 _BY_ESTIMATES = "the search went by estimates alone; pip install xgboost-cpu lets it learn from what it measures"
 
@@ -41,15 +41,15 @@ def compile_(arguments: argparse.Namespace) -> int:
         from ..driver.accelerator import AcceleratorOptions
 
         _refuse(arguments, ("threads", "format", "prefix", *FOR_TUNING), "processors")
-        accelerator = options_of(AcceleratorOptions, arguments)
+        accelerator = options_of(AcceleratorOptions, arguments, batch=None)
     else:
         _refuse(arguments, FOR_ACCELERATORS, "accelerators (--target dsa-NAME)")
         tuning = _tuning_settings(arguments, options.seed)
     with Progress(arguments) as progress:
         compiled = compile_model(
             arguments.model, arguments.output, options, target=arguments.target, threads=arguments.threads,
-            measure=arguments.measure, format=arguments.format, prefix=arguments.prefix, tuning=tuning,
-            accelerator=accelerator, observer=progress,
+            measure=arguments.measure, batch=arguments.batch or (), format=arguments.format, prefix=arguments.prefix,
+            tuning=tuning, accelerator=accelerator, observer=progress,
         )  # fmt: skip
     if arguments.json:
         render.print_json(_as_dict(compiled))
@@ -122,6 +122,9 @@ def _print(arguments: argparse.Namespace, compiled: Compiled) -> None:
         ("inputs", ", ".join(map(str, manifest.inputs)) or "none"),
         ("outputs", ", ".join(map(str, manifest.outputs))),
     ]
+    if manifest.sizes is not None and manifest.sizes.special:
+        special = (", ".join(f"{name}={size}" for name, size in each.items()) for each in manifest.sizes.special)
+        rows.append(("own kernels for", "; ".join(special)))
     render.table(str(arguments.model), ("", ""), rows, left=1)
     if arguments.verbose and compiled.kernel_seconds:
         slowest = sorted(compiled.kernel_seconds.items(), key=lambda item: -item[1])[:10]

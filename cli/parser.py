@@ -30,6 +30,7 @@ from .arguments import (
     add_verification,
     not_negative,
     positive,
+    whole_numbers,
 )
 
 MEASURE_SECONDS = 60.0
@@ -132,7 +133,6 @@ def _compile(commands: Commands) -> None:  # type: ignore[type-arg]
     _add_compilation(parser)
     add_time_limit(parser)
     group = parser.add_argument_group("for an accelerator (--target dsa-...)")
-    group.add_argument("--batch", type=positive(int), help="samples in all (default: the batch of the model)")
     group.add_argument(
         "--floats", choices=FLOATS,
         help="the type that floats are stored in (default: the model's); in a narrower type than the model's, outputs "
@@ -179,6 +179,12 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         "accelerator that is simulated (default host); an unknown name lists them",
     )  # fmt: skip
     parser.add_argument("--threads", type=positive(int), help="threads to run on (default: the cores of the target)")
+    parser.add_argument(
+        "--batch", type=whole_numbers, metavar="1,4,16",
+        help="sizes of the batch that get kernels of their own beside those for all sizes, the first for choices; a "
+        "model for one sample takes several then; for an accelerator one number, the samples in all (default: the "
+        "model's)",
+    )  # fmt: skip
     parser.add_argument(
         "--format", choices=("bundle", "c"),
         help="a folder that Python loads, or a C project (default: a bundle where this machine can load it)",
@@ -253,6 +259,9 @@ def _bench(commands: Commands) -> None:  # type: ignore[type-arg]
         "--throughput", type=positive(int), metavar="CLIENTS",
         help="let so many threads call the model at once, and count calls a second",
     )  # fmt: skip
+    parser.add_argument(
+        "--batch", type=positive(int), help="samples in a run of a bundle with a free batch (default: its typical size)"
+    )
     parser.add_argument(
         "--repeat", type=positive(int),
         help="runs of each (default 50, with --kernels 30), or slices of a quarter of a second (--throughput: 12)",

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = IsolatedModel(arguments.bundle, arguments.threads)
         inputs = _read_inputs(arguments.input, model.inputs)
         if arguments.random is not None:
-            inputs = {**random_inputs(model.inputs, arguments.random), **inputs}
+            inputs = {**random_inputs(model.inputs, arguments.random, model.manifest.typical_sizes), **inputs}
         results = model.run(inputs)
     if arguments.output is not None:
         _write(arguments.output, results)

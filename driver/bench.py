@@ -20,7 +20,7 @@ from ..lowering.bundle.isolation import NO_LIMIT, call_isolated
 from ..lowering.bundle.manifest import Manifest
 from ..lowering.errors import BundleError
 from ..lowering.interface import read_samples
-from ..lowering.ports import Port, random_inputs
+from ..lowering.ports import NO_SIZES, Port, random_inputs
 from ..lowering.running.isolated_model import IsolatedModel, name_crashes, serve_models, time_models
 from ..lowering.running.kernel_times import Breakdown, kernel_times
 from ..lowering.running.throughput import SLICE, Throughput
@@ -223,14 +223,30 @@ def _is_for_accelerator(bundle: Path) -> bool:
 # --- the inputs and the original
 
 
-def read_inputs(paths: Sequence[Path], ports: Sequence[Port]) -> Mapping[str, Any]:
-    """The inputs to measure on: the given ones, else random ones. Raises UsageError for more than one set."""
+def read_inputs(
+    paths: Sequence[Path], ports: Sequence[Port], sizes: Mapping[str, int] = NO_SIZES
+) -> Mapping[str, Any]:
+    """The inputs to measure on: the given ones, else random ones of these sizes of free dimensions.
+
+    Raises UsageError for more than one set.
+    """
     if not paths:
-        return random_inputs(ports, 0)
+        return random_inputs(ports, 0, sizes)
     samples = read_samples(paths, ports)
     if len(samples) > 1:
         raise UsageError(f"--inputs: {len(samples)} sets of inputs are given, and one is measured on; name one file")
     return samples[0].values
+
+
+def _choose_inputs(options: BenchOptions, manifest: Manifest) -> Mapping[str, Any]:
+    """The given inputs, else ones of typical sizes. Raises UsageError for a batch that the bundle does not have."""
+    if options.batch is None:
+        return read_inputs(options.inputs, manifest.inputs, manifest.typical_sizes)
+    if options.inputs or manifest.sizes is None or not manifest.sizes.batch:
+        reason = "the inputs have a batch of their own" if options.inputs else "the bundle has no free batch"
+        raise UsageError(f"--batch: {reason}")
+    sizes = {**manifest.typical_sizes, **dict.fromkeys(manifest.sizes.batch, options.batch)}
+    return read_inputs((), manifest.inputs, sizes)
 
 
 def _find_original(bundle: Path, options: BenchOptions, manifest: Manifest) -> Path:
@@ -250,7 +266,7 @@ def _time_model(bundle: Path, options: BenchOptions) -> Latency:
     repeat = options.repeat or _REPEAT
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = read_inputs(options.inputs, model.inputs)
+        inputs = _choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # names the kernel where it crashes
         runs = time_models({"eqfuse": model}, inputs, repeat, original)
@@ -274,7 +290,7 @@ def _serve_model(bundle: Path, options: BenchOptions) -> ServiceReport:
     clients, slices = options.throughput or 1, options.repeat or _SLICES
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = read_inputs(options.inputs, model.inputs)
+        inputs = _choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if options.against is not None else None
         model.run(inputs)  # names the kernel where it crashes
         services = serve_models({"eqfuse": model}, inputs, clients, slices, original)
@@ -295,7 +311,7 @@ def _time_kernels(bundle: Path, options: BenchOptions) -> KernelLatency:
     repeat = options.repeat or _KERNEL_REPEAT
     with name_crashes(bundle):
         model = IsolatedModel(bundle, options.threads)
-        inputs = read_inputs(options.inputs, model.inputs)
+        inputs = _choose_inputs(options, model.manifest)
         model.run(inputs)  # names the kernel where it crashes
         breakdown = call_isolated(NO_LIMIT, kernel_times, bundle, inputs, model.threads, repeat)
     return KernelLatency(model.threads, repeat, breakdown)
@@ -320,7 +336,7 @@ def _emulate(bundle: Path, options: BenchOptions) -> Emulation:
         raise UsageError("--arm64-root: is for --against ort, which was not asked for")
     root = Arm64Root.at(options.arm64_root) if options.arm64_root is not None else None
     with open_emulated(bundle) as model:
-        target, inputs = model.target, read_inputs(options.inputs, model.inputs)
+        target, inputs = model.target, _choose_inputs(options, model.manifest)
         original = _find_original(bundle, options, model.manifest) if root is not None else None
         counts = model.count(inputs)
         kernels = by_kernel(counts, model.plan, target.device)
@@ -337,7 +353,7 @@ def _simulate(bundle: Path, options: BenchOptions) -> Simulation:
     from ..lowering.dsa.bundle.files import TRACE
     from ..lowering.dsa.bundle.section import section_of
 
-    for name in ("kernels", "emulate", "threads", "throughput", "repeat", "arm64_root", "model"):
+    for name in ("kernels", "emulate", "threads", "throughput", "batch", "repeat", "arm64_root", "model"):
         if getattr(options, name):
             flag = name.replace("_", "-")
             raise UsageError(f"--{flag}: {bundle} is a program for an accelerator, whose time is simulated")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..engine.bodies.inference import infer_form
 from ..engine.bodies.settle import settle_bodies
 from ..engine.egraph.graph import Saturation, Selection
+from ..engine.onnx.batches import BATCH, find_batches, free_batch
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
 from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ..engine.onnx.provenance import METHOD_KEY
 from ..engine.onnx.schema_functions import expand_operators, list_expandable
 from ..engine.summary import knowledge_of_result, summarize
+from ..errors import UsageError
 from ..extract.partition.annotate import read_partition
 from ..extract.partition.groups import unfused
 from ..extract.partition.local_functions import inline_functions
@@ -24,6 +26,7 @@ from ..extract.partition.operator_graph import operator_graph
 from ..ir.graph import OperatorGraph
 from ..ir.operation import NO_SIZES
 from ..lowering.bundle import bundle, cache
+from ..lowering.bundle.check import call_for_verdict
 from ..lowering.bundle.manifest import Manifest, Provenance
 from ..lowering.interface import inputs_of, read_samples
 from ..lowering.kernels.branches import split_branches
@@ -35,6 +38,7 @@ from .clock import Clock
 from .optimize import Result, Typed, optimize_model
 from .options import Options
 from .partition import compile_drawn
+from .sizes import check_sizes
 
 if TYPE_CHECKING:
     from ..engine.verification.inputs import Sample
@@ -98,12 +102,23 @@ class Compilation:
     clock: Clock
 
     @staticmethod
-    def of(original: Model, options: Options, clock: Clock) -> Compilation:
-        """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them."""
+    def of(original: Model, options: Options, clock: Clock, batch: Sequence[int] = ()) -> Compilation:
+        """Raises LoweringError for inputs that cannot be compiled, UsageError where given ones do not fit them.
+
+        Sizes of a `batch` are those that occur of the free dimension that counts samples; where none is free, one is.
+        """
         model = state_dimensions(inline_functions(original), options.dim)
         model = _spell_out(keep_outputs(override_shapes(model, options.input_shapes), options.outputs))
+        if batch:
+            model, options = _take_batch(model, options, batch)
+        check_sizes(model, options.sizes)
         ports = inputs_of(model)
         return Compilation(original, model, ports, read_samples(options.inputs, ports), options, clock)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The names of the dimensions that a call decides about."""
+        return tuple(dict.fromkeys(name for port in self.ports for name in sorted(port.names)))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -217,6 +232,29 @@ def _spell_out(model: Model) -> Model:
             break
         model = inline_functions(expand_operators(model, infer_form(model)[1].types))
     return settle_bodies(model)
+
+
+def _take_batch(model: Model, options: Options, batch: Sequence[int]) -> tuple[Model, Options]:
+    """The model with a free batch, and the options with these sizes of it. Raises UsageError where there is none."""
+    if not find_batches(model):
+        freed = free_batch(model)
+        _require_separate_samples(model, freed, options)
+        model = freed
+    sizes = ",".join(map(str, batch))
+    return model, replace(options, range=(*options.range, *(f"{name}={sizes}" for name in find_batches(model))))
+
+
+def _require_separate_samples(model: Model, freed: Model, options: Options) -> None:
+    """Raise UsageError where the model with a free batch computes samples in another way than the model for one."""
+    from ..engine.verification.samples import find_mixed_samples
+    from ..engine.verification.source import model_file
+
+    with model_file(model.source) as before, model_file(freed.source) as after:
+        problem = call_for_verdict(
+            options.verify_limit, find_mixed_samples, before.absolute(), after.absolute(), BATCH, options.seed
+        )
+    if problem:
+        raise UsageError(f"--batch: {model.label} is for one sample: {problem}")
 
 
 def _records_partition(model: Model) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +37,7 @@ def compile_model(
     target: str = "host",
     threads: int | None = None,
     measure: bool = True,
+    batch: Sequence[int] = (),
     format: Format | None = None,
     prefix: str | None = None,
     tuning: Settings | None = None,
@@ -47,7 +49,8 @@ def compile_model(
     `options` say how to optimise; for a processor the device is the target. With `tuning` schedules are searched for,
     and the result is the bundle with them or the one without, whichever is faster. `format` is by default a bundle
     where this machine can load it; C has names that begin with `prefix`. `accelerator` is for targets
-    ``dsa-NAME``. With `measure` kernels for this machine are timed. Raises EqfuseError with one clear line, among them
+    ``dsa-NAME``. With `measure` kernels for this machine are timed. A `batch` is the sizes of it that occur; an
+    accelerator has one. Raises EqfuseError with one clear line, among them
     VerificationError where the compiled model differs from the original: then nothing is written.
     """
     bundle.check_destination(output)
@@ -57,7 +60,7 @@ def compile_model(
     if is_accelerator(target):
         from .accelerator import AcceleratorOptions, accelerator_for
 
-        backend = accelerator_for(target, options, accelerator or AcceleratorOptions())
+        backend = accelerator_for(target, options, _with_batch(accelerator or AcceleratorOptions(), batch))
         options = replace(options, intensive=False)  # an instance of a layer has one anchor op
     else:
         backend = processor = _processor_for(target, threads, measure, format, prefix)
@@ -70,7 +73,7 @@ def compile_model(
         raise OptionError("tuning", f"schedules are searched for processors, and the target is {target}")
     clock = Clock(observer)
     with clock.phase("read"):
-        compilation = Compilation.of(read(source), options, clock)
+        compilation = Compilation.of(read(source), options, clock, () if processor is None else batch)
     if processor is None:
         require_fixed(compilation.ports)
     backend.check(options)
@@ -98,6 +101,13 @@ def compile_model(
             built = replace(built, manifest=processor.finish(built.manifest, folder))
         bundle.publish(folder, output)
     return Compiled(output, built.manifest, clock.phases, result, built.kernel_seconds, built.curve)
+
+
+def _with_batch(accelerator: AcceleratorOptions, batch: Sequence[int]) -> AcceleratorOptions:
+    """Raises OptionError for several batches."""
+    if len(batch) > 1:
+        raise OptionError("batch", "a program for an accelerator is for one batch; give one number")
+    return replace(accelerator, batch=batch[0]) if batch else accelerator
 
 
 def _processor_for(

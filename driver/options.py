@@ -109,6 +109,7 @@ class BenchOptions:
     inputs: tuple[Path, ...] = ()
     threads: PositiveInteger | None = None
     throughput: PositiveInteger | None = None
+    batch: PositiveInteger | None = None
     emulate: bool = False
     arm64_root: Path | None = None
 

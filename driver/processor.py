@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..engine.onnx.batches import find_batches
 from ..errors import VerificationError
 from ..lowering.bundle import bundle, isolation
 from ..lowering.bundle.isolation import call_isolated
-from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform
+from ..lowering.bundle.manifest import LIBRARY, PLAN, FallbackEntry, Manifest, MeasurementSummary, Platform, SizeSummary
 from ..lowering.errors import CrashError, WrongKernelsError
 from ..lowering.interface import outputs_of
 from ..lowering.kernels import pool
@@ -174,12 +175,8 @@ class Processor:
                 )  # fmt: skip
 
             prepared = compile_at({}, None)
-            named = {name for port in compilation.ports for name in port.names}
-            assumed = {name: size for name, size in graph.sizes.items() if name in named}
-            special = (
-                SpecialKernels(sizes, compile_at(sizes, prepared.channels_last))
-                for sizes in compilation.options.sizes.list_special(assumed)
-            )
+            listed = compilation.options.sizes.list_special(graph, compilation.free)
+            special = (SpecialKernels(sizes, compile_at(sizes, prepared.channels_last)) for sizes in listed)
             prepared = replace(prepared, special=tuple(special))
             clock.tell("compile", "linking")
             self._link(prepared, folder)
@@ -276,7 +273,17 @@ class Processor:
             files=bundle.digests(folder),
             library=LIBRARY if target.is_library else PLAN,
             measurement=summary,
+            sizes=_describe_sizes(compilation, prepared),
         )
+
+
+def _describe_sizes(compilation: Compilation, prepared: CompiledKernels) -> SizeSummary | None:
+    """None where no dimension is free."""
+    if not compilation.free:
+        return None
+    typical = {name: prepared.graph.sizes[name] for name in compilation.free}
+    special = tuple(each.sizes for each in prepared.special)
+    return SizeSummary(typical, special, find_batches(compilation.model))
 
 
 @dataclass

@@ -30,6 +30,7 @@ from ..extract.extraction.sizes import Types, assume_types
 from ..support.deadlines import seconds_left
 from .clock import Clock
 from .options import CHECK_SHARE, EXTRACTION_SHARE, Options
+from .sizes import check_sizes
 
 if TYPE_CHECKING:
     from ..engine.bodies.flatten import FlatModel
@@ -202,6 +203,7 @@ def _read(source: Any, output: Path | None, options: Options) -> Model:
         if reads(model, output.with_name(name)):
             raise UsageError(f"{output}: would replace {name}, which the input reads; name another file")
     model = keep_outputs(override_shapes(state_dimensions(model, options.dim), options.input_shapes), options.outputs)
+    check_sizes(model, options.sizes)
     return raise_opset(model, options.opset)
 
 

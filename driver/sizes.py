@@ -1,66 +1,126 @@
-"""What users say of the sizes of free dimensions: typical ones, and ranges of those that occur."""
+"""What users say of the sizes of free dimensions: typical ones, and those that occur."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
+from ..engine.onnx.overrides import require_dimensions
+from ..errors import UsageError
 from ..support.options import OptionError
 
+if TYPE_CHECKING:
+    from ..engine.onnx.model import Model
+    from ..ir.graph import OperatorGraph
+
 MOST_SPECIAL = 8
-"""Kernels are compiled for each combination of the sizes in ranges where there are at most this many."""
-_FACT = re.compile(r"\s*(.+?)\s*=\s*(\d+)(?:\.\.(\d+)(?::(\d+))?)?\s*")
+"""Kernels are compiled for each combination of the sizes that occur where there are at most this many."""
+_FACT = re.compile(r"\s*(.+?)\s*=\s*(?:(\d+)\.\.(\d+)(?::(\d+))?|(\d+(?:\s*,\s*\d+)*))\s*")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The `typical` size of dimensions, by name, and the `ranges` of those that are said to occur."""
+    """The `typical` size of dimensions, by name, and all that are said to occur."""
 
     typical: Mapping[str, int]
-    ranges: Mapping[str, range]
+    occurring: Mapping[str, Sequence[int]]
 
     @staticmethod
     def of(typical: Iterable[str], ranges: Iterable[str]) -> Sizes:
-        """From texts: `H=640`, and `H=32..1280:32`. Raises OptionError for another form."""
-        numbers = {name: values.start for name, values in _parse("typical", typical)}
+        """From texts: `H=640`; `H=32..1280:32` and `N=1,4,16`. Raises OptionError for another form.
+
+        The typical size of a range is its middle, that of a list its first one.
+        """
+        numbers = {name: sizes[0] for name, sizes in _parse("typical", typical)}
         occurring = dict(_parse("range", ranges))
-        for name, values in occurring.items():
-            numbers.setdefault(name, values[len(values) // 2])
-            if numbers[name] not in values:
-                raise OptionError("typical", f"{name}={numbers[name]} is not in the range {name}={_text(values)}")
+        for name, sizes in occurring.items():
+            numbers.setdefault(name, sizes[len(sizes) // 2] if isinstance(sizes, range) else sizes[0])
+            if numbers[name] not in sizes:
+                raise OptionError("typical", f"{name}={numbers[name]} is not in the range {name}={_text(sizes)}")
         return Sizes(numbers, occurring)
 
-    def list_special(self, assumed: Mapping[str, int]) -> tuple[Mapping[str, int], ...]:
-        """Sizes of all dimensions that kernels of their own are worthwhile for; `assumed` ones of those not named.
+    def list_special(self, graph: OperatorGraph, free: Iterable[str]) -> tuple[Mapping[str, int], ...]:
+        """Sizes that kernels of their own are worthwhile for, the typical ones first; `free` are all dimensions.
 
-        The typical ones come first.
+        They name the dimensions that the user names, and batches. Sizes of a range on which the model does not run are
+        left out. Raises UsageError for others of them.
         """
+        from ..extract.partition.size_relations import fit_sizes
+
+        unsaid = [name for name in free if name not in self.typical]
+        batches = [name for name in unsaid if graph.sizes.get(name) == 1]
+        special: dict[tuple[int, ...], Mapping[str, int]] = {}
+        for said in self._combine():
+            fitted = fit_sizes(replace(graph, sizes={**graph.sizes, **said}), unsaid)
+            if refusal := _find_refusal(graph, fitted):
+                if said != self.typical and any(isinstance(sizes, range) for sizes in self.occurring.values()):
+                    continue
+                chosen = ", ".join(f"{name}={size}" for name, size in said.items())
+                raise UsageError(f"the model does not run where {chosen}: {refusal}")
+            names = dict.fromkeys((*said, *batches))
+            special[tuple(fitted[name] for name in names)] = {name: fitted[name] for name in names}
+        return tuple(special.values())
+
+    def _combine(self) -> Iterable[Mapping[str, int]]:
+        """The typical sizes, and all combinations of those that occur; one dimension's after the other's where
+        there are too many."""
         if not self.typical:
-            return ()
-        whole = {**assumed, **self.typical}
-        names = [name for name in whole if name in self.ranges]
-        if not names or prod(len(self.ranges[name]) for name in names) > MOST_SPECIAL:
-            return (whole,)
-        combinations = product(*(self.ranges[name] for name in names))
-        others = [{**whole, **dict(zip(names, sizes, strict=True))} for sizes in combinations]
-        return (whole, *(sizes for sizes in others if sizes != whole))
+            return
+        yield dict(self.typical)
+        if prod(map(len, self.occurring.values())) <= MOST_SPECIAL:
+            for combination in product(*self.occurring.values()):
+                yield {**self.typical, **dict(zip(self.occurring, combination, strict=True))}
+            return
+        for name, sizes in self.occurring.items():
+            if len(sizes) <= MOST_SPECIAL:
+                yield from ({**self.typical, name: size} for size in sizes)
 
 
-def _parse(option: str, facts: Iterable[str]) -> Iterable[tuple[str, range]]:
+def batch_sizes(batch: int | Sequence[int]) -> tuple[int, ...]:
+    """Sizes of a batch, each once. Raises OptionError for what is no number above 0."""
+    given: Sequence[Any] = batch if isinstance(batch, list | tuple) else (batch,)
+    for size in given:
+        if isinstance(size, bool) or not isinstance(size, Integral) or int(size) < 1:
+            raise OptionError("batch", f"{size!r} is no number of samples such as 4")
+    return tuple(dict.fromkeys(map(int, given)))
+
+
+def check_sizes(model: Model, sizes: Sizes) -> None:
+    """Raise UsageError for dimensions that the model does not have."""
+    require_dimensions(model, "range", sizes.occurring)
+    require_dimensions(model, "typical", sizes.typical)
+
+
+def _find_refusal(graph: OperatorGraph, sizes: Mapping[str, int]) -> str:
+    """Why a model does not run on these sizes, whatever the values of its inputs; "" if nothing says so."""
+    from ..ir.size_relations import Relation
+    from ..lowering.program.requirements import list_requirements
+
+    for requirement, guards in list_requirements(graph.at_call):
+        if not guards and not Relation(requirement.left, requirement.relation, requirement.right).holds(sizes):
+            return requirement.text
+    return ""
+
+
+def _parse(option: str, facts: Iterable[str]) -> Iterable[tuple[str, Sequence[int]]]:
     for fact in facts:
         match = _FACT.fullmatch(fact)
-        is_range = match is not None and match[3] is not None
-        if match is None or is_range != (option == "range"):
-            example = "range such as H=32..1280:32" if option == "range" else "size such as H=640"
+        if match is None or (option == "typical" and not (match[5] or "").isdecimal()):
+            example = "range such as H=32..1280:32 or N=1,4,16" if option == "range" else "size such as H=640"
             raise OptionError(option, f"{fact!r} is no {example}")
-        first, last, step = int(match[2]), int(match[3] or match[2]), int(match[4] or 1)
+        if match[5]:
+            yield match[1], tuple(dict.fromkeys(map(int, match[5].split(","))))
+            continue
+        first, last, step = int(match[2]), int(match[3]), int(match[4] or 1)
         if last < first or step < 1:
             raise OptionError(option, f"{fact!r} has no sizes")
         yield match[1], range(first, last + 1, step)
 
 
-def _text(values: range) -> str:
-    return f"{values.start}..{values[-1]}:{values.step}"
+def _text(sizes: Sequence[int]) -> str:
+    return f"{sizes.start}..{sizes[-1]}:{sizes.step}" if isinstance(sizes, range) else ",".join(map(str, sizes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from ..lowering.bundle.manifest import TuningSummary
 from ..lowering.kernels.messages import Choices
 from ..lowering.kernels.prim_funcs import DistinctKernels, ScheduleCheck
 from ..lowering.kernels.variants import Cut
-from ..lowering.ports import Port, random_inputs
+from ..lowering.ports import random_inputs
 from ..lowering.running.isolated_model import IsolatedModel, time_models
 from ..lowering.running.turns import ratios
 from ..lowering.tuning.cost_model import can_learn
@@ -133,7 +133,7 @@ class _ScheduleSearch:
         the emulated board's counts."""
         target, settings = self.processor.target, self.settings
         if target.is_library:
-            return _speed_up_here(untuned, candidate, self.compilation.ports, target.threads)
+            return _speed_up_here(untuned, candidate, target.threads)
         if settings.tracker is not None and settings.device_key is not None:
             from ..lowering.tuning.runners.whole_model import speed_up
 
@@ -142,9 +142,11 @@ class _ScheduleSearch:
         return before / after
 
 
-def _speed_up_here(untuned: Path, candidate: Path, ports: Sequence[Port], threads: int) -> float:
+def _speed_up_here(untuned: Path, candidate: Path, threads: int) -> float:
     models = {"untuned": IsolatedModel(untuned, threads), "tuned": IsolatedModel(candidate, threads)}
-    runs = time_models(models, random_inputs(ports, 0), ROUNDS, seconds=RUN_SECONDS * ROUNDS)
+    manifest = models["tuned"].manifest
+    inputs = random_inputs(manifest.inputs, 0, manifest.typical_sizes)
+    runs = time_models(models, inputs, ROUNDS, seconds=RUN_SECONDS * ROUNDS)
     return ratios(runs, "tuned", "untuned", threads).median
 
 

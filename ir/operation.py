@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 
-from .size_names import parse_size
+from .size_names import declared_sizes, parse_size
 from .types import Dimension, TensorType
 
 SYMBOL = 128
@@ -76,8 +76,16 @@ def assume_sizes(shapes: Iterable[Sequence[Dimension]]) -> dict[str, int]:
     images = [shape for shape in shapes if len(shape) >= _IMAGE_RANK]
     samples = [shape for shape in shapes if _has_samples(shape)]
     batches = _first_axes(images, images) | _first_axes(samples, shapes)
-    names = dict.fromkeys(d for shape in shapes for d in shape if isinstance(d, str))
-    return {name: 1 if name in batches else dimension_size(name) for name in names}
+    declared = declared_sizes(d for shape in shapes for d in shape if isinstance(d, str))
+    sizes: dict[str, int] = {}
+    for name in dict.fromkeys(d for shape in shapes for d in shape if isinstance(d, str)):
+        if declared[name].atom is not None:
+            sizes[name] = 1 if name in batches else dimension_size(name)
+        else:  # such as 32*k + 16
+            factor = sum(coefficient for factors, coefficient in declared[name].terms if factors)
+            for symbol in declared[name].names():
+                sizes.setdefault(symbol, max(1, (SYMBOL - declared[name].constant) // max(1, factor)))
+    return sizes
 
 
 def _first_axes(shapes: Iterable[Sequence[Dimension]], others: Iterable[Sequence[Dimension]]) -> set[Dimension]:

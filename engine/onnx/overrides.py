@@ -4,7 +4,7 @@ outputs."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -14,7 +14,7 @@ from onnx_ir import serde
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from ...errors import UsageError
-from ...ir.size_names import parse_size
+from ...ir.size_names import declared_sizes, parse_size
 from ...ir.sizes import number, symbol
 from .inference import infer
 from .model import Model, first_line
@@ -89,7 +89,7 @@ def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
             lowest[name] = bound
         else:
             names[name] = str(symbol(f"{name}_more") + number(bound))
-    shapes = {i.name or "": _dimension_names(i) for i in model.graph.inputs if i.shape is not None}
+    shapes = {i.name or "": dimension_names(i) for i in model.graph.inputs if i.shape is not None}
     free = {d for shape in shapes.values() for d in shape if isinstance(d, str)}
     for name in (*names, *lowest):
         if name not in free:
@@ -102,7 +102,18 @@ def state_dimensions(model: Model, facts: Sequence[str]) -> Model:
 _FACT = re.compile(r"\s*(.+?)\s*(>=|=)\s*(.+?)\s*")
 
 
-def _dimension_names(value: ir.Value) -> tuple[int | str, ...]:
+def require_dimensions(model: Model, option: str, names: Iterable[str]) -> None:
+    """Raise UsageError for a name that is no free dimension of an input of the model."""
+    given = (value for value in model.graph.inputs if value.name not in model.graph.initializers)
+    declared = declared_sizes(d for value in given for d in dimension_names(value) if isinstance(d, str))
+    free = sorted({name for size in declared.values() for name in size.names()})
+    for name in names:
+        if name not in free:
+            advice = _advice(name, free) if free else "all its dimensions are fixed"
+            raise UsageError(f"--{option}: {model.label} has no free dimension {name!r}; {advice}")
+
+
+def dimension_names(value: ir.Value) -> tuple[int | str, ...]:
     """The dimensions of an input; one without a name gets that of inference."""
     return tuple(
         d

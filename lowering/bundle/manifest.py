@@ -20,9 +20,9 @@ from ..errors import BundleError
 from ..ports import Port
 from ..threads import MOST_THREADS
 
-FORMAT = 5
+FORMAT = 6
 """Raise it with every change of the manifest's fields, or of the functions that a library must have to be run."""
-_OPTIONAL = ("dsa", "tuning", "measurement")
+_OPTIONAL = ("dsa", "tuning", "measurement", "sizes")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIMENSIONS = 64
 """Of an array of numpy's."""
@@ -127,6 +127,16 @@ class MeasurementSummary:
 
 
 @dataclass(frozen=True)
+class SizeSummary:
+    """The sizes of free dimensions, by their names: `typical` ones, for which choices were made, and the `special` ones
+    that have kernels of their own. The dimensions `batch` count samples."""
+
+    typical: Mapping[str, int]
+    special: tuple[Mapping[str, int], ...]
+    batch: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TuningSummary:
     """What the search for a bundle's schedules did.
 
@@ -154,7 +164,7 @@ class Manifest:
     """A bundle. `files` are the SHA-256 of every other file in it; `threads` is what it runs on by default.
 
     `dsa` is about a program for an accelerator (lowering/dsa/bundle/section.py reads it), `tuning` about the search for
-    its schedules, and `measurement` about the kernels that were timed; None for other bundles.
+    its schedules, `measurement` about the kernels that were timed, and `sizes` about free dimensions; None for others.
     """
 
     inputs: tuple[Port, ...]
@@ -170,7 +180,13 @@ class Manifest:
     dsa: Mapping[str, Any] | None = None
     tuning: TuningSummary | None = None
     measurement: MeasurementSummary | None = None
+    sizes: SizeSummary | None = None
     format: int = field(default=FORMAT)
+
+    @property
+    def typical_sizes(self) -> Mapping[str, int]:
+        """Those of free dimensions, by their names."""
+        return self.sizes.typical if self.sizes is not None else {}
 
     def text(self) -> str:
         """The file's content; its last field is the digest of the others."""

@@ -1,0 +1,88 @@
+"""Bundles for several sizes of a batch: of models with a free batch, and of ones for a single sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+import eqfuse
+from eqfuse.driver.bench import Latency
+from eqfuse.errors import UsageError
+
+from .small_models import model, saved, weights
+
+node = helper.make_node
+
+
+def classifier(batch: int | str, *, is_mixed: bool = False) -> onnx.ModelProto:
+    """An image, as exporters write it: the batch is a number in the target of the Reshape."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], strides=[2, 2]),
+        node("Reshape", ["a", "flat"], ["r"]),
+        node("Gemm", ["r", "v"], ["y"]),
+    ]
+    nodes += [node("Softmax", ["y"], ["z"], axis=0 if is_mixed else 1)]
+    flat = np.array([1 if batch == 1 else -1, 8 * 9], np.int64)
+    shapes = {"z": [batch, 5]}
+    return model(nodes, {"x": [batch, 3, 8, 8]}, shapes, w=weights(8, 3, 3, 3), v=weights(72, 5), flat=flat)
+
+
+def compile_with(proto: onnx.ModelProto, folder: Path, **options: Any) -> Path:
+    path = saved(proto, folder / "model.onnx")
+    eqfuse.compile(path, folder / "bundle", threads=1, measure=False, **options)
+    return folder / "bundle"
+
+
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_kernels_of_their_own_for_each_batch(batch: int | str, tmp_path: Path) -> None:
+    compiled = eqfuse.load(compile_with(classifier(batch), tmp_path, batch=[1, 4]))
+    name = "batch" if batch == 1 else "N"
+    assert compiled.manifest.sizes is not None
+    assert compiled.manifest.sizes.special == ({name: 1}, {name: 4})
+    assert compiled.manifest.sizes.batch == (name,)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    for count in (1, 4, 3, 0):
+        x = weights(count, 3, 8, 8) if count else np.zeros((0, 3, 8, 8), np.float32)
+        expected = [session.run(None, {"x": x[n : n + 1]})[0] for n in range(count)]
+        np.testing.assert_allclose(compiled(x), np.reshape(expected, (count, 5)), rtol=1e-4, atol=1e-6)
+
+
+def test_a_measurement_has_the_batch_that_is_asked_for(tmp_path: Path) -> None:
+    bundle = compile_with(classifier("N"), tmp_path, batch=4, verify=False)
+    assert isinstance(eqfuse.bench(bundle, batch=2, repeat=2), Latency)
+    fixed = compile_with(classifier(1), tmp_path, verify=False)
+    with pytest.raises(UsageError, match="no free batch"):
+        eqfuse.bench(fixed, batch=2)
+
+
+def test_samples_that_depend_on_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="for one sample: output 'z' of a sample depends on the other ones"):
+        compile_with(classifier(1, is_mixed=True), tmp_path, batch=[1, 4])
+
+
+def test_reshapes_that_fix_the_batch_are_refused(tmp_path: Path) -> None:
+    nodes = [node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Reshape", ["t", "s"], ["y"])]
+    proto = model(nodes, {"x": [1, 8]}, {"y": [2, 4]}, s=np.array([2, 4], np.int64))
+    with pytest.raises(UsageError, match=r"for one sample: .* output 'y' has the shape \[2, 4\]"):
+        compile_with(proto, tmp_path, batch=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"typical": "H=640"}, "--typical: .* has no free dimension 'H'; it has N"),
+        ({"range": "M=1..4"}, "--range: .* has no free dimension 'M'; it has N"),
+        ({"batch": 0}, "batch: 0 is no number of samples"),
+        ({"batch": "4"}, "batch: '4' is no number of samples"),
+        ({"target": "dsa-goya", "batch": [1, 4]}, "batch: a program for an accelerator is for one batch"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        compile_with(classifier("N"), tmp_path, **options)
