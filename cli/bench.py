@@ -112,7 +112,8 @@ def print_breakdown(title: str, breakdown: Breakdown, most: int | None = _SHOWN_
     if rest := ordered[len(rows) :]:
         rows.append(_sum_row(f"{len(rest)} others", rest, breakdown.whole))
     rows.append(_sum_row("all kernels", ordered, breakdown.whole))
-    for name, seconds in (("ONNX Runtime", breakdown.fallbacks), ("between kernels", breakdown.between)):
+    loops = [(f"C loops: {name.split('_', 2)[-1]}", seconds) for name, seconds in breakdown.loops.items()]
+    for name, seconds in (*loops, ("ONNX Runtime", breakdown.fallbacks), ("between kernels", breakdown.between)):
         if seconds > 0:
             rows.append((name, *[""] * 3, _microseconds(seconds), f"{seconds / breakdown.whole:.1%}", *[""] * 5))
     render.table(f"{title}: {render.seconds(breakdown.whole)}", columns, rows, left=3)

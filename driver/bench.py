@@ -103,7 +103,7 @@ def breakdown_as_dict(breakdown: Breakdown) -> dict[str, Any]:
         for kernel in breakdown.kernels
     ]
     return {
-        **{name: getattr(breakdown, name) for name in ("whole", "fallbacks", "between", "correlation")},
+        **{name: getattr(breakdown, name) for name in ("whole", "loops", "fallbacks", "between", "correlation")},
         "kernels": kernels,
     }
 

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from ...errors import ModelError
 from ..onnx.inference import infer
 from ..onnx.model import Model
-from ..onnx.nodes import branches, has_body, is_flat_if
+from ..onnx.nodes import INFERRED_KEY, branches, has_body, is_flat_if
 from ..onnx.typing import dtype_of
 from .flatten import flatten
 from .inference import infer_flat
@@ -34,6 +34,8 @@ def settle_bodies(model: Model) -> Model:
         flat = flatten(model)
         infer_flat(flat)
         settled = flatten(nest(flat.model, flat), regions=False).model
+        for output in (output for node in settled.graph if has_body(node) for output in node.outputs):
+            output.metadata_props[INFERRED_KEY] = ""
         for _ in range(_NESTED):
             if not _annotate_choices(settled):
                 break

@@ -29,7 +29,7 @@ from .ceil_pools import correct_ceil_pool
 from .delicate import without_delicate_nodes
 from .evaluation import Arrays, evaluate, evaluate_by_reference
 from .model import Model, elements, first_line
-from .nodes import blame_node, branches, has_body, is_flat_if, is_foldable, is_standard
+from .nodes import INFERRED_KEY, blame_node, branches, has_body, is_flat_if, is_foldable, is_standard
 from .typing import NAMELESS, constant_type, dtype_of, tensor_type
 
 SMALL = 4096
@@ -111,6 +111,11 @@ _LIKE = {("com.microsoft", "DynamicQuantizeLSTM"): ("LSTM", 3)}
 """Operators that ONNX does not know: the one whose shapes theirs are, and how many inputs both have in common."""
 
 
+def _is_unknown(node: ir.Node) -> bool:
+    """Whether ONNX has no inference for a node, so that what the model declares is taken."""
+    return not is_standard(node) and (node.domain, node.op_type) not in _LIKE
+
+
 def _serialize(node: ir.Node) -> onnx.NodeProto:
     """A node as ONNX knows it: an If whose branches are operands gets bodies that return them."""
     if (node.domain, node.op_type) in _LIKE:
@@ -157,9 +162,8 @@ class _Skeleton:
         graph.value_info.extend(
             serde.serialize_value(o)
             for n in model.graph
-            if not is_standard(n) and (n.domain, n.op_type) not in _LIKE
             for o in n.outputs
-            if o.type
+            if o.type and (_is_unknown(n) or INFERRED_KEY in o.metadata_props)
         )
         declared = {info.name: info for info in graph.value_info}
         graph.output.extend(

@@ -19,6 +19,8 @@ BODY_DOMAIN = "eqfuse.body"
 """The domain of If, Loop and Scan without bodies, which no model has but a flat one (engine/bodies)."""
 FORMAL_KEY = "eqfuse.formal"
 """On inputs of a flat graph that a Loop or Scan gives to its body: in the metadata."""
+INFERRED_KEY = "eqfuse.inferred"
+"""On outputs of a Loop or Scan whose types were inferred from its body: in the metadata."""
 _QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 

@@ -23,6 +23,7 @@ from ..linking import Linker
 from ..program.plan import CALLBACK
 from ..target import Target
 from ..weights import Weights
+from .bodies import call_kernels, find_kernels
 from .channels_last import last_shape
 from .fallback import Fallback, LoopCall
 from .messages import Answer, Choices, Request
@@ -136,6 +137,11 @@ def compile_kernels(
     distinct = DistinctKernels.of(graph, groups, weights, lowered, last)
     runtime = {} if target.is_alone else choices.runtime
     as_run = [distinct.lower_step(step, runtime) for step in steps(distinct.graph, groups)]
+    inner = {
+        step.symbol: calls
+        for step in as_run
+        if isinstance(step, LoopCall) and (calls := find_kernels(step, distinct, target))
+    }
     keys = {name: task_key(function) for name, function in distinct.functions.items()}
     requests = [
         Request(
@@ -154,7 +160,12 @@ def compile_kernels(
         observer(f"kernel {len(unordered)} of {len(requests)}: {answer.name}{outcome}")
     answers = {request.name: unordered[request.name] for request in requests}
     objects = {name: folder / f"{name}.o" for name, answer in answers.items() if answer.problem is None}
-    compiled_steps = tuple(distinct.replace_failed(step, answers) for step in as_run)
+    compiled_steps = tuple(
+        call_kernels(step, inner[step.symbol], answers, distinct.graph)
+        if isinstance(step, LoopCall) and step.symbol in inner
+        else distinct.replace_failed(step, answers)
+        for step in as_run
+    )
     programs = {step.symbol: step.program for step in compiled_steps if isinstance(step, LoopCall)}
     linker = Linker.of(target.architecture) if programs else None
     for name, program in programs.items():

@@ -20,12 +20,11 @@ from ...ir.graph import OperatorGraph
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
+from ..program.plan import LOOP
 from ..weights import Weights
 from .map_copies import is_copy, name_in_model
 from .measured import measured_sizes, require_bounds
 
-LOOP = "loop_"
-"""What the names of loops begin with, where those of kernels begin otherwise."""
 _NAMED_OPERATORS = 4
 """Operators in the name of a loop."""
 _KEY_DIGITS = 8
@@ -49,18 +48,38 @@ class Fallback:
 
 @dataclass(frozen=True)
 class LoopCall:
-    """Operators as plain C loops: `members` of the graph, a function of the values `inputs` and `outputs` with the name
-    `symbol`; `reason` says why they are no kernel."""
+    """The operators of a part as plain C loops: a function of the values `inputs`, constants too, and then of the
+    part's outputs, with the name `symbol`."""
 
     symbol: str
-    members: tuple[int, ...]
-    operators: tuple[str, ...]
+    part: Fallback
     inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    reason: str
     program: Program
     bounds: Mapping[str, int]
     """The names of the sizes that it computes, in the order in which its last result has them, and their bounds."""
+    called: tuple[str, ...] = ()
+    """The kernels that it calls."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return self.part.members
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return self.part.operators
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return self.part.outputs
+
+    @property
+    def reason(self) -> str:
+        return self.part.reason
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The operators as a model, with its constants."""
+        return self.part.model
 
 
 def without_kernel(
@@ -72,7 +91,7 @@ def without_kernel(
     """
     part = _cut_out(graph, members, weights, reason, last)
     try:
-        return _loop_call(graph, part, weights)
+        return loop_call(graph, part)
     except LoweringError:
         if measured_sizes(part.model.graph):
             raise
@@ -80,14 +99,17 @@ def without_kernel(
         return part
 
 
-def _loop_call(graph: OperatorGraph, part: Fallback, weights: Weights) -> LoopCall:
-    """The operators as loops, which read constants of the model like other values."""
+def loop_call(graph: OperatorGraph, part: Fallback) -> LoopCall:
+    """The operators as loops, which read constants of the model like other values. Raises LoweringError."""
     model = onnx.ModelProto()
     model.CopyFrom(part.model)
     inputs, inner = list(part.inputs), []
     read = dict.fromkeys(v for m in part.members for v in graph.operators[m].inputs if v is not None)
     numbers = {name_in_model(graph.values[v]): v for v in read}
+    read_names = set(list_reads(model.graph))
     for tensor in model.graph.initializer:
+        if tensor.name not in read_names:
+            continue
         if tensor.name not in numbers:
             inner.append(tensor)
             continue
@@ -100,7 +122,17 @@ def _loop_call(graph: OperatorGraph, part: Fallback, weights: Weights) -> LoopCa
     symbol = f"{LOOP}{digest}_{operators}"
     bounds = require_bounds(part.model)
     program = loop_program(model, symbol, list(measured_sizes(model.graph).values()))
-    return LoopCall(symbol, part.members, part.operators, tuple(inputs), part.outputs, part.reason, program, bounds)
+    return LoopCall(symbol, part, tuple(inputs), program, bounds)
+
+
+def list_reads(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names that a graph and its bodies read and return."""
+    yield from (output.name for output in graph.output)
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from list_reads(attribute.g)
 
 
 def fallback(

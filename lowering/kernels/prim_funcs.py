@@ -189,7 +189,15 @@ class DistinctKernels:
         function = next((reason for reason in reasons if reason is not None), None) or self.lower(step)
         if isinstance(function, str):
             return without_kernel(self.graph, step.members, self.weights, function, self.last)
-        return KernelCall(self._find_equal(function), step.members, function.inputs, function.outputs)
+        return self.call(step.members, function)
+
+    def call(self, members: Members, function: KernelFunction) -> KernelCall:
+        """The call of a function, which is noted."""
+        return KernelCall(self._find_equal(function), members, function.inputs, function.outputs)
+
+    def within(self, graph: OperatorGraph, weights: Weights, last: frozenset[int]) -> DistinctKernels:
+        """The kernels of another graph: those that are equal are the same ones."""
+        return DistinctKernels(graph, weights, last, {}, self.functions, self._by_hash)
 
     def lower(self, kernel: Kernel) -> KernelFunction | str:
         """The kernel as a function, or the reason why the lowering failed."""

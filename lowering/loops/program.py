@@ -20,8 +20,10 @@ from onnx import helper, numpy_helper
 
 from ..errors import LoweringError
 from ..linking import Linker
+from ..program.plan import ELEMENT_TYPES
 from .element_types import Types, graph_types
 from .instance import MINIMUM_INPUTS, LoopInstance, loop_instance
+from .kernel_nodes import KERNEL_DOMAIN, result_shapes
 from .source_files import control_flow, header, packed
 
 Array = np.ndarray[Any, Any]
@@ -105,7 +107,12 @@ def loop_program(
     text = _TEXT.format(
         headers="\n".join([header(), control_flow(), packed()]),
         constants=_CONSTANTS.format(file=CONSTANTS, symbol=symbol) if blob else "",
-        functions="\n".join(instance.text(name) for instance, name in writer.functions.values()),
+        functions="\n".join(
+            [
+                *(f"packed_function __tvm_ffi_{kernel};" for kernel in writer.kernels),
+                *(instance.text(name) for instance, name in writer.functions.values()),
+            ]
+        ),
         symbol=symbol,
         run=_join(lines),
         count=len(writer.dtypes) or 1,
@@ -159,6 +166,7 @@ class _Writer:
     dtypes: list[str] = field(default_factory=list)
     constants: dict[int, Array] = field(default_factory=dict)
     functions: dict[object, tuple[LoopInstance, str]] = field(default_factory=dict)
+    kernels: dict[str, None] = field(default_factory=dict)
 
     def add(self, dtype: str) -> int:
         """The number of another tensor."""
@@ -199,8 +207,26 @@ class _Writer:
             yield from self._loop(attributes["body"], inputs, outputs, scope, types)
         elif node.domain == "" and node.op_type == "Scan":
             yield from self._scan(attributes, inputs, outputs, scope, types)
+        elif node.domain == KERNEL_DOMAIN:
+            yield from self._call_kernel(node, inputs, outputs)
         else:
             yield self._call(node, inputs, outputs)
+
+    def _call_kernel(
+        self, node: onnx.NodeProto, inputs: Sequence[int | None], outputs: Sequence[int | None]
+    ) -> Iterator[str]:
+        """The lines of a compiled kernel."""
+        tensors = [n for n in (*inputs, *outputs) if n is not None]
+        elements = [ELEMENT_TYPES[self.dtypes[n]] for n in tensors]
+        for to, shape in zip(outputs, result_shapes(node), strict=True):
+            if to is not None:
+                text = ", ".join(map(str, shape)) or "0"
+                yield f"TRY(allocate(&v[{to}], {len(shape)}, (int64_t[]){{{text}}}, {self._item(to)}));"
+        self.kernels[node.op_type] = None
+        places = ", ".join(f"&v[{n}]" for n in tensors)
+        kinds = ", ".join(f"{{{e.code}, {e.bits}}}" for e in elements)
+        given = f"(const tensor *const[]){{{places}}}, (const uint8_t[][2]){{{kinds}}}, {len(tensors)}"
+        yield f"TRY(call_kernel(__tvm_ffi_{node.op_type}, {given}));"
 
     def _call(self, node: onnx.NodeProto, inputs: Sequence[int | None], outputs: Sequence[int | None]) -> str:
         def dtypes(numbers: Sequence[int | None]) -> list[str | None]:

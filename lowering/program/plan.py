@@ -17,6 +17,8 @@ from .sizes import Demand, Solution, names_in, solve_sizes
 
 CALLBACK = "eqfuse.fallback."
 """What the names of callbacks begin with, before their numbers."""
+LOOP = "loop_"
+"""What the names of plain loops begin with, where those of kernels begin otherwise."""
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -88,7 +90,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     """One kernel on buffers: TVM's packed function of that name takes the inputs, then the outputs.
 
     `operators` are the types of the model's operators that it computes, for people. Where the sizes of a call are those
-    of one of the `special` ones, that runs in its place.
+    of one of the `special` ones, that runs in its place. `called` are the kernels that it calls itself: a loop does.
     """
 
     kernel: str
@@ -96,6 +98,7 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     outputs: tuple[int, ...]
     operators: tuple[str, ...] = ()
     special: tuple[SpecialCall, ...] = ()
+    called: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -272,7 +275,7 @@ class Plan:
     @cached_property
     def kernels(self) -> tuple[str, ...]:
         """The different kernels, by first call."""
-        own = (kernel for call in self.calls for kernel in (call.kernel, *(s.kernel for s in call.special)))
+        own = (k for call in self.calls for k in (call.kernel, *(s.kernel for s in call.special), *call.called))
         return tuple(dict.fromkeys(own))
 
     @cached_property

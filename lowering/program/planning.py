@@ -98,7 +98,7 @@ class _Buffers:
             results = tuple(map(self._add_value, step.outputs))
             if step.bounds:
                 results += (self._add(step.symbol + str(place), Buffer("sizes", "int64", (len(step.bounds),))),)
-            self.steps.append(Call(step.symbol, arguments, results, step.operators))
+            self.steps.append(Call(step.symbol, arguments, results, step.operators, called=step.called))
             for element, (name, bound) in enumerate(step.bounds.items()):
                 self.steps.append(Measure(name, results[-1], element, number(bound)))
         elif isinstance(step, KernelCall):

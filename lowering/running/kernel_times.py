@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...errors import UsageError
 from ..bundle.kernel_facts import KernelFacts, read_table
-from ..program.plan import CALLBACK
+from ..program.plan import CALLBACK, LOOP
 from .context import Context
 from .runner import CompiledModel
 from .turns import Middle, wait_until_idle
@@ -53,17 +53,20 @@ class KernelTime:
 class Breakdown:
     """Where the seconds of one run go. `whole` is the run as callers see it; `kernels` are in the order they first run.
 
-    `fallbacks` is what ONNX Runtime runs. The rest of `whole` is what happens between kernels.
+    `loops` are plain C loops, by symbol in the order they first run, `fallbacks` is what ONNX Runtime runs. The rest of
+    `whole` is what happens between these.
     """
 
     whole: float
     kernels: tuple[KernelTime, ...]
+    loops: Mapping[str, float]
     fallbacks: float
 
     @property
     def between(self) -> float:
-        """Seconds spent in no kernel."""
-        return self.whole - self.fallbacks - sum(kernel.seconds for kernel in self.kernels)
+        """Seconds spent in no kernel and no loop."""
+        inside = sum(kernel.seconds for kernel in self.kernels) + sum(self.loops.values())
+        return self.whole - self.fallbacks - inside
 
     @property
     def correlation(self) -> float | None:
@@ -114,8 +117,9 @@ def kernel_times(path: Path, inputs: Mapping[str, Any], threads: int | None = No
         stopwatch.run()
     spent = {symbol: seconds[_WARM_UP:] for symbol, seconds in stopwatch.spent.items()}
     kernels = tuple(KernelTime(row, median(spent[row.symbol])) for row in facts)
+    loops = {symbol: median(seconds) for symbol, seconds in spent.items() if symbol.startswith(LOOP)}
     fallbacks = sum(median(seconds) for symbol, seconds in spent.items() if symbol.startswith(CALLBACK))
-    return Breakdown(median(whole[_WARM_UP:]), kernels, fallbacks)
+    return Breakdown(median(whole[_WARM_UP:]), kernels, loops, fallbacks)
 
 
 def call_times(

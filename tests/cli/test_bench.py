@@ -88,15 +88,15 @@ def kernel_time(number: int, seconds: float, calls: int = 1, predicted: float | 
     ("breakdown", "most", "place", "row"),
     [
         (
-            Breakdown(10e-6, (kernel_time(0, 1e-6), kernel_time(1, 6e-6, calls=2), kernel_time(2, 2e-6)), 0.0),
+            Breakdown(10e-6, (kernel_time(0, 1e-6), kernel_time(1, 6e-6, calls=2), kernel_time(2, 2e-6)), {}, 0.0),
             1, 4, "2 others 2 3.0 30.0% 2.00 8 4.0 2.0 1.5",
         ),
         (
-            Breakdown(12e-6, (kernel_time(1, 6e-6, calls=2),), 0.0),
+            Breakdown(12e-6, (kernel_time(1, 6e-6, calls=2),), {}, 0.0),
             5, 3, "kernel_1 Conv Relu window 2 3.0 50.0% 1.00 4 2.0 1.0 3.0",
         ),
-        (Breakdown(10e-6, (kernel_time(0, 6e-6),), 1e-6), 5, -2, "ONNX Runtime 1.0 10.0%"),
-        (Breakdown(10e-6, (kernel_time(0, 6e-6),), 1e-6), 5, -1, "between kernels 3.0 30.0%"),
+        (Breakdown(10e-6, (kernel_time(0, 6e-6),), {}, 1e-6), 5, -2, "ONNX Runtime 1.0 10.0%"),
+        (Breakdown(10e-6, (kernel_time(0, 6e-6),), {}, 1e-6), 5, -1, "between kernels 3.0 30.0%"),
     ],
     ids=["others", "kernel", "fallbacks", "between"],
 )  # fmt: skip
@@ -115,7 +115,7 @@ def test_rows_of_the_table(
 )
 def test_rank_correlation_of_predictions(predicted: list[float | None], correlation: float | None) -> None:
     kernels = tuple(kernel_time(n, 1e-6 * (n + 1), predicted=each) for n, each in enumerate(predicted))
-    found = Breakdown(1e-5, kernels, 0.0).correlation
+    found = Breakdown(1e-5, kernels, {}, 0.0).correlation
     assert found == (None if correlation is None else pytest.approx(correlation, abs=1e-3))
 
 
@@ -124,7 +124,7 @@ def test_long_lists_of_operators_are_cut() -> None:
 
 
 def test_plain_data_has_the_facts_and_the_times() -> None:
-    (content,) = breakdown_as_dict(Breakdown(1e-5, (kernel_time(0, 6e-6, calls=3),), 0.0))["kernels"]
+    (content,) = breakdown_as_dict(Breakdown(1e-5, (kernel_time(0, 6e-6, calls=3),), {}, 0.0))["kernels"]
     assert content["symbol"] == "kernel_0_conv_relu"
     assert content["seconds_per_call"] == pytest.approx(2e-6)
 

@@ -11,7 +11,7 @@ import pytest
 
 import eqfuse
 
-from .small_models import chain, saved, with_fallback
+from .small_models import chain, saved, with_fallback, with_loops
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,6 +31,12 @@ def plain_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mixed_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model with two inputs, two outputs and an operator that ONNX Runtime runs."""
     return _compiled(tmp_path_factory.mktemp("mixed"), with_fallback())
+
+
+@pytest.fixture(scope="session")
+def loops_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model with an operator that is a plain loop."""
+    return _compiled(tmp_path_factory.mktemp("loops"), with_loops())
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,13 @@ def test_what_onnx_runtime_runs_is_counted_apart(mixed_bundle: Path) -> None:
     assert time_kernels(mixed_bundle).fallbacks > 0
 
 
+def test_plain_loops_are_counted_apart(loops_bundle: Path) -> None:
+    breakdown = time_kernels(loops_bundle)
+    ((symbol, seconds),) = breakdown.loops.items()
+    assert symbol.endswith("topk")
+    assert 0 < seconds < breakdown.whole - breakdown.between
+
+
 def test_not_timing_at_all_is_refused(plain_bundle: Path) -> None:
     with pytest.raises(UsageError, match="at least once"):
         time_kernels(plain_bundle, 0)

@@ -43,8 +43,8 @@ static inline const char *append_slice(tensor *to, const tensor *from, int64_t c
     if (count && (to->rank != from->rank + 1 || product(from->rank, to->shape + 1) != count_elements(from)))
         return "what a body returns changes its size";
     if (to->data == NULL || (count + 1) * bytes > to->capacity) {
-        const int64_t capacity = MAX_OF(64, 2 * (count + 1) * bytes);
-        void *data = malloc((size_t)capacity);
+        const int64_t capacity = (2 * (count + 1) * bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+        void *data = aligned_alloc(ALIGNMENT, (size_t)capacity);
         if (data == NULL) return "out of memory";
         if (count) memcpy(data, to->data, (size_t)(count * bytes));
         if (to->is_owned) free(to->data);

@@ -4,6 +4,8 @@
 #define EQFUSE_PACKED_H
 
 #define PACKED_TENSOR 4
+#define PACKED_DLTENSOR 7
+#define PACKED_CPU 1
 
 typedef struct {
     void *data;
@@ -20,6 +22,8 @@ typedef struct {
     uint32_t padding;
     void *pointer;
 } packed_argument;
+
+typedef int packed_function(void *self, const packed_argument *arguments, int32_t count, packed_argument *result);
 
 void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
 
@@ -59,12 +63,32 @@ static inline const char *hand_over(const packed_argument *argument, tensor *res
     return NULL;
 }
 
+/* Calls a compiled kernel on tensors of these element types (code and bits of each). Where it fails it has said why. */
+static inline const char *call_kernel(packed_function *kernel, const tensor *const *tensors, const uint8_t (*types)[2],
+                                      int32_t count) {
+    packed_tensor packed[count];
+    packed_argument arguments[count], nothing = {0};
+    for (int32_t i = 0; i < count; ++i) {
+        packed[i] = (packed_tensor){
+            .data = tensors[i]->data,
+            .device = {PACKED_CPU, 0},
+            .rank = (int32_t)tensors[i]->rank,
+            .code = types[i][0],
+            .bits = types[i][1],
+            .lanes = 1,
+            .shape = tensors[i]->shape,
+        };
+        arguments[i] = (packed_argument){PACKED_DLTENSOR, 0, &packed[i]};
+    }
+    return kernel(NULL, arguments, count, &nothing) ? "" : NULL;
+}
+
 static inline int finish(const char *problem, tensor *values, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
         if (values[i].is_owned) free(values[i].data);
     free(values);
     if (problem == NULL) return 0;
-    TVMFFIErrorSetRaisedFromCStrParts("ValueError", &problem, 1);
+    if (*problem) TVMFFIErrorSetRaisedFromCStrParts("ValueError", &problem, 1);
     return -1;
 }
 

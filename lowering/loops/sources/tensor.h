@@ -29,6 +29,7 @@
 
 #define MAX_RANK 12
 #define ABSENT INT64_MIN
+#define ALIGNMENT 64 /* bytes; of the tensors that kernels take */
 #define IS_FLOAT(type) IS_FLOAT_(type)
 #define IS_FLOAT_(type) IS_FLOAT_##type
 #define IS_FLOAT_float 1
@@ -91,8 +92,8 @@ static inline const char *allocate(tensor *t, int64_t rank, const int64_t *shape
         if (shape[i] < 0 || __builtin_mul_overflow(bytes, shape[i], &bytes)) return "a tensor has no possible size";
     if (t->data == NULL || bytes > t->capacity) {
         if (t->is_owned) free(t->data);
-        t->capacity = bytes > 64 ? bytes : 64;
-        t->data = malloc((size_t)t->capacity);
+        t->capacity = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+        t->data = aligned_alloc(ALIGNMENT, (size_t)t->capacity);
         t->is_owned = t->data != NULL;
         if (t->data == NULL) return t->capacity = 0, "out of memory";
     }

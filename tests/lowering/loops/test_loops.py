@@ -152,6 +152,10 @@ def axes_of(count: int) -> Draw:
     return draw
 
 
+def only_window(random: np.random.Generator) -> Sequence[Any]:
+    return (floats(random, [2, 3, *random.integers(2, 8, 2)], special=False),)
+
+
 def ranges(random: np.random.Generator) -> Sequence[Any]:
     return tuple(np.float32(v) for v in (random.integers(-5, 5), random.integers(-5, 5), random.choice([-1.5, 0.5, 2])))
 
@@ -207,6 +211,12 @@ LOOPS = {
     "Concat": Loop("Concat", lambda r: tuple(floats(r, [2, n, 3]) for n in (1, 0, 4)), {"axis": -2}),
     "Transpose": Loop("Transpose", ranked(3), {"perm": [2, 0, 1]}),
     "LpPool": Loop("LpPool", lambda r: (floats(r, [2, 3, 7, 6], False),), {"kernel_shape": [3, 2], "strides": [2, 1]}),
+    "MaxPool of a part": Loop("MaxPool", only_window, {"kernel_shape": [4, 4], "strides": [3, 3]}),
+    "AveragePool of a part": Loop("AveragePool", only_window, {"kernel_shape": [4, 4], "strides": [3, 3]}),
+    "AveragePool of a part and padding": Loop(
+        "AveragePool", only_window,
+        {"kernel_shape": [5, 5], "strides": [3, 3], "pads": [1, 0, 0, 1], "count_include_pad": 1},
+    ),
     "IsInf": Loop("IsInf", ranked(2), {"detect_negative": 0}),
     "Sign": Loop("Sign", ranked(2, special=False), {}),
 }  # fmt: skip

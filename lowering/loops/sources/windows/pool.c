@@ -14,8 +14,8 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #endif
         kernel[i] = w[i].taps;
         const int64_t room = room_behind(&w[i]);
-        if (room < 0) return "the window is larger than the input";
-        shape[i + 2] = count_windows(&w[i]);
+        if (room <= -w[i].stride) return "the window is larger than the input";
+        shape[i + 2] = MAX_OF(1, count_windows(&w[i])); /* an only window may see a part of it */
 #ifdef A_ceil_mode
         if (A_ceil_mode) {
             shape[i + 2] = (room + w[i].stride - 1) / w[i].stride + 1;
@@ -48,7 +48,7 @@ static const char *NAME(const tensor *const *in, tensor *const *out) {
 #ifdef A_count_include_pad
                 for (int64_t i = 0; i < axes && A_count_include_pad; ++i) {
                     const int64_t place = at[i] * w[i].stride - w[i].before + tap[i] * w[i].dilation;
-                    counts = (i == 0 || counts) && place < size[i] + w[i].behind;
+                    counts = (i == 0 || counts) && (!A_ceil_mode || place < size[i] + w[i].behind);
                 }
 #endif
                 counted += counts;

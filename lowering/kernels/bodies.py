@@ -1,0 +1,266 @@
+"""Kernels inside of plain loops: what the bodies of Loop and Scan compute.
+
+    for i: { A = f(X, A) as loops }  =>  for i: { A = kernel(X, A) }
+
+Each graph of a program of loops is cut like a model of its own: what it reads from the graphs around it are its inputs,
+and constants of these are known. A kernel stands in it as one node of the domain `KERNEL_DOMAIN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import onnx
+from onnx import helper, numpy_helper
+from onnx_ir import serde
+
+from ...engine.bodies.flatten import flatten
+from ...engine.bodies.inference import infer_flat
+from ...engine.bodies.nest import nest
+from ...engine.onnx.inference import infer
+from ...engine.onnx.model import Model, read
+from ...engine.onnx.typing import dtype_of
+from ...errors import EqfuseError
+from ...extract.partition.kernels import KernelModel
+from ...extract.partition.operator_graph import operator_graph
+from ...extract.partition.search.methods import search_partition
+from ...extract.partition.templates.operator_set import Members
+from ...ir.graph import OperatorGraph
+from ...ir.operators import PRODUCTS, RECURRENT
+from ...ir.types import TensorType
+from ..compute import has_lowering, lowerable
+from ..interface import known_type
+from ..loops.kernel_nodes import make_kernel_node
+from ..target import Target
+from ..weights import Weights
+from .channels_last import channels_last_values, last_shape
+from .fallback import LoopCall, loop_call
+from .messages import Answer
+from .prim_funcs import DistinctKernels, KernelCall, KernelFunction
+from .steps import Kernel, steps
+
+SEARCH_SECONDS = 5.0
+"""The longest that the kernels of one body are searched for."""
+_SMALLEST = 32
+"""Elements of the largest tensor of a kernel without products: what touches fewer is as fast as a plain loop."""
+_BODIES = frozenset({"If", "Loop", "Scan"})
+
+
+@dataclass(frozen=True)
+class GraphKernels:
+    """The kernels of one graph, and all of its operators in running order: those of a kernel together."""
+
+    graph: OperatorGraph
+    weights: Weights
+    last: frozenset[int]
+    groups: tuple[Members, ...]
+    calls: Mapping[Members, KernelCall]
+
+    def nodes(self, nodes: Sequence[onnx.NodeProto], answers: Mapping[str, Answer]) -> Iterator[onnx.NodeProto]:
+        """The nodes with kernels in the place of those that they compute; packed constants come first."""
+        if self.last and any(answers[call.symbol].problem for call in self.calls.values()):
+            yield from nodes  # what reads a map that has its channels last is a kernel, or none is
+            return
+        numbers = {value.name: number for number, value in enumerate(self.graph.values)}
+        members: dict[int, onnx.NodeProto] = {}
+        for node in nodes:
+            made = (self.graph.values[numbers[name]].producer for name in node.output if name in numbers)
+            place = next((maker for maker in made if maker is not None), None)
+            if place is None:
+                yield node
+            else:
+                members[place] = node
+        for group in self.groups:
+            call = self.calls.get(group)
+            if call is None or answers[call.symbol].problem:
+                yield from (members[member] for member in group)
+            else:
+                yield from self._kernel(call, answers[call.symbol])
+
+    def _kernel(self, call: KernelCall, answer: Answer) -> Iterator[onnx.NodeProto]:
+        """The node of a kernel, behind those of its packed constants."""
+        inputs = []
+        for position, value in enumerate(call.inputs):
+            name = self.graph.values[value].name
+            packing = [repack for repack in answer.repack if repack.parameter == position]
+            if packing and self.graph.values[value].is_constant:
+                array = self.weights[name]
+                for repack in packing:
+                    array = repack(array)
+                name = f"{name}.packed.{call.symbol}.{position}"
+                yield helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
+            inputs.append(name)
+        results = [self.graph.values[value] for value in call.outputs]
+        shapes = [value.extent.dimensions for value in results]
+        shapes = [last_shape(s) if v in self.last else s for v, s in zip(call.outputs, shapes, strict=True)]
+        dtypes = [known_type(self.graph, value).dtype for value in call.outputs]
+        yield make_kernel_node(call.symbol, inputs, [value.name for value in results], dtypes, shapes)
+
+
+@dataclass(frozen=True)
+class LoopKernels:
+    """A program of loops as a model, and the kernels of each of its graphs (`_graphs`)."""
+
+    model: onnx.ModelProto
+    graphs: tuple[GraphKernels | None, ...]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The kernels that the program calls."""
+        calls = (call for graph in self.graphs if graph is not None for call in graph.calls.values())
+        return tuple(dict.fromkeys(call.symbol for call in calls))
+
+    def with_answers(self, answers: Mapping[str, Answer]) -> onnx.ModelProto:
+        """The model with a node for each kernel that could be compiled."""
+        result = onnx.ModelProto()
+        result.CopyFrom(self.model)
+        for graph, kernels in list(zip(_graphs(result.graph), self.graphs, strict=True)):
+            if kernels is not None:
+                nodes = list(kernels.nodes(graph.node, answers))
+                copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+                del graph.node[:]
+                graph.node.extend(copies)
+        return result
+
+
+def find_kernels(step: LoopCall, distinct: DistinctKernels, target: Target) -> LoopKernels | None:
+    """The kernels of a program with bodies, as functions of `distinct`; None where it has none.
+
+    Types are inferred for all bodies at once, and what these decide is taken out.
+    """
+    if not any(node.op_type in _BODIES for node in step.model.graph.node):
+        return None
+    with suppress(EqfuseError):
+        flat = flatten(read(step.model))
+        infer_flat(flat)
+        nested = nest(flat.model, flat)
+        typed = flatten(nested)
+        types = infer_flat(typed).types
+        model = serde.serialize_model(nested.ir)
+        for own, given in ((model.graph.input, step.model.graph.input), (model.graph.output, step.model.graph.output)):
+            del own[:]
+            own.extend(given)
+        graphs = tuple(
+            _find(graph, constants, types, model, distinct, target)
+            for graph, constants in _with_constants(model.graph, {})
+        )
+        kernels = LoopKernels(model, graphs)
+        return kernels if kernels.symbols else None
+    return None
+
+
+def call_kernels(
+    step: LoopCall, kernels: LoopKernels, answers: Mapping[str, Answer], graph: OperatorGraph
+) -> LoopCall:
+    """The program of loops with the kernels that could be compiled."""
+    called = tuple(symbol for symbol in kernels.symbols if answers[symbol].problem is None)
+    return replace(loop_call(graph, replace(step.part, model=kernels.with_answers(answers))), called=called)
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    return (attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph and those within."""
+    return (inner for inner, _ in _with_constants(graph, {}))
+
+
+def _with_constants(
+    graph: onnx.GraphProto, outer: Mapping[str, onnx.TensorProto]
+) -> Iterator[tuple[onnx.GraphProto, Mapping[str, onnx.TensorProto]]]:
+    """A graph and those within, each with the constants that it can read."""
+    constants = {**outer, **{tensor.name: tensor for tensor in graph.initializer}}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    yield graph, constants
+    for node in graph.node:
+        for body in _bodies(node):
+            yield from _with_constants(body, constants)
+
+
+def _reads(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """What nodes read, those of their bodies too."""
+    for node in nodes:
+        yield from filter(None, node.input)
+        for body in _bodies(node):
+            own = {name for inner in body.node for name in inner.output}
+            own |= {port.name for port in body.input} | {tensor.name for tensor in body.initializer}
+            yield from (name for name in (*_reads(body.node), *(o.name for o in body.output)) if name not in own)
+
+
+def _as_model(
+    graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], types: Mapping[str, TensorType],
+    model: onnx.ModelProto,
+) -> Model:  # fmt: skip
+    """A graph as a model of its own: its inputs are what it reads of others."""
+    computed = {name for node in graph.node for name in node.output}
+    read_names = dict.fromkeys((*_reads(graph.node), *(o.name for o in graph.output)))
+    outside = [name for name in read_names if name not in computed and name not in constants]
+    stored = []
+    for name in read_names:
+        if name in constants and name not in computed:
+            stored.append(onnx.TensorProto())
+            stored[-1].CopyFrom(constants[name])
+            stored[-1].name = name
+    ports = [_port(name, types) for name in outside]
+    results = [_port(o.name, types) for o in graph.output]
+    named = [_port(name, types) for name in computed if name in types]
+    whole = helper.make_graph(graph.node, "body", ports, results, stored, value_info=named)
+    return read(helper.make_model(whole, opset_imports=model.opset_import, ir_version=model.ir_version))
+
+
+def _port(name: str, types: Mapping[str, TensorType]) -> onnx.ValueInfoProto:
+    if name not in types:
+        return onnx.ValueInfoProto(name=name)
+    return helper.make_tensor_value_info(name, int(dtype_of(types[name].dtype)), types[name].shape)
+
+
+def _find(
+    graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], types: Mapping[str, TensorType],
+    model: onnx.ModelProto, distinct: DistinctKernels, target: Target,
+) -> GraphKernels | None:  # fmt: skip
+    """The kernels of one graph; None where it has none."""
+    own = _as_model(graph, constants, types, model)
+    weights = Weights(own)
+    operators = operator_graph(own, infer(own)).at_call
+    alone = [n for n, operator in enumerate(operators.operators) if not has_lowering(operator, operators)]
+    if len(alone) == len(operators):
+        return None
+    prices = KernelModel(operators, target.device, intensive=False, threads=target.threads, alone=alone)
+    groups = search_partition(operators, prices, monotonic() + SEARCH_SECONDS).partition.members
+    candidates = [
+        step.members for step in steps(operators, groups)
+        if isinstance(step, Kernel) and _is_worthwhile(operators, step.members)
+    ]  # fmt: skip
+    while candidates:
+        kept = set(candidates)
+        plain = (v for group in groups if tuple(sorted(group)) not in kept for v in _touched(operators, group))
+        last = channels_last_values(operators, tuple(steps(operators, groups))) - frozenset(plain)
+        lowering = distinct.within(operators, weights, last)
+        functions = {group: lowering.lower(Kernel(group)) for group in candidates}
+        candidates = [group for group, function in functions.items() if isinstance(function, KernelFunction)]
+        if len(candidates) < len(functions):
+            continue
+        calls = {group: lowering.call(group, f) for group, f in functions.items() if isinstance(f, KernelFunction)}
+        return GraphKernels(operators, weights, last, tuple(tuple(sorted(group)) for group in groups), calls)
+    return None
+
+
+def _touched(graph: OperatorGraph, members: Iterable[int]) -> Iterator[int]:
+    operators = (graph.operators[member] for member in members)
+    return (value for o in operators for value in (*o.inputs, *o.outputs) if value is not None)
+
+
+def _is_worthwhile(graph: OperatorGraph, members: Collection[int]) -> bool:
+    """Whether operators of fixed shapes have a lowering, and enough to do."""
+    if any(lowerable(graph.operators[member], graph) for member in members):
+        return False
+    types = [graph.values[value].type for value in dict.fromkeys(_touched(graph, members))]
+    sizes = [t.elements() for t in types if t is not None and t.is_static]
+    has_product = any(graph.operators[member].op in PRODUCTS | RECURRENT for member in members)
+    return len(sizes) == len(types) and (has_product or max(sizes, default=0) >= _SMALLEST)

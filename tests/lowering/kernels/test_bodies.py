@@ -1,0 +1,117 @@
+"""Kernels in the bodies of Loop and Scan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from eqfuse.engine.bodies.settle import settle_bodies
+from eqfuse.engine.onnx.inference import infer
+from eqfuse.engine.onnx.model import read
+from eqfuse.extract.partition.groups import unfused
+from eqfuse.extract.partition.operator_graph import operator_graph
+from eqfuse.lowering.kernels.compilation import CompiledKernels, compile_kernels
+from eqfuse.lowering.program.plan import Call
+from eqfuse.lowering.program.planning import plan_program
+from eqfuse.lowering.running.context import Context
+from eqfuse.lowering.target import target_of
+from eqfuse.lowering.weights import Weights
+
+from ..linked import linked
+from ..small_models import expected, weights
+
+value = helper.make_tensor_value_info
+node = helper.make_node
+
+
+def recurrent() -> onnx.ModelProto:
+    """A Loop over maps, each iteration two convolutions; a Scan over its rows, and a Loop without kernels."""
+    maps = [
+        node("Conv", ["a", "k"], ["c"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["r"]),
+        node("Conv", ["r", "k"], ["d"], pads=[1, 1, 1, 1]),
+        node("Add", ["d", "a"], ["s"]),
+        node("Mul", ["s", "half"], ["next"]),
+        node("Add", ["i", "i"], ["twice"]),
+        node("Less", ["twice", "most"], ["go"]),
+    ]
+    flag, count = value("goes", TensorProto.BOOL, []), value("i", TensorProto.INT64, [])
+    iteration = helper.make_graph(
+        maps, "iteration", [count, flag, value("a", 1, [1, 6, 5, 4])],
+        [value("go", TensorProto.BOOL, []), value("next", 1, [1, 6, 5, 4])],
+    )  # fmt: skip
+    rows = [
+        node("MatMul", ["row", "w"], ["m"]),
+        node("Add", ["m", "h"], ["n"]),
+        node("Tanh", ["n"], ["t"]),
+        node("Identity", ["t"], ["out"]),
+    ]
+    scan = helper.make_graph(
+        rows, "rows", [value("h", 1, [6, 4]), value("row", 1, [6, 4])], [value("t", 1, [6, 4]), value("out", 1, [6, 4])]
+    )
+    nodes = [
+        node("Loop", ["trips", "", "x"], ["y"], body=iteration),
+        node("Scan", ["h0", "y0"], ["last", "all"], body=scan, num_scan_inputs=1, scan_input_axes=[1]),
+    ]
+    squeeze = node("Squeeze", ["y", "first"], ["y0"])
+    stored = {
+        "k": weights(6, 6, 3, 3), "w": weights(4, 4), "half": np.float32(0.5), "most": np.int64(6),
+        "first": np.array([0]), "h0": weights(6, 4, seed=3),
+    }  # fmt: skip
+    inputs = [value("x", 1, [1, 6, 5, 4]), value("trips", TensorProto.INT64, [])]
+    outputs = [value("y", 1, [1, 6, 5, 4]), value("last", 1, [6, 4]), value("all", 1, [5, 6, 4])]
+    graph = helper.make_graph(
+        [nodes[0], squeeze, nodes[1]], "recurrent", inputs, outputs,
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in stored.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledKernels, Context]:
+    model, folder = settle_bodies(read(recurrent())), tmp_path_factory.mktemp("bodies")
+    graph = operator_graph(model, infer(model))
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), folder, 2)
+    return kernels, linked(kernels, folder)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3, 9])
+def test_as_onnx_runtime(compiled: tuple[CompiledKernels, Context], trips: int) -> None:
+    inputs = {"x": weights(1, 6, 5, 4, seed=trips), "trips": np.array(trips)}
+    results = compiled[1].run(inputs)
+    for name, wanted in expected(recurrent(), inputs).items():
+        np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_convolutions_and_products_of_bodies_are_kernels(compiled: tuple[CompiledKernels, Context]) -> None:
+    plan, _ = plan_program(compiled[0])
+    called = {step.operators[0]: " ".join(step.called) for step in plan.steps if isinstance(step, Call)}
+    assert called["Loop"].count("conv") == 2
+    assert called["Scan"].count("matmul") == 1
+    assert set(plan.kernels) == compiled[0].objects.keys()
+
+
+def test_constants_that_kernels_pack_are_no_inputs_of_loops(compiled: tuple[CompiledKernels, Context]) -> None:
+    plan, _ = plan_program(compiled[0])
+    assert not any(plan.buffers[weight].shape == (6, 6, 3, 3) for weight in plan.weights)
+
+
+def test_bodies_without_work_for_kernels_stay_loops(tmp_path: Path) -> None:
+    proto = recurrent()
+    del proto.graph.node[0].attribute[0].g.node[:5]
+    proto.graph.node[0].attribute[0].g.node.append(node("Neg", ["a"], ["next"]))
+    for tensor in (*proto.graph.input[:1], *proto.graph.output[:1]):
+        del tensor.type.tensor_type.shape.dim[:]
+    for port in (proto.graph.node[0].attribute[0].g.input[2], proto.graph.node[0].attribute[0].g.output[1]):
+        del port.type.tensor_type.shape.dim[:]
+    del proto.graph.node[1:], proto.graph.output[1:]
+    model = settle_bodies(read(proto))
+    graph = operator_graph(model, infer(model))
+    kernels = compile_kernels(graph, unfused(graph).members, Weights(model), target_of("host", 1), tmp_path, 1)
+    assert [name.split("_")[0] for name in kernels.objects] == ["loop"]
+    results = linked(kernels, tmp_path).run({"x": np.float32(2.0), "trips": np.array(3)})
+    np.testing.assert_allclose(results["y"], -2.0)
