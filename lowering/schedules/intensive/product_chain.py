@@ -102,10 +102,10 @@ def _estimate_tile(draft: Draft, chain: BlockChain, rows: int) -> RowTile | None
 def _tile_seconds(cycles: float, kept: int, shared: int, device: Device) -> float:
     """Seconds for a tile that keeps some bytes, and reads others that every tile reads.
 
-    Bytes in the second cache are there when they are needed; those further out are waited for.
+    Bytes that stay in the second cache beside the kept ones are there when they are needed; the others are waited for.
     """
-    computing, reading = (cycles + TILE_CYCLES) / device.clock, shared / device.bandwidth(shared)
-    seconds = max(computing, reading) if shared <= device.second_cache else computing + reading
+    computing, reading = (cycles + TILE_CYCLES) / device.clock, shared / device.bandwidth(shared + kept)
+    seconds = max(computing, reading) if shared + kept <= device.second_cache else computing + reading
     return seconds + (2 * kept / device.bandwidth(kept) if kept > device.caches[0].size // 2 else 0.0)
 
 
