@@ -214,7 +214,7 @@ class Processor:
                 f"{label}: the compiled model cannot be loaded, it {error}; nothing was written"
             ) from None
         verification, left = verify_against_original(
-            compilation, compiled, bold=True, sizes=[*(s.sizes for s in prepared.special), prepared.graph.sizes],
+            compilation, compiled, bold=True, graph=prepared.graph, special=[s.sizes for s in prepared.special],
             rewritten=prepared.weights.model,
         )  # fmt: skip
         if verification.status == "failed":
@@ -343,19 +343,23 @@ def verify_against_original(
     compiled: Runs,
     *,
     bold: bool,
-    sizes: Sequence[Mapping[str, int]] = (),
+    graph: OperatorGraph | None = None,
+    special: Sequence[Mapping[str, int]] = (),
     rewritten: Model | None = None,
 ) -> tuple[Verification, Runs]:
     """Compare a compiled model with the original; the verdict, and the compiled model as the runs left it.
 
-    `bold`: inputs beside those that operators are meant for are drawn, too. `sizes` of free dimensions are tried beside
-    those that are drawn. Where outputs differ, the `rewritten` model, if given, shows how much of it is rounding.
+    `bold`: inputs beside those that operators are meant for are drawn, too. The typical sizes of the `graph`, the
+    `special` ones and rare ones (0, 1, the ends of ranges) are tried beside those that are drawn. Where outputs differ,
+    the `rewritten` model, if given, shows how much of it is rounding.
     """
     from ..engine.verification import require_comparison, require_verdict
-    from ..lowering.bundle.check import Tolerated, verify_compiled
+    from ..lowering.bundle.check import Tolerated, verify_compiled, verify_rare_sizes
 
     options, model = compilation.options, compilation.model
     original = model.source
+    typical = graph.sizes if graph is not None and compilation.free else {}
+    sizes = [{**typical, **each} for each in (*special, {})] if typical else []
     tolerated = Tolerated(
         options.atol, options.rtol, options.seed, compilation.samples,
         bold=bold, may_overflow=options.precision == "fast", sizes=tuple(sizes),
@@ -364,4 +368,8 @@ def verify_against_original(
         verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit)
         if verification.status == "failed" and verification.outputs and rewritten is not None:
             verification, left = verify_compiled(original, compiled, tolerated, options.verify_limit, rewritten.ir)
+        if verification.status == "passed" and typical and not compilation.samples:
+            rare = options.sizes.list_rare({name: typical[name] for name in compilation.free})
+            wrong, left = verify_rare_sizes(original, left, tolerated, options.verify_limit, rare)
+            verification = wrong or verification
         return require_comparison(verification), left

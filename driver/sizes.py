@@ -66,6 +66,12 @@ class Sizes:
             special[tuple(fitted[name] for name in names)] = {name: fitted[name] for name in names}
         return tuple(special.values())
 
+    def list_rare(self, typical: Mapping[str, int]) -> Sequence[Mapping[str, int]]:
+        """Sizes of all dimensions that are easily computed wrong: 1 for all, 0 for each, and the ends of ranges."""
+        changes = [*((name, 0) for name in typical)]
+        changes += ((name, sizes[end]) for name, sizes in self.occurring.items() for end in (0, -1))
+        return [dict.fromkeys(typical, 1), *({**typical, name: size} for name, size in changes)]
+
     def _combine(self) -> Iterable[Mapping[str, int]]:
         """The typical sizes, and all combinations of those that occur; one dimension's after the other's where
         there are too many."""

@@ -136,6 +136,11 @@ def run_original(source: Source, structure: Structure, specs: Sequence[InputSpec
         raise RunError(f"{_UNVERIFIED} does not run on drawn inputs: {refusal}; {hint}") from error
 
 
+def run_ordinary(backend: Backend, structure: Structure, specs: Sequence[InputSpec], request: Request) -> Baseline:
+    """The ordinary runs alone, by one backend. Raises RunError where it runs the model on none of the inputs tried."""
+    return _OrdinaryRuns(backend, structure, specs, request).run(plans(specs, request.shapes))
+
+
 def draw_typical(path: Path, samples: Sequence[Sample], seed: int) -> Feeds:
     """Inputs to time a model on: the first sample if there are any, else drawn ones that the model accepts, symbolic
     dimensions of a typical size (128, a leading one 1) where it accepts that.

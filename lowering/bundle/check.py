@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ...engine.verification import ModelLike, Verification
-from ...engine.verification.baseline import BOLD, Request, run_original
+from ...engine.verification.baseline import BOLD, Request, run_ordinary, run_original
 from ...engine.verification.compare import Tolerance
 from ...engine.verification.inputs import Sample, input_specs
 from ...engine.verification.outputs import ComparedOutput, Comparison, Demands, status_of
 from ...engine.verification.report import Status
+from ...engine.verification.run import OnnxRuntime
 from ...engine.verification.source import model_file, read_source
 from ...engine.verification.structure import Structure
 from ...engine.verification.values import RunError, one_line
@@ -137,6 +138,61 @@ def _verification(
         verdicts.append(found)
     nothing = verdict(started, "unverified", "nothing was verified, the compiled model refuses all sizes tried")
     return next((each for each in verdicts if each.status != "unverified"), (*verdicts, nothing)[0])
+
+
+def verify_rare_sizes(
+    original: ModelLike, compiled: Model, tolerated: Tolerated, limit: float, sizes: Sequence[Mapping[str, int]]
+) -> tuple[Verification | None, Model]:
+    """The verdict where the compiled model is wrong on one of these sizes of free dimensions; None if on none.
+
+    Sizes that one of the two refuses, or on which the original crashes, say nothing. Also returns the compiled model as
+    the runs left it.
+    """
+    with model_file(original) as path:
+        file = path.absolute()
+        for some in ([sizes], [[each] for each in sizes]):
+            crashes = 0
+            for each in some:
+                try:
+                    wrong, compiled = call_isolated(limit, _check_rare_sizes, file, compiled, tolerated, each)
+                except CrashError:  # ONNX Runtime's: compiled code runs in a process of its own
+                    crashes += 1
+                    continue
+                if wrong is not None:
+                    return wrong, compiled
+            if not crashes:
+                break
+    return None, compiled
+
+
+def _check_rare_sizes(
+    original: Path, compiled: Model, tolerated: Tolerated, sizes: Sequence[Mapping[str, int]]
+) -> tuple[Verification | None, Model]:
+    started = time.perf_counter()
+    prepare()
+    source = read_source(original, "original")
+    structure = Structure(source.structure)
+    tolerance = Tolerance(tolerated.atol, tolerated.rtol, structure.coarsest_type)
+    specs, runtime = input_specs(structure), OnnxRuntime(source)
+    for each in sizes:
+        shapes = {port.name: port.shape_for(each) for port in compiled.inputs}
+        status: Status
+        try:
+            baseline = run_ordinary(runtime, structure, specs, Request(tolerated.seed, shapes, (), tolerance, ()))
+            results = [_run(compiled, run.feeds) for run in baseline.runs]
+        except BundleRunError as error:
+            compared: Sequence[ComparedOutput] = ()
+            status, reason = "failed", f"the compiled model does not run: {error}"
+        except RunError:
+            continue
+        else:
+            demands = Demands(tolerated.atol is None and tolerated.rtol is None)
+            compared = Comparison(source, structure, tolerance, baseline, results, demands).outputs()
+            status, reason = status_of(compared, structure)
+        if status == "failed":
+            where = ", ".join(f"{name}={size}" for name, size in each.items())
+            return verdict(started, status, f"where {where}: {reason}", compared), compiled
+    return None, compiled
 
 
 class BundleRunError(RunError):

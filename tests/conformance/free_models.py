@@ -89,6 +89,17 @@ def draw_inputs(ports: Sequence[Port], sizes: Mapping[str, int], seed: int) -> d
     return {port.name: _draw(port, port.shape_for(sizes), generator) for port in ports}
 
 
+def _draw_page(height: int, width: int, generator: np.random.Generator) -> Array:
+    """Lines of dark signs of 5 x 7 squares on a bright page, from -1 to 1."""
+    scale = max(1, min(height // 12, 4))
+    page = np.ones((height, width))
+    for top in range(scale * 2, height - 7 * scale, 14 * scale):
+        for left in range(scale * 3, width - 5 * scale, 6 * scale):
+            sign = np.kron(generator.integers(0, 2, (7, 5)), np.ones((scale, scale)))
+            page[top : top + 7 * scale, left : left + 5 * scale] -= 1.8 * sign
+    return page
+
+
 def _draw(port: Port, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
     if np.dtype(port.dtype).kind != "f":
         if not shape:
@@ -96,10 +107,9 @@ def _draw(port: Port, shape: tuple[int, ...], generator: np.random.Generator) ->
         text = np.frombuffer(Path(__file__).read_bytes(), np.uint8)
         return np.resize(text, shape).astype(port.dtype)
     if len(shape) == 4:
-        rows, columns = np.indices(shape[2:])
-        stripes = [np.sign(np.sin(rows / a) * np.sin(columns / b)) for a, b in generator.uniform(2, 30, (shape[1], 2))]
-        noise = 0.1 * generator.standard_normal(shape)
-        return (np.stack(stripes) * generator.uniform(0.3, 1, (shape[0], 1, 1, 1)) + noise).astype(port.dtype)
+        pages = np.stack([_draw_page(shape[2], shape[3], generator) for _ in range(shape[0])])
+        paper = generator.uniform(0.8, 1, (1, shape[1], 1, 1))
+        return (pages[:, None] * paper + 0.02 * generator.standard_normal(shape)).astype(port.dtype)
     if len(shape) == 3 and shape[-1] > 1:
         return (0.3 * generator.standard_normal(shape)).astype(port.dtype)
     time = np.arange(int(np.prod(shape))).reshape(shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from eqfuse.lowering.bundle.check import Tolerated, _verification
+from eqfuse.errors import UsageError
+from eqfuse.lowering.bundle.check import Tolerated, _check_rare_sizes, _verification
 from eqfuse.lowering.ports import Port
 
 from ...engine.models import model, normal, value
@@ -117,3 +119,29 @@ def test_what_is_nearer_to_the_truth_than_the_original_is_right(by: float, statu
     onnx.save(shifted(2.0**20 * odd), tmp_path / "original.onnx")
     verdict = _verification(tmp_path / "original.onnx", Candidate(shifted(by * (1 - odd))), Tolerated())
     assert verdict.status == status, verdict
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Stands for compiled code of rows of any number, which is wrong for one row."""
+
+    refuses: bool = False
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Rows of any number."""
+        return (Port("x", "float32", ("N", 4)),)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The square roots."""
+        if self.refuses:
+            raise UsageError("these rows are too few")
+        return {"y": np.sqrt(inputs["x"]) * (len(inputs["x"]) != 1)}
+
+
+@pytest.mark.parametrize(("rows", "refuses", "reason"), [(0, False, ""), (1, False, "where N=1: "), (1, True, "")])
+def test_rare_sizes_on_which_compiled_code_is_wrong(rows: int, refuses: bool, reason: str, tmp_path: Path) -> None:
+    onnx.save(model([helper.make_node("Sqrt", ["x"], ["y"])], [value("x", ["N", 4])], ["y"]), tmp_path / "m.onnx")
+    wrong, _ = _check_rare_sizes(tmp_path / "m.onnx", Rows(refuses), Tolerated(), [{"N": rows}])
+    assert (wrong.reason if wrong is not None else "")[: len(reason)] == reason
+    assert (wrong is None) == (not reason)
