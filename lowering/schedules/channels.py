@@ -4,7 +4,8 @@
  => parallel n, c tile, h tile: { P, as much as the first cache holds; for h, w tile:
         unrolled kh, kw, rows, vectors: vectorised c: S = S (+) P * W (registers); vectorised c: Y = f(S) }
 
-A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load.
+A vector holds channels, so that no stride and no border gets in its way; neighbouring rows share what they load. A sum
+whose map is a parameter reads it where it is: its border is not copied (`tiling/borders.py`), and P is not there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from .extents import is_symbolic, number_of
 from .packing import Repack
 from .pointwise import vectorise_last
 from .preparation import find_anchor
-from .tails import finish
+from .tails import overlap_tails
+from .tiling.borders import find_border, peel_borders
 from .tiling.register_tile import reduce_in_registers, share
 from .tiling.tiles import FLOAT_BYTES, LATENCY, Tile, largest_divisor, register_tiles
 
@@ -45,10 +47,16 @@ def channels(draft: Draft) -> Scheduled | None:
     if pair is None or not is_channelwise(draft, *pair):
         return None
     anchor, epilogue = pair
+    border = find_border(draft, anchor)
+    is_direct = border is not None and draft.trace.decide_flag("direct", usual=True)
+    if border is not None and is_direct:
+        draft.inline(border)
+        anchor = draft.inspect(anchor.block)
     repack = pack_channels(draft, anchor)
-    tile = decide_window(draft, anchor)
-    _schedule(draft, anchor, epilogue, tile)
-    return finish(draft, "channels", repack)
+    tile = decide_window(draft, anchor, is_copied=_has_copies(draft, anchor))
+    _schedule(draft, anchor, epilogue, tile, by_rows=is_direct)
+    finished = overlap_tails(draft)
+    return Scheduled((peel_borders(finished) if is_direct else finished).schedule, repack, "channels")
 
 
 # --- which reductions
@@ -99,15 +107,19 @@ def pack_channels(draft: Draft, anchor: BlockInfo) -> tuple[Repack, ...]:
 # --- the register tile: rows of pixels by vectors of channels
 
 
-def decide_window(draft: Draft, anchor: BlockInfo) -> Tile:
-    """The tile of the fewest cycles, if nothing else is decided."""
-    tiles = window_tiles(anchor, draft.device)
-    return draft.trace.decide("tile", tiles, lambda tile: _cycles_with_copies(anchor, tile, draft.device))
+def decide_window(draft: Draft, anchor: BlockInfo, *, is_copied: bool) -> Tile:
+    """The tile of the fewest cycles, if nothing else is decided; `is_copied`: operands are computed slab by slab."""
+    device = draft.device
+
+    def cycles(tile: Tile) -> float:
+        return _window_cycles_with_spills(anchor, tile, device) + is_copied * _copy_cycles(anchor, tile, device)
+
+    return draft.trace.decide("tile", window_tiles(anchor, device), lambda tile: _tail(anchor, tile) * cycles(tile))
 
 
-def best_window(anchor: BlockInfo, device: Device) -> Tile:
-    """The tile of the fewest cycles, whatever is decided."""
-    return min(window_tiles(anchor, device), key=lambda tile: _cycles_with_copies(anchor, tile, device))
+def _has_copies(draft: Draft, anchor: BlockInfo) -> bool:
+    """Whether blocks in front of the reduction compute what it reads."""
+    return any(draft.producer(read) is not None for read in anchor.reads)
 
 
 def window_tiles(anchor: BlockInfo, device: Device) -> list[Tile]:
@@ -116,20 +128,22 @@ def window_tiles(anchor: BlockInfo, device: Device) -> list[Tile]:
     return [t for t in tiles if t.rows <= MOST_ROWS and t.vectors <= MOST_VECTORS]
 
 
-def _cycles_with_copies(anchor: BlockInfo, tile: Tile, device: Device) -> float:
-    """Cycles for the reduction, and for copying its operands with a border, slab by slab.
+def _tail(anchor: BlockInfo, tile: Tile) -> float:
+    return TAIL if anchor.extents[list_axes(anchor)[-1]] % tile.columns else 1.0
 
-    Where accumulators, values that neighbouring rows share and a row of the window do not fit the registers, LLVM
-    spills.
+
+def _window_cycles_with_spills(anchor: BlockInfo, tile: Tile, device: Device) -> float:
+    """Cycles for the reduction. Where accumulators, values that neighbouring rows share and a row of the window do not
+    fit the registers, LLVM spills.
     """
     across = _shared_steps(anchor, -2)
     held = tile.vectors * (tile.rows + tile.rows + across - 1 + across)
     spills = SPILLED if held > device.vector_registers - SPARE_REGISTERS else 1.0
-    tail = TAIL if anchor.extents[list_axes(anchor)[-1]] % tile.columns else 1.0
-    return tail * (spills * window_cycles(anchor, tile, device) + _copy_cycles(anchor, tile, device))
+    return spills * window_cycles(anchor, tile, device)
 
 
 def _copy_cycles(anchor: BlockInfo, tile: Tile, device: Device) -> float:
+    """Cycles for copying operands with a border, slab by slab."""
     if len(anchor.spatial) < 3:
         return 0.0
     height, _, column = list_axes(anchor)[-3:]
@@ -168,9 +182,10 @@ def _shared_steps(anchor: BlockInfo, axis: int) -> int:
 # --- the loops
 
 
-def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile) -> None:
-    axes, around = list_axes(anchor), draft.loops(epilogue)
-    loops = [around[anchor.spatial.index(i)] for i in axes]
+def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile, *, by_rows: bool) -> None:
+    """`by_rows`: a slab is computed for all channels before the next one, for nothing is copied for one."""
+    axes, own = list_axes(anchor), draft.loops(epilogue)
+    loops = [own[anchor.spatial.index(i)] for i in axes]
     while len(loops) < 3:  # a loop of one iteration in front
         loops[:1] = draft.schedule.split(loops[0], [1, None])
     *outer, height, width, channel = loops
@@ -179,9 +194,10 @@ def _schedule(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo, tile: Tile) 
     if len(axes) >= 3:
         rows = decide_slab(draft, anchor.extents[axes[-3]], fitting_rows(anchor, tile, draft.device))
     slabs, height = draft.schedule.split(height, [None, rows])
-    draft.schedule.reorder(*outer, tiles, slabs, height, width, channel)
+    around = [slabs, tiles] if by_rows else [tiles, slabs]
+    draft.schedule.reorder(*outer, *around, height, width, channel)
     planes = prod(anchor.extents[i] for i in axes[:-2])
-    slab = share(draft, [*outer, tiles, slabs], planes * window_cycles(anchor, tile, draft.device))[-1]
+    slab = share(draft, [*outer, *around], planes * window_cycles(anchor, tile, draft.device))[-1]
     schedule_window(draft, anchor, tile, (height, width, channel))
     compute_prologues(draft, slab)
 

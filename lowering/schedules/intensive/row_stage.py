@@ -25,22 +25,13 @@ from ..draft import CONSTANTS, Draft
 from ..fallback import fallback
 from ..packing import Repack
 from ..pointwise import pointwise
+from ..tiling.borders import lower_blocks
 from ..transposition import transposition
 from ..window import window
 from .map_chain import CHANNEL, IMAGE, ROW, Stage, place_at
 
 RULES = (transposition, pointwise, contraction, channels, window, fallback)
 """The rules for a stage, in the order in which they are tried."""
-_PASSES = (
-    s_tir.transform.LowerInitBlock,
-    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
-    s_tir.transform.ConvertBlocksToOpaque,
-    lambda: s_tir.transform.CompactBufferAllocation(is_strict=False),
-    s_tir.transform.LowerOpaqueBlock,
-    s_tir.transform.ConvertSSA,
-)
-"""From blocks to loops that allocate what they keep."""
-
 Place = Callable[[Sequence[Any]], tuple[Any, Sequence[Any]]]
 """The buffer of the whole and the indices in it, by the indices in the row's own buffer."""
 
@@ -144,10 +135,7 @@ def schedule_rows(draft: Draft, stage: Stage, before: int, rows: int, channels: 
         if is_cut and channels % pack.factor:
             return None
         packs[name] = pack
-    module = scheduled.schedule.mod
-    for each in _PASSES:
-        module = each()(module)
-    lowered = module[FUNCTION]
+    lowered = lower_blocks(scheduled.schedule.mod[FUNCTION])
     assert names == [str(parameter.name) for parameter in lowered.params]
     return RowCode(stage, channels, lowered.body, parts, packs)
 

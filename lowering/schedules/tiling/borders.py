@@ -1,0 +1,169 @@
+"""Borders that are not copied: a window reads its map where that is, and at its edges leaves out what lies outside.
+
+    for h, w tile: for kh, kw, w: S += (X[h + kh - 1, w + kw - 1] if inside else 0) * W[kh, kw]
+ => for h: { first w tile: ...; for w tile in the middle: for kh: if row h + kh - 1 is inside:
+                 for kw, w: S += X[h + kh - 1, w + kw - 1] * W[kh, kw]; last w tile: ... }
+
+The tiles at both ends are written out, so that the compiler knows which of their elements are outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import ir, s_tir, sym, tirx
+from tvm.s_tir import stmt as s_stmt
+from tvm_ffi import structural_equal
+
+from ..blocks import FUNCTION, BlockInfo, is_selection, walk
+from ..draft import Draft
+from ..extents import is_symbolic
+from ..rewriting import conjuncts, rebuild, substitute, with_body, with_loop_body
+
+_LOWER_BLOCKS = (
+    s_tir.transform.LowerInitBlock,
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    lambda: s_tir.transform.CompactBufferAllocation(is_strict=False),
+    s_tir.transform.LowerOpaqueBlock,
+    s_tir.transform.ConvertSSA,
+)
+"""From blocks to loops that allocate what they keep."""
+MOST_COPIES = 4
+"""Tiles that are written out at most; where more are at an edge their elements are asked for one by one."""
+
+
+def find_border(draft: Draft, anchor: BlockInfo) -> BlockInfo | None:
+    """The block that surrounds a parameter with zeros for this sum alone; None where there is none, or where only a
+    call knows the sizes."""
+    if not isinstance(anchor.value, tirx.Add) or any(map(is_symbolic, anchor.extents)):
+        return None
+    writers = [writer for read in anchor.reads if (writer := draft.producer(read)) is not None]
+    return next((block for block in writers if len(writers) == 1 and _is_border(draft, block)), None)
+
+
+def _is_border(draft: Draft, block: BlockInfo) -> bool:
+    if not is_selection(block.value) or len(draft.consumers(block)) != 1 or not draft.may_inline(block):
+        return False
+    outside = block.value.args[2]
+    is_zero = isinstance(outside, tirx.FloatImm) and float(outside.value) == 0.0
+    return is_zero and len(block.reads) == 1 and draft.producer(block.reads[0]) is None
+
+
+def lower_blocks(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A scheduled function as loops without blocks."""
+    module = tvm.IRModule({FUNCTION: function})
+    for each in _LOWER_BLOCKS:
+        module = each()(module)
+    return module[FUNCTION]
+
+
+def peel_borders(draft: Draft) -> Draft:
+    """The same schedule, its conditions at the edges of maps decided for tiles and rows. It has no blocks any more."""
+    body = _peel(lower_blocks(draft.function).body, [])
+    realize = draft.function.body
+    root = with_body(realize.block, body, alloc_buffers=[])
+    function = draft.function.with_body(s_stmt.SBlockRealize(realize.iter_values, realize.predicate, root))
+    module = s_tir.transform.ConvertSSA()(tvm.IRModule({FUNCTION: function}))
+    return replace(draft, schedule=s_tir.Schedule(module))
+
+
+def _peel(node: Any, outside: Sequence[Any]) -> Any:
+    """The statement, whose serial loops over tiles are cut in three; `outside` are the variables of loops around it."""
+    if _is_tile(node):
+        return _skip_rows(node, outside)
+    if not isinstance(node, tirx.For):
+        return rebuild(node, lambda part: _peel(part, outside))
+    around = [*outside, node.loop_var]
+    if not _is_tile(node.body) or node.kind != tirx.ForKind.SERIAL:
+        return with_loop_body(node, _peel(node.body, around))
+    conditions = list(_list_conditions(node.body))
+    own = [c for c in conditions if _uses(c, [node.loop_var]) and not _uses(c, outside)]
+    extent = int(node.extent)
+    inside = [place for place in range(extent) if _all_hold(own, node.loop_var, place, node.body)]
+    first, end = (inside[0], inside[-1] + 1) if inside else (extent, extent)
+    if first + extent - end > MOST_COPIES:
+        return with_loop_body(node, _skip_rows(node.body, around))
+
+    def write_out(places: Iterable[int]) -> list[Any]:
+        bodies = (substitute(node.body, {node.loop_var: tirx.const(place, "int32")}) for place in places)
+        return [_skip_rows(body, outside) for body in bodies]
+
+    parts = write_out(range(first))
+    if inside:
+        begin, count = (tirx.const(number, "int32") for number in (first, end - first))
+        body = _skip_rows(_without(node.body, own), around)
+        parts.append(tirx.For(node.loop_var, begin, count, node.kind, body))
+    parts += write_out(range(end, extent))
+    return tirx.SeqStmt(parts) if len(parts) > 1 else parts[0]
+
+
+def _is_tile(node: Any) -> bool:
+    """Whether the statement is what is done for one tile: it makes its accumulators."""
+    return isinstance(node, tirx.SeqStmt) and any(isinstance(part, tirx.AllocBuffer) for part in node.seq)
+
+
+def _skip_rows(node: Any, outside: Sequence[Any]) -> Any:
+    """The statement, in which a condition about a loop as a whole is asked once, in front of what it adds."""
+    if not isinstance(node, tirx.For):
+        return rebuild(node, lambda part: _skip_rows(part, outside))
+    inner = [variable for variable, _ in _list_loops(node.body)]
+    own = [c for c in _list_conditions(node.body) if _uses(c, [node.loop_var]) and not _uses(c, inner)]
+    body = _skip_rows(_without(node.body, own), [*outside, node.loop_var])
+    return with_loop_body(node, tirx.IfThenElse(tirx.all(*own), body, None) if own else body)
+
+
+def _all_hold(conditions: Sequence[Any], variable: Any, place: int, body: Any) -> bool:
+    """Whether the conditions hold at one iteration of a loop, whatever the loops in its body do."""
+    analyzer = sym.Analyzer()
+    for inner, extent in _list_loops(body):
+        analyzer.bind(inner, ir.Range(0, extent))
+    at = {variable: tirx.const(place, "int32")}
+    return all(analyzer.can_prove(substitute(condition, at)) for condition in conditions)
+
+
+def _without(node: Any, conditions: Sequence[Any]) -> Any:
+    """The statement with selections by these conditions as if they held."""
+
+    def select(call: Any) -> Any:
+        if not is_selection(call):
+            return call
+        left = [c for c in conjuncts(call.args[0]) if not any(structural_equal(c, other) for other in conditions)]
+        return tirx.if_then_else(tirx.all(*left), *call.args[1:]) if left else call.args[1]
+
+    return tvm_ffi.structural_map(node, [(ir.Call, select)]) if conditions else node
+
+
+def _list_conditions(node: Any) -> Iterator[Any]:
+    """The conditions of selections in the stores of a statement."""
+    for store in _list_statements(node, tirx.BufferStore):
+        for part in filter(is_selection, walk(store.value)):
+            yield from conjuncts(part.args[0])
+
+
+def _list_loops(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The variables and extents of the loops in a statement."""
+    for loop in _list_statements(node, tirx.For):
+        yield loop.loop_var, loop.extent
+
+
+def _list_statements(node: Any, kind: type) -> Iterator[Any]:
+    if isinstance(node, kind):
+        yield node
+    if isinstance(node, tirx.For):
+        yield from _list_statements(node.body, kind)
+    elif isinstance(node, tirx.SeqStmt):
+        for part in node.seq:
+            yield from _list_statements(part, kind)
+    elif isinstance(node, tirx.IfThenElse):
+        yield from _list_statements(node.then_case, kind)
+        yield from _list_statements(node.else_case, kind) if node.else_case is not None else ()
+
+
+def _uses(expression: Any, variables: Iterable[Any]) -> bool:
+    used = [part for part in walk(expression) if isinstance(part, tirx.Var)]
+    return any(part.same_as(variable) for part in used for variable in variables)
