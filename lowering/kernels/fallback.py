@@ -17,6 +17,7 @@ from ...engine.onnx.model import Model
 from ...engine.onnx.nodes import has_body, outer_values
 from ...engine.onnx.typing import dtype_of
 from ...ir.graph import OperatorGraph
+from ...ir.sizes import Size
 from ..errors import LoweringError
 from ..interface import known_type
 from ..loops.program import Program, loop_program
@@ -55,7 +56,7 @@ class LoopCall:
     part: Fallback
     inputs: tuple[int, ...]
     program: Program
-    bounds: Mapping[str, int]
+    bounds: Mapping[str, Size]
     """The names of the sizes that it computes, in the order in which its last result has them, and their bounds."""
     called: tuple[str, ...] = ()
     """The kernels that it calls."""
@@ -176,6 +177,12 @@ def _cut_out(
     for ports, values in ((proto.graph.input, inputs), (proto.graph.output, outputs)):
         ports.extend(_make_port(graph, value, name_in_model(graph.values[value])) for value in values)
     _store_last(proto.graph, {name_in_model(graph.values[value]) for value in last if value in touched})
+    opaque = (graph.operators[index] for index in inside if graph.operators[index].op in ("Loop", "Scan", "If"))
+    proto.graph.value_info.extend(
+        _make_port(graph, value, name_in_model(graph.values[value]), anything=True)
+        for operator in opaque
+        for value in operator.outputs
+    )
     return Fallback(inside, operators, inputs, outputs, reason, proto)
 
 
@@ -203,8 +210,10 @@ def _list_reads(node: ir.Node, model: Model) -> Iterator[str]:
     return (value.name for value in values if value is not None and value.name)
 
 
-def _make_port(graph: OperatorGraph, value: int, name: str) -> onnx.ValueInfoProto:
-    type_ = known_type(graph, value)
+def _make_port(graph: OperatorGraph, value: int, name: str, anything: bool = False) -> onnx.ValueInfoProto:
+    """A value as an input or output; with `anything`, of what is known of it."""
+    type_ = graph.values[value].type if anything else None
+    type_ = type_ or known_type(graph, value)
     return onnx.helper.make_tensor_value_info(name, int(dtype_of(type_.dtype)), type_.shape)
 
 

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from math import prod
+from functools import reduce
 
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
+from ...engine.onnx.inference import infer
+from ...engine.onnx.model import read
+from ...engine.onnx.typing import dtype_of, tensor_type
+from ...errors import ModelError
+from ...extract.partition.operator_graph import operator_graph
 from ...ir.graph import OperatorGraph, Value
-from ...ir.size_names import dimension_as_size
+from ...ir.operators import OPERATORS
+from ...ir.size_names import dimension_as_size, parse_size
+from ...ir.sizes import ONE, Size, TooComplex, extremum, number
 from ...ir.types import TensorType
 from ..errors import LoweringError
+from ..program.sizes import size_of, upper_bound
 
 PREFIX = "measured_"
 """What the names of such sizes begin with."""
@@ -82,61 +90,128 @@ def measured_sizes(graph: onnx.GraphProto) -> dict[str, tuple[int, int]]:
     }
 
 
-def bounds_of(model: onnx.ModelProto) -> Mapping[str, tuple[int, ...]]:
-    """The largest shapes of the values of a part of the model, as far as they are known: inference from the largest
-    shapes of the operands. Raises LoweringError for inputs without a known shape."""
-    types: dict[str, onnx.TypeProto] = {i.name: i.type for i in model.graph.input}
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    for name, tensor in constants.items():
-        types[name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
-    for node in model.graph.node:
-        ports = [onnx.ValueInfoProto(name=n, type=types[n]) for n in dict.fromkeys(node.input) if n in types]
-        results = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-        stored = [constants[name] for name in dict.fromkeys(node.input) if name in constants]
-        graph = helper.make_graph([node], "node", ports, results, stored)
-        single = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-        inferred = onnx.shape_inference.infer_shapes(single, data_prop=True).graph.output
-        for output in inferred:
-            operands = [_shape(types[name]) if name in types else None for name in node.input]
-            shape, kind = _largest(node, _shape(output.type), operands), output.type.tensor_type.elem_type
-            largest = None if shape is None else [None if extent < 0 else extent for extent in shape]
-            types[output.name] = helper.make_tensor_type_proto(kind, largest)
-    shapes = {name: _shape(type_) for name, type_ in types.items()}
-    return {name: shape for name, shape in shapes.items() if shape is not None and -1 not in shape}
+def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
+    """The bound of each size that is measured, of free sizes of the inputs. Raises LoweringError for one that has none.
+
+    Sizes that an operator decides by values are symbols behind it, of which inference makes polynomials; these can be
+    as large as the bounds of the symbols let them.
+    """
+    part, bounds = onnx.ModelProto(), dict[str, Size]()
+    part.CopyFrom(model)
+    declared = {info.name: _sizes(tensor_type(info.type)) for info in model.graph.value_info}
+    try:
+        types = _infer_types(part)
+        while (place := _find_deciding(part, types)) is not None:
+            node = part.graph.node.pop(place)
+            shapes = {name: _sizes(type_) for name, type_ in types.items()}
+            for name in filter(None, node.output):
+                shape = shapes.get(name) or declared.get(name)
+                largest = _largest(node, shape, [shapes.get(source) for source in node.input], part)
+                part.graph.input.append(_make_input(name, types.get(name), shape, largest, bounds))
+            types = _infer_types(part)
+    except (ModelError, TooComplex) as error:
+        raise LoweringError(f"sizes that depend on values have no bounds: {error}") from None
+    ports = (_sizes(tensor_type(port.type)) or () for port in model.graph.input)
+    given = {name for shape in ports for size in shape if size is not None for name in size.names()}
+    measured = {}
+    for name, (place, axis) in measured_sizes(model.graph).items():
+        output = model.graph.output[place].name
+        shape = _sizes(types.get(output))
+        size = None if shape is None else shape[axis]
+        bound = None if size is None else _in_full(size_of(upper_bound(size, bounds)))
+        if bound is None or not bound.names() <= given:
+            raise LoweringError(f"nothing says how large {output!r} can get")
+        measured[name] = bound
+    return measured
 
 
-def _shape(type_: onnx.TypeProto) -> tuple[int, ...] | None:
-    """The shape of a type, -1 for unknown sizes."""
-    if not type_.tensor_type.HasField("shape"):
-        return None
-    return tuple(d.dim_value if d.HasField("dim_value") else -1 for d in type_.tensor_type.shape.dim)
+Shape = tuple[Size | None, ...]
+
+
+def _infer_types(model: onnx.ModelProto) -> dict[str, TensorType]:
+    """The types of all values of a part of the model, with the texts of sizes."""
+    part = read(model)
+    knowledge = infer(part)
+    graph = operator_graph(part, knowledge).at_call
+    named = {value.name: value.type for value in graph.values if value.type is not None}
+    given = {port.name: type_ for port in model.graph.input if (type_ := tensor_type(port.type)) is not None}
+    return {**given, **{name: type_ for name, type_ in knowledge.types.items() if type_.is_static}, **named}
+
+
+def _sizes(type_: TensorType | None) -> Shape | None:
+    """The shape of a type; None for an unknown size or rank."""
+    return None if type_ is None or type_.shape is None else tuple(map(dimension_as_size, type_.shape))
+
+
+def _find_deciding(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> int | None:
+    """The place of the first node with a result whose size does not follow from the shapes of its operands."""
+    for place, node in enumerate(model.graph.node):
+        shapes = [_sizes(types.get(name)) for name in node.output if name]
+        if any(shape is None or None in shape for shape in shapes):
+            return place
+    return None
 
 
 def _largest(
-    node: onnx.NodeProto, shape: tuple[int, ...] | None, inputs: Sequence[tuple[int, ...] | None]
-) -> tuple[int, ...] | None:
-    """The shape with bounds for its unknown sizes, as far as the operator has some."""
-    first = inputs[0] if inputs else None
-    if shape is None or -1 not in shape or first is None or -1 in first:
+    node: onnx.NodeProto, shape: Shape | None, inputs: Sequence[Shape | None], model: onnx.ModelProto
+) -> Shape | None:
+    """The shape of a result with bounds for its unknown sizes, as far as the operator has some."""
+    if shape is None or None not in shape:
         return shape
+    if node.op_type == "Loop":
+        return (_constant(model, node.input[0]), *shape[1:])
+    first = inputs[0] if inputs else None
+    if first is None or None in first:
+        return shape
+    elements = _product(first)
     if node.op_type == "NonZero":
-        return (len(first), prod(first))
-    if node.op_type == "NonMaxSuppression" and len(inputs) > 1 and inputs[1] is not None:
-        return (prod(inputs[1]), 3)
+        return (number(len(first)), elements)
+    if node.op_type == "NonMaxSuppression" and inputs[1] is not None and None not in inputs[1]:
+        most = _constant(model, node.input[2]) if len(node.input) > 2 else None
+        boxes = inputs[1][2] if most is None else extremum("min", [size for size in (inputs[1][2], most) if size])
+        return (_product((*inputs[1][:2], boxes)), number(3))
     if node.op_type in _NO_LARGER and len(shape) == len(first):
-        return tuple(d if s == -1 else s for s, d in zip(shape, first, strict=True))
-    if node.op_type in ("Compress", "Unique") and len(shape) == 1:
-        return (prod(first),)
+        return tuple(d if s is None else s for s, d in zip(shape, first, strict=True))
+    if node.op_type == "Reshape" or (node.op_type in ("Compress", "Unique") and len(shape) == 1):
+        return tuple(elements if size is None else size for size in shape)
+    if node.op_type in OPERATORS and OPERATORS[node.op_type].category.startswith("elementwise"):
+        return tuple(_widest(inputs, axis - len(shape)) if s is None else s for axis, s in enumerate(shape))
     return shape
 
 
-def require_bounds(model: onnx.ModelProto) -> dict[str, int]:
-    """The bound of each size that is measured. Raises LoweringError for one that has none."""
-    known = bounds_of(model)
-    bounds = {}
-    for name, (number, axis) in measured_sizes(model.graph).items():
-        output = model.graph.output[number].name
-        if output not in known:
-            raise LoweringError(f"nothing says how large {output!r} can get")
-        bounds[name] = known[output][axis]
-    return bounds
+def _product(shape: Sequence[Size | None]) -> Size:
+    return reduce(Size.__mul__, (size for size in shape if size is not None), ONE)
+
+
+def _constant(model: onnx.ModelProto, name: str) -> Size | None:
+    """The single element of a constant."""
+    arrays = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == name)
+    return next((number(int(array.item())) for array in arrays if array.size == 1), None)
+
+
+def _widest(inputs: Sequence[Shape | None], axis: int) -> Size | None:
+    """The largest size of operands along an axis counted from the last: those that differ in form are equal, or 1."""
+    if None in inputs:
+        return None
+    sizes = [shape[axis] for shape in inputs if shape is not None and len(shape) >= -axis]
+    return extremum("max", [size for size in sizes if size is not None]) if None not in sizes else None
+
+
+def _make_input(
+    name: str, type_: TensorType | None, shape: Shape | None, largest: Shape | None, bounds: dict[str, Size]
+) -> onnx.ValueInfoProto:
+    """A result as an input of the part: sizes that values decide are new symbols, whose bounds are noted."""
+    dimensions: list[int | str] = []
+    for axis, (size, most) in enumerate(zip(shape or (), largest or (), strict=True)):
+        known = None if size is None else size.number
+        dimensions.append(f"bounded_{name}_{axis}" if known is None else known)
+        if known is None and (bound := size or most) is not None:
+            bounds[str(dimensions[-1])] = size_of(upper_bound(bound, bounds))
+    dtype = type_.dtype if type_ is not None else "float32"
+    return helper.make_tensor_value_info(name, int(dtype_of(dtype)), None if shape is None else dimensions)
+
+
+def _in_full(size: Size) -> Size:
+    """The size with the expressions that are names of dimensions: `2*H + 1` may be one."""
+    parsed = {name: parse_size(name) for name in size.names()}
+    return size.replace({name: each for name, each in parsed.items() if each is not None})

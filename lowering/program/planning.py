@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from ...ir.sizes import number
 from ..interface import inputs_of, known_type
 from ..kernels.branches import Choice, Guard, arrange
 from ..kernels.compilation import CompiledKernels
@@ -100,7 +99,7 @@ class _Buffers:
                 results += (self._add(step.symbol + str(place), Buffer("sizes", "int64", (len(step.bounds),))),)
             self.steps.append(Call(step.symbol, arguments, results, step.operators, called=step.called))
             for element, (name, bound) in enumerate(step.bounds.items()):
-                self.steps.append(Measure(name, results[-1], element, number(bound)))
+                self.steps.append(Measure(name, results[-1], element, bound))
         elif isinstance(step, KernelCall):
             arguments = tuple(self._argument(step, n, self.prepared) for n in range(len(step.inputs)))
             operators = tuple(self.prepared.graph.operators[member].op for member in step.members)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
@@ -25,10 +26,10 @@ from eqfuse.lowering.target import target_of
 from eqfuse.lowering.weights import Weights
 
 from ..linked import linked
-from ..small_models import expected
+from ..small_models import Array, expected
 
 
-def filtered() -> onnx.ModelProto:
+def filtered(height: int | str = 3, width: int | str = 4) -> onnx.ModelProto:
     """The positive elements of x, doubled, their places, and their sum, of which another operator reads."""
     value = helper.make_tensor_value_info
     nodes = [
@@ -40,9 +41,9 @@ def filtered() -> onnx.ModelProto:
         helper.make_node("ReduceSum", ["v"], ["total"], keepdims=0),
         helper.make_node("Sub", ["m", "total"], ["rest"]),
     ]
-    outputs = [value("v", 1, ["k"]), value("places", 7, ["k", 2]), value("rest", 1, [3, 4])]
+    outputs = [value("v", 1, ["k"]), value("places", 7, ["k", 2]), value("rest", 1, [height, width])]
     zero = helper.make_tensor("zero", 1, [], [0.0])
-    graph = helper.make_graph(nodes, "filtered", [value("x", 1, [3, 4])], outputs, [zero])
+    graph = helper.make_graph(nodes, "filtered", [value("x", 1, [height, width])], outputs, [zero])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -58,10 +59,19 @@ def test_what_meets_an_unknown_size_is_one_group_and_what_follows_comes_behind()
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
-    model, folder = read(filtered()), tmp_path_factory.mktemp("measured")
-    graph = operator_graph(model, infer(model))
+    return _compiled(filtered(), tmp_path_factory.mktemp("measured"))
+
+
+def _compiled(proto: onnx.ModelProto, folder: Path) -> Context:
+    model = read(proto)
+    graph = operator_graph(model, infer(model)).at_call
     graph, groups = join_measured(graph, unfused(graph).members)
     return linked(compile_kernels(graph, groups, Weights(model), target_of("host", 1), folder, 2), folder)
+
+
+@pytest.fixture(scope="module")
+def free_context(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    return _compiled(filtered("H", "W"), tmp_path_factory.mktemp("free"))
 
 
 @given(seed=st.integers(0, 2**32 - 1), shift=st.sampled_from([-9.0, 0.0, 9.0]))
@@ -71,6 +81,48 @@ def test_as_onnx_runtime(context: Context, seed: int, shift: float) -> None:
     for name, wanted in expected(filtered(), {"x": x}).items():
         assert results[name].shape == wanted.shape
         np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+@given(seed=st.integers(0, 2**32 - 1), height=st.integers(1, 9), width=st.integers(1, 9))
+def test_free_sizes_as_onnx_runtime(free_context: Context, seed: int, height: int, width: int) -> None:
+    x = np.random.default_rng(seed).standard_normal((height, width)).astype(np.float32)
+    results = free_context.run({"x": x})
+    for name, wanted in expected(filtered("H", "W"), {"x": x}).items():
+        assert results[name].shape == wanted.shape
+        np.testing.assert_allclose(results[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def _bounds(nodes: Sequence[onnx.NodeProto], rank: int, **stored: Array) -> str:
+    """The bounds of the sizes of `y` for an `x` of H rows and W columns."""
+    value = helper.make_tensor_value_info
+    output = value("y", 1, [f"measured_0_{axis}" for axis in range(rank)])
+    constants = [numpy_helper.from_array(array, name) for name, array in stored.items()]
+    graph = helper.make_graph(nodes, "bounds", [value("x", 1, ["H", "W"])], [output], constants)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return ", ".join(map(str, require_bounds(proto).values()))
+
+
+def test_bounds_are_polynomials_of_free_sizes() -> None:
+    node, places = helper.make_node, helper.make_node("NonZero", ["x"], ["n"])
+    assert _bounds([places, node("Transpose", ["n"], ["t"]), node("Cast", ["t"], ["y"], to=1)], 2) == "H*W, 2"
+    doubled = [places, node("Concat", ["n", "n"], ["t"], axis=1), node("Cast", ["t"], ["y"], to=1)]
+    assert _bounds(doubled, 2) == "2, 2*H*W"
+    repeated = [places, node("Shape", ["n"], ["s"]), node("ConstantOfShape", ["s"], ["y"])]
+    assert _bounds(repeated, 2) == "2, H*W"
+    flags = [node("Greater", ["x", "x"], ["f"]), node("Reshape", ["f", "all"], ["c"])]
+    chosen = [node("Compress", ["x", "c"], ["v"]), node("Compress", ["x", "c"], ["u"])]
+    added = [*flags, *chosen, node("Add", ["v", "u"], ["y"])]
+    assert _bounds(added, 1, all=np.array([-1])) == "H*W"
+
+
+def test_boxes_that_are_left_are_no_more_than_asked_for() -> None:
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "first"], ["boxes"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["n"]),
+        helper.make_node("Cast", ["n"], ["y"], to=1),
+    ]
+    stored = {"first": np.array([0]), "scores": np.ones((1, 3, 40), np.float32), "most": np.array([7])}
+    assert _bounds(nodes, 2, **stored) == "21, 3"
 
 
 def test_a_size_without_a_bound_is_an_error() -> None:
