@@ -98,11 +98,16 @@ def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
     """
     part, bounds = onnx.ModelProto(), dict[str, Size]()
     part.CopyFrom(model)
+    for output in part.graph.output:
+        output.type.tensor_type.ClearField("shape")  # its sizes have names that inference would take for symbols
     declared = {info.name: _sizes(tensor_type(info.type)) for info in model.graph.value_info}
     try:
         types = _infer_types(part)
         while (place := _find_deciding(part, types)) is not None:
             node = part.graph.node.pop(place)
+            computed = [output for output in part.graph.output if output.name not in node.output]
+            del part.graph.output[:]
+            part.graph.output.extend(computed)
             shapes = {name: _sizes(type_) for name, type_ in types.items()}
             for name in filter(None, node.output):
                 shape = shapes.get(name) or declared.get(name)
@@ -130,11 +135,13 @@ Shape = tuple[Size | None, ...]
 
 def _infer_types(model: onnx.ModelProto) -> dict[str, TensorType]:
     """The types of all values of a part of the model, with the texts of sizes."""
+    given = {port.name: type_ for port in model.graph.input if (type_ := tensor_type(port.type)) is not None}
+    if not model.graph.output:
+        return given
     part = read(model)
     knowledge = infer(part)
     graph = operator_graph(part, knowledge).at_call
     named = {value.name: value.type for value in graph.values if value.type is not None}
-    given = {port.name: type_ for port in model.graph.input if (type_ := tensor_type(port.type)) is not None}
     return {**given, **{name: type_ for name, type_ in knowledge.types.items() if type_.is_static}, **named}
 
 
@@ -145,7 +152,7 @@ def _sizes(type_: TensorType | None) -> Shape | None:
 
 def _find_deciding(model: onnx.ModelProto, types: Mapping[str, TensorType]) -> int | None:
     """The place of the first node with a result whose size does not follow from the shapes of its operands."""
-    for place, node in enumerate(model.graph.node):
+    for place, node in enumerate(model.graph.node if model.graph.output else ()):
         shapes = [_sizes(types.get(name)) for name in node.output if name]
         if any(shape is None or None in shape for shape in shapes):
             return place
