@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -38,11 +39,9 @@ def layer(module: str) -> str:
     return module.split(".")[0] if module.split(".")[0] in RANK else "cli"
 
 
-def source_files(root: Path) -> Iterator[Path]:
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).parts
-        if parts[0] not in NOT_LAYERS and not any(part.startswith(".") for part in parts):
-            yield path
+def source_files(root: Path) -> list[Path]:
+    folders = [path for path in root.iterdir() if path.name not in NOT_LAYERS and not path.name.startswith(".")]
+    return sorted([*root.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))])
 
 
 def absolute_names(node: ast.stmt, package: tuple[str, ...]) -> list[str]:
@@ -56,14 +55,18 @@ def absolute_names(node: ast.stmt, package: tuple[str, ...]) -> list[str]:
     return [f"{stem}.{alias.name}" for alias in node.names]
 
 
-def own_imports(root: Path) -> Iterator[Import]:
+@cache
+def own_imports(root: Path) -> tuple[Import, ...]:
     """Every import of the package by one of its own modules, those inside functions included."""
-    for path in source_files(root):
-        package = (PACKAGE, *path.relative_to(root).parts[:-1])
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.stmt):
-                names = (name.split(".", 1) for name in absolute_names(node, package))
-                yield from (Import(path, node.lineno, rest[0]) for head, *rest in names if head == PACKAGE and rest)
+    return tuple(each for path in source_files(root) for each in imports_of(path, root))
+
+
+def imports_of(path: Path, root: Path) -> Iterator[Import]:
+    package = (PACKAGE, *path.relative_to(root).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.stmt):
+            names = (name.split(".", 1) for name in absolute_names(node, package))
+            yield from (Import(path, node.lineno, rest[0]) for head, *rest in names if head == PACKAGE and rest)
 
 
 def allowed(importer: str, target: str) -> bool:

@@ -11,8 +11,8 @@ from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, TensorCall, sizes
 from .elementary import lowest
-from .extents import Extent, product
-from .reductions import reduce_max, reduce_sum
+from .extents import Extent
+from .reductions import largest, mean, reduce_max, reduce_sum
 from .windows import Windows, pad_around
 
 ReadWindow = Callable[[Expr, Expr, Sequence[Expr]], Expr]
@@ -137,18 +137,13 @@ class _Count:
         return x if self.dilation == 1 else tirx.floordiv(x + (self.dilation - 1), self.dilation)
 
 
-def _global(call: TensorCall, average: bool) -> te.Tensor:
-    x = call.source(0)
-    spatial = sizes(x)[2:]
-    axes = call.reduce_axes(spatial)
-    reducer = reduce_sum if average else reduce_max
-    whole = call.stage(call.shape, lambda n, c, *_: reducer(x(n, c, *axes), axes), "sum" if average else "")
-    return call.stage(call.shape, lambda *i: whole(*i) * call.reciprocal(product(spatial))) if average else whole
+def _plane(call: TensorCall) -> range:
+    return range(2, len(sizes(call.source(0))))
 
 
 LOWERINGS: Mapping[str, Lowering] = {
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
-    "GlobalAveragePool": lambda call: _global(call, average=True),
-    "GlobalMaxPool": lambda call: _global(call, average=False),
+    "GlobalAveragePool": lambda call: mean(call, _plane(call)),
+    "GlobalMaxPool": lambda call: largest(call, _plane(call)),
 }

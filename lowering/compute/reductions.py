@@ -32,11 +32,11 @@ each, would be seen in a mean."""
 
 
 class _Reduction:
-    """A reduction of the first input along its axes."""
+    """A reduction of the first input along axes, by default those of the attribute."""
 
-    def __init__(self, call: TensorCall) -> None:
+    def __init__(self, call: TensorCall, axes: Sequence[int] | None = None) -> None:
         self.call, self.source = call, call.source(0)
-        self.axes, self.keeps = call.ints("axes"), bool(call.integer("keepdims", 1))
+        self.axes, self.keeps = call.ints("axes") if axes is None else axes, bool(call.integer("keepdims", 1))
         self.count = product(sizes(self.source)[a] for a in self.axes)
 
     def stage(self, reducer: Reducer, element: Callable[..., Expr], part: str = "") -> te.Tensor:
@@ -94,8 +94,15 @@ def _extreme(reducer: Reducer) -> Lowering:
     return lower
 
 
-def _mean(call: TensorCall) -> te.Tensor:
-    reduction = _Reduction(call)
+def largest(call: TensorCall, axes: Sequence[int]) -> te.Tensor:
+    """The largest number along axes."""
+    reduction = _Reduction(call, axes)
+    return reduction.stage(reduce_max, reduction.source)
+
+
+def mean(call: TensorCall, axes: Sequence[int] | None = None) -> te.Tensor:
+    """The mean along axes, by default those of the attribute; many float32 numbers are added in float64."""
+    reduction = _Reduction(call, axes)
 
     def divide(x: Expr) -> Expr:
         dtype = dtype_of(tirx.convert(x))
@@ -163,7 +170,7 @@ def _position_of(reducer: Reducer) -> Lowering:
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ReduceSum": _reduce(reduce_sum),
-    "ReduceMean": _mean,
+    "ReduceMean": mean,
     "ReduceMax": _extreme(reduce_max),
     "ReduceMin": _extreme(reduce_min),
     "ReduceProd": _reduce(_reduce_product),

@@ -221,7 +221,13 @@ class _TailRewriter:
             return None
         longest = sum((self.extents[offset.index] - 1) * offset.factor for offset in offsets)
         fits = not isinstance(extent, int) or tile <= extent
-        return _Tail(start.index, tile, extent) if tile > 1 and fits and longest < tile else None
+        return _Tail(self._simplify(start.index), tile, extent) if tile > 1 and fits and longest < tile else None
+
+    def _simplify(self, index: Any) -> Any:
+        """A loop's variable without `% extent`, which TVM leaves in guards but not in indices where it fuses loops."""
+        is_modulus = isinstance(index, tirx.FloorMod) and isinstance(index.b, tirx.IntImm)
+        is_whole = is_modulus and isinstance(index.a, tirx.Var) and self.extents.get(index.a) == int(index.b)
+        return index.a if is_whole else index
 
 
 @dataclass

@@ -95,11 +95,12 @@ def test_global_pool() -> None:
     assert_same(te.create_prim_func([x, topi.sum(x, (2, 3), True)]), {0}, "channels")
 
 
-def test_a_mean_in_a_map_of_one_pixel() -> None:
-    x = te.placeholder((1, 32, 5, 5), name="x")
+@pytest.mark.parametrize(("channels", "pixels", "threads"), [(32, 5, 1), (24, 64, 2)])
+def test_a_mean_in_a_map_of_one_pixel(channels: int, pixels: int, threads: int) -> None:
+    x = te.placeholder((1, channels, pixels, pixels), name="x")
     sums = topi.sum(x, (2, 3), True)
     mean = te.compute(sums.shape, lambda *i: sums(*i) * 0.04, name="mean")
-    assert_same(te.create_prim_func([x, mean]), {0}, "channels")
+    assert_same(te.create_prim_func([x, mean]), {0}, "channels", threads)
 
 
 def test_shapes_and_elements() -> None:
