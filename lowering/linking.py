@@ -8,15 +8,17 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from ..support.scratch import scratch_folder
 from .arm.toolchain import Tool, find
 from .errors import LoweringError
 from .target import check_linker
 
 RUNTIME = Path(__file__).parent / "program" / "runtime"
 """The folder of the runtime's sources."""
-RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "thread_pool.c")
+RUNTIME_SOURCES = ("eqfuse_runtime.h", "eqfuse_runtime.c", "messages.c", "thread_pool.c")
 """What every compiled model needs of them."""
 _COMPILERS = ("gcc", "clang", "cc", "g++", "clang++", "c++")
 _SECONDS = 60.0
@@ -71,8 +73,13 @@ class Linker:
 
     def runtime(self, folder: Path) -> tuple[Path, ...]:
         """The objects of the runtime, which kernels are linked with."""
-        sources = (RUNTIME / name for name in RUNTIME_SOURCES if name.endswith(".c"))
-        return tuple(self.compile(source, folder / f"{source.stem}.o") for source in sources)
+        return tuple(self.runtime_object(name, folder) for name in RUNTIME_SOURCES if name.endswith(".c"))
+
+    def runtime_object(self, name: str, folder: Path) -> Path:
+        """The object of a source of the runtime, which a process compiles once for all its models."""
+        compiled = folder / f"{Path(name).stem}.o"
+        compiled.write_bytes(_compile_runtime(self, name))
+        return compiled
 
     def compile(self, source: Path, compiled: Path) -> Path:
         """The object of C that may use the runtime's header."""
@@ -82,6 +89,12 @@ class Linker:
 
     def _run(self, *arguments: str) -> None:
         _run((*self.program.split(), *arguments))
+
+
+@cache
+def _compile_runtime(linker: Linker, name: str) -> bytes:
+    with scratch_folder("runtime") as folder:
+        return linker.compile(RUNTIME / name, Path(folder, "object.o")).read_bytes()
 
 
 def rename_symbols(architecture: str, source: Path, renamed: Path, symbols: Mapping[str, str]) -> None:

@@ -78,7 +78,7 @@ def write_library(
         except OSError as error:
             raise _unwritable(library.parent, error) from None
         model = linker.compile(folder / "eqfuse_model.c", folder / "eqfuse_model.o")
-        stopwatch = linker.compile(RUNTIME / "stopwatch.c", folder / "stopwatch.o")
+        stopwatch = linker.runtime_object("stopwatch.c", folder)
         linker.link_model((model, stopwatch, *linker.runtime(folder), *objects), library)
 
 

@@ -1,12 +1,10 @@
 /* Contexts of models, and the services that compiled kernels call. The kernels' objects hold weak, empty pointers of the
- * names at the end; thread_pool.c has the one that shares loops. */
+ * names at the end; thread_pool.c has the one that shares loops, messages.c the one for complaints. */
 #define _GNU_SOURCE
 #include "eqfuse_runtime.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,19 +14,7 @@
 #define MOST_BYTES ((uint64_t)1 << 46) /* of a tensor: more than any machine has */
 #define HUGE_PAGE ((size_t)2 << 20) /* bytes; of a page that the processor keeps in one entry of its tables */
 
-static _Thread_local char message[512];
-
 static int ports_of(const eqfuse_model *model) { return model->input_count + model->output_count; }
-
-const char *eqfuse_message(void) { return message; }
-
-int eqfuse_fail(const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    vsnprintf(message, sizeof message, format, values);
-    va_end(values);
-    return -1;
-}
 
 /* --- memory */
 
@@ -277,7 +263,7 @@ static int bind_port(eqfuse_context *context, int port, void *data) {
 int eqfuse_run(eqfuse_context *context, const void *const *inputs, void *const *outputs) {
     const eqfuse_model *model = context->model;
     void **results = context->ports + model->input_count;
-    message[0] = 0;
+    eqfuse_forget_message();
     if (model->extend) {
         if (!context->has_shapes) return eqfuse_fail("the shapes of the inputs were not set, or do not fit");
         if (model->measures) model->extend(context); /* the last run measured sizes of its own */
@@ -379,14 +365,5 @@ static int free_workspace(int device, int index, void *workspace) {
     return -1;
 }
 
-#define SERVICE __attribute__((visibility("hidden")))
-
-SERVICE void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate_workspace;
-SERVICE int (*__TVMBackendFreeWorkspace)(int, int, void *) = free_workspace;
-
-/* A kernel's complaint about its arguments, before it returns something else than 0. */
-SERVICE void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
-    size_t used = (size_t)snprintf(message, sizeof message, "%s: ", kind);
-    for (int32_t i = 0; i < count && used < sizeof message; i++)
-        if (parts[i]) used += (size_t)snprintf(message + used, sizeof message - used, "%s", parts[i]);
-}
+EQFUSE_SERVICE void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate_workspace;
+EQFUSE_SERVICE int (*__TVMBackendFreeWorkspace)(int, int, void *) = free_workspace;

@@ -18,6 +18,7 @@ extern "C" {
 #endif
 
 #define EQFUSE_API __attribute__((visibility("default")))
+#define EQFUSE_SERVICE __attribute__((visibility("hidden"))) /* what kernels' objects call by a name of TVM's */
 #define EQFUSE_ALIGNMENT 64
 #define EQFUSE_VERSION 1 /* of the structures below: a model runs with a runtime of the same version */
 
@@ -155,6 +156,7 @@ EQFUSE_API void eqfuse_use_threads(int threads);
 
 /* Notes why a call in this thread fails; returns -1. */
 int eqfuse_fail(const char *format, ...);
+void eqfuse_forget_message(void);
 
 /* What eqfuse_run returns where a branch that is taken cannot run on these shapes of the inputs. */
 #define EQFUSE_REFUSED 1

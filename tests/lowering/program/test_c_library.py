@@ -194,7 +194,7 @@ def test_cmake_builds_the_library_and_the_example(options: tuple[str, ...], tmp_
 
 def test_the_runtime_is_small(tmp_path: Path) -> None:
     folder = project(tmp_path / "project", doubled_positives())
-    names = ("eqfuse_runtime", "thread_pool", "eqfuse_model")
+    names = ("eqfuse_runtime", "messages", "thread_pool", "eqfuse_model")
     for name in names:
         subprocess.run(["gcc", "-O2", "-c", f"{name}.c", "-o", tmp_path / f"{name}.o"], check=True, cwd=folder)
     table = subprocess.run(["size", *(tmp_path / f"{n}.o" for n in names)], capture_output=True, text=True, check=True)
