@@ -68,4 +68,6 @@ def __getattr__(name: str) -> Any:
         runtime = import_module("onnxruntime")
         if hasattr(runtime, name):
             return getattr(runtime, name)
+        if find_spec(f"onnxruntime.{name}") is not None:  # `from onnxruntime import datasets`
+            return import_module(f"onnxruntime.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,12 @@ def test_names_of_onnx_runtime_are_there(name: str) -> None:
     assert getattr(eqfuse, name) is getattr(onnxruntime, name)
 
 
+def test_packages_of_onnx_runtime_are_there() -> None:
+    program = "from eqfuse import datasets; print(datasets.__name__)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "onnxruntime.datasets"
+
+
 def test_the_session_is_one_of_onnx_runtime() -> None:
     assert issubclass(eqfuse.InferenceSession, onnxruntime.InferenceSession)
     assert eqfuse.InferenceSession is not onnxruntime.InferenceSession
