@@ -58,12 +58,27 @@ class ModelCode:
         self._begun += 1
         return True
 
+    def identify(self) -> str:
+        """What decides about what is compiled: digests of the model and of this software. Raises UsageError."""
+        if self._identity:
+            return self._identity
+        from ...lowering.bundle.bundle import versions
+
+        content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
+        external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
+        digest = sha256(content).hexdigest()
+        if stamp_of(self._model) != self._stamp:
+            raise UsageError(f"{self._model}: was changed after the session was made")
+        software = sorted(versions().items()), source_digest(*_SOURCES)
+        self._identity = repr((digest, external, software, processor_identity()))
+        return self._identity
+
     def list_jobs(self, feeds: dict[str, Array]) -> Iterator[Job]:
         """How it may be compiled for a call, the best first; this may take long. Raises UsageError where it cannot.
 
         The first sizes, which may stay the only ones, get code of their own; others that of all sizes.
         """
-        identity = self._identify()
+        identity = self.identify()
 
         def key(sizes: object) -> str:
             return sha256(repr((identity, self._threads, sizes)).encode()).hexdigest()
@@ -83,21 +98,6 @@ class ModelCode:
             if bundle not in self._loaded:
                 self._loaded[bundle] = load(bundle, self._threads)
             return self._loaded[bundle]
-
-    def _identify(self) -> str:
-        """What decides about what is compiled: digests of the model and of this software. Raises UsageError."""
-        if self._identity:
-            return self._identity
-        from ...lowering.bundle.bundle import versions
-
-        content = self._model if isinstance(self._model, bytes) else Path(self._model).read_bytes()
-        external = [] if isinstance(self._model, bytes) else _stamps_of_external_data(content, Path(self._model))
-        digest = sha256(content).hexdigest()
-        if stamp_of(self._model) != self._stamp:
-            raise UsageError(f"{self._model}: was changed after the session was made")
-        software = sorted(versions().items()), source_digest(*_SOURCES)
-        self._identity = repr((digest, external, software, processor_identity()))
-        return self._identity
 
     def _typical_sizes(self, feeds: dict[str, Array]) -> tuple[str, ...]:
         """The sizes of the named dimensions in a call."""

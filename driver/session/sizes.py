@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .forks import hold_forks
 from .model_code import ModelCode
 from .takeover import Feeds, GivenUpError, Runtime, Takeover
 from .verdicts import Array, Job, Verdict, Verdicts
@@ -101,6 +102,8 @@ class SizeGroup:
         """Find a verdict, and take over where it says so. Nothing that goes wrong concerns the callers."""
         try:
             verdicts = Verdicts()
+            with hold_forks():
+                self._code.identify()
             for job in self._code.list_jobs(feeds):
                 verdict = verdicts.ask(job)
                 if verdict.takes_over:
@@ -116,10 +119,11 @@ class SizeGroup:
             self._key = self._key or "none"
 
     def _take_over(self, runtime: Runtime, job: Job, verdict: Verdict, verdicts: Verdicts) -> None:
-        self._key = job.key
-        takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.speed)
-        takeover.check(runtime, job.inputs)
-        self._takeover = takeover
+        with hold_forks():
+            self._key = job.key
+            takeover = Takeover(self._code.load(verdicts.bundle(job.key)), verdict.speed)
+            takeover.check(runtime, job.inputs)
+            self._takeover = takeover
 
     def _give_up(self, error: GivenUpError) -> None:
         takeover, self._takeover = self._takeover, None

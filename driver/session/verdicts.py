@@ -133,6 +133,7 @@ class Verdicts:
                 try:
                     return self.read(job.key) or self._compile(job, lock)
                 finally:
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # copies of this process that were made meanwhile have it open
                     os.close(lock)
             time.sleep(_POLL)
 

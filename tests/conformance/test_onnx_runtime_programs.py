@@ -13,18 +13,20 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
+from .programs import SECONDS, exchange_import, install
+
 pytestmark = pytest.mark.conformance
 EXAMPLES = "docs/python/examples"
 TESTS = "onnxruntime/test/python"
 LIBRARIES = ("scikit-learn", "skl2onnx", "pandas", "matplotlib")
 """What the examples import besides."""
-SECONDS = 600
 SEEDED = """
 import runpy, sys
 import numpy.random
@@ -38,6 +40,7 @@ EAGER = '''\
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -119,15 +122,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("libraries")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), *LIBRARIES]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip(f"{', '.join(LIBRARIES)}: cannot be had")
+    install(LIBRARIES, folder)
     return folder
-
-
-def exchange_import(text: str) -> str:
-    text = re.sub(r"^( *)import onnxruntime as", r"\1import eqfuse as", text, flags=re.MULTILINE)
-    return re.sub(r"^( *)from onnxruntime import", r"\1from eqfuse import", text, flags=re.MULTILINE)
 
 
 def run_program(command: Sequence[str], folder: Path, libraries: Path) -> subprocess.CompletedProcess[str]:
@@ -192,7 +188,7 @@ def write_models(folder: Path) -> None:
     for dimension, denotation in zip(free.type.tensor_type.shape.dim, ("DATA_BATCH", "DATA_CHANNEL"), strict=False):
         dimension.denotation = denotation
     integers = [tensor(name, integer, [2, 3]) for name in ("tensor1", "tensor2", "tensor")]
-    models = {
+    models: dict[str, tuple[str, list[Any], Any]] = {
         "matmul_1": ("MatMul", [tensor("X", number, [3, 2])], tensor("Y", number, [3, 1])),
         "matmul_2": ("MatMul", [tensor("X", number, ["None", 2])], tensor("Y", number, ["None", 1])),
         "logicaland": (

@@ -1,8 +1,7 @@
-"""The session with the process that really compiles: in programs that end, are killed or share it, and in packages."""
+"""The session with the process that really compiles: in programs that end, are killed, share it or serve others."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,18 +9,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, load, numpy_helper, save
 
+import eqfuse
 from eqfuse.driver.session.verdicts import Verdicts, try_lock
 
+from .programs import SECONDS, install
+
 pytestmark = pytest.mark.conformance
-SECONDS = 600
-"""How long a program may take to see compiled code take over, on a machine that has other work."""
 PROGRAM = """
 import sys, time
 import numpy as np
@@ -181,6 +184,116 @@ def test_a_lock_of_another_process_is_waited_for(model: Path, cache: Path) -> No
     os.close(turn)
 
 
+MULTIPROCESSING = """
+import multiprocessing, sys, time
+import numpy as np
+import onnxruntime
+import eqfuse as ort
+
+session = None
+
+def call(seed):
+    global session
+    session = session or ort.InferenceSession(sys.argv[1])
+    array = np.random.default_rng(seed).random((256, 512), dtype=np.float32)
+    (expected,) = onnxruntime.InferenceSession(sys.argv[1]).run(None, {"x": array})
+    limit = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < limit and not any(sizes.compiled_calls for sizes in session.report().sizes):
+        (result,) = session.run(None, {"x": array})
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    return session.report().sizes[0].runs_in
+
+if __name__ == "__main__":
+    session = ort.InferenceSession(sys.argv[1])
+    for _ in range(3):  # it begins to compile
+        session.run(None, {"x": np.ones((256, 512), np.float32)})
+    with multiprocessing.get_context(sys.argv[3]).Pool(4) as pool:
+        print(set(pool.map(call, range(4), chunksize=1)))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_a_pool_take_compiled_code_over(method: str, model: Path, cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MULTIPROCESSING)
+    command = [sys.executable, "-W", "ignore", "program.py", model, str(SECONDS), method]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS + 60)
+    assert result.stdout == "{'compiled code'}\n", result.stderr[-2000:]
+
+
+SERVED = """
+import os
+import numpy as np
+import eqfuse as ort
+
+session = ort.InferenceSession(os.environ["MODEL"])
+for _ in range(3):  # it begins to compile before there are workers
+    session.run(None, {"x": np.ones((256, 512), np.float32)})
+
+def application(environment, start_response):
+    body = environment["wsgi.input"].read(int(environment["CONTENT_LENGTH"]))
+    (result,) = session.run(None, {"x": np.frombuffer(body, np.float32).reshape(256, 512)})
+    (sizes,) = session.report().sizes
+    start_response("200 OK", [("X-Worker", str(os.getpid())), ("X-Compiled", str(sizes.compiled_calls))])
+    return [result.tobytes()]
+"""
+
+
+@pytest.fixture
+def url(model: Path, cache: Path, tmp_path: Path) -> Iterator[str]:
+    """A gunicorn of four workers of two threads, which share a session that was made before they were."""
+    install(["gunicorn", "packaging"], tmp_path, "--no-deps")
+    (tmp_path / "served.py").write_text(SERVED)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    command = [sys.executable, "-m", "gunicorn", "served:application", "--preload", "--workers=4", "--threads=2"]
+    with subprocess.Popen(
+        [*command, "--bind=127.0.0.1:0"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "MODEL": str(model)},
+        stderr=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        assert server.stderr is not None
+        match = next(filter(None, (re.search(r"Listening at: (\S+)", line) for line in server.stderr)), None)
+        assert match is not None
+        yield match[1]
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+def test_workers_of_gunicorn_take_compiled_code_over(url: str, model: Path) -> None:
+    """All answers are right, whichever worker gives them, and in the end each worker gives compiled ones."""
+    runtime = onnxruntime.InferenceSession(model)
+    limit = time.monotonic() + SECONDS
+
+    def ask(seed: int) -> tuple[str, int]:
+        array = np.random.default_rng(seed).random((256, 512), dtype=np.float32)
+        with urllib.request.urlopen(url, array.tobytes(), timeout=SECONDS) as answer:
+            result = np.frombuffer(answer.read(), np.float32).reshape(256, 512)
+            np.testing.assert_allclose(result, runtime.run(None, {"x": array})[0], rtol=1e-4, atol=1e-4)
+            return answer.headers["X-Worker"], int(answer.headers["X-Compiled"])
+
+    compiled: dict[str, int] = {}
+    with ThreadPoolExecutor(8) as clients:
+        while len(compiled) < 4 or not all(compiled.values()):
+            assert time.monotonic() < limit, compiled
+            compiled.update(clients.map(ask, range(32)))
+    assert len(compiled) == 4
+
+
+def test_two_versions_share_a_cache(model: Path, cache: Path, tmp_path: Path) -> None:
+    """Each compiles the model for itself, and finds its own verdict again."""
+    package = Path(eqfuse.__file__).parent
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "tests", "build", "models", "docs", "*.egg-info")
+    shutil.copytree(package, tmp_path / "other/eqfuse", ignore=skipped)
+    with (tmp_path / "other/eqfuse/driver/session/__init__.py").open("a") as file:
+        file.write("# another version\n")
+    for _ in range(2):
+        for path in ([], [str(tmp_path / "other")]):
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, *filter(None, sys.path)])}
+            command = [sys.executable, "-c", PROGRAM + "print(ort.__file__)", model, str(SECONDS)]
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            assert result.stdout.startswith("compiled code"), result.stdout
+            assert (str(tmp_path) in result.stdout) == bool(path)
+    assert len([each for each in cache.iterdir() if not each.name.startswith(".")]) == 2
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk to fill takes root")
 def test_a_full_disk_is_no_harm(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = tmp_path / "disk"
@@ -195,108 +308,3 @@ def test_a_full_disk_is_no_harm(model: Path, tmp_path: Path, monkeypatch: pytest
         assert reason
     finally:
         subprocess.run(["umount", disk], check=True)
-
-
-SILERO = """
-import sys, types, unittest.mock
-import numpy as np
-folder, model = sys.argv[1:3]
-package = types.ModuleType("silero_vad")  # its __init__ wants torch
-package.__path__ = [folder]
-sys.modules["silero_vad"] = package
-sys.modules["torch"] = unittest.mock.MagicMock()  # which what is used of it does without
-from silero_vad.sequence_vad import SileroVADSequence
-
-vad = SileroVADSequence(model)
-audio = (np.sin(np.arange(16000 * 4) * 0.05) * np.random.default_rng(0).random(16000 * 4)).astype(np.float32)
-def once():
-    return [vad.audio_forward(audio).tolist()]
-"""
-RAPID = """
-import sys
-import cv2
-import numpy as np
-from rapidocr_onnxruntime import RapidOCR
-
-image = np.full((96, 320, 3), 255, np.uint8)
-cv2.putText(image, "eqfuse 2026", (20, 60), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2)
-engine = RapidOCR()
-def once():
-    result, _ = engine(image)
-    return [[np.array(box).tolist(), text, float(score)] for box, text, score in result]
-"""
-LOOP = """
-import json, time
-results, reports = once(), []
-if "eqfuse" in sys.modules:
-    from eqfuse.driver.session import session as sessions
-    limit = time.monotonic() + 600
-    while time.monotonic() < limit:
-        results = once()
-        reports = [size for each in list(sessions._sessions) for size in each.report().sizes]
-        if any(size.compiled_calls for size in reports):
-            break
-        ended = [not size.reason.startswith(("being", "waits", "compiled")) for size in reports]
-        if all(ended):
-            break
-    results = once()
-print(json.dumps([results, [str(size) for size in reports]]))
-"""
-
-
-def install(names: Sequence[str], folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *names]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode:
-        pytest.skip(f"{', '.join(names)} cannot be had: {result.stderr.strip()[-200:]}")
-
-
-def exchange_imports(folder: Path) -> int:
-    """Have a package import eqfuse in the place of ONNX Runtime; how many lines that changes."""
-    count = 0
-    for path in folder.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        changed = re.sub(r"import onnxruntime as", "import eqfuse as", text)
-        changed = re.sub(r"import onnxruntime$", "import eqfuse as onnxruntime", changed, flags=re.MULTILINE)
-        changed = changed.replace("from onnxruntime import", "from eqfuse import")
-        if changed != text:
-            count += sum(a != b for a, b in zip(text.splitlines(), changed.splitlines(), strict=True))
-            path.write_text(changed, encoding="utf-8")
-    return count
-
-
-@pytest.mark.parametrize(
-    ("names", "package", "program"),
-    [
-        (["silero-vad"], "silero_vad", SILERO),
-        (
-            ["rapidocr_onnxruntime", "pyclipper", "shapely", "PyYAML", "opencv-python-headless", "tqdm", "six",
-             "pillow"],
-            "rapidocr_onnxruntime", RAPID,
-        ),
-    ],
-)  # fmt: skip
-def test_packages_run_unchanged_but_for_the_import(
-    names: list[str], package: str, program: str, tmp_path: Path, cache: Path
-) -> None:
-    install(names, tmp_path / "before")
-    shutil.copytree(tmp_path / "before", tmp_path / "after")
-    assert exchange_imports(tmp_path / "after" / package)
-    results = []
-    for folder in (tmp_path / "before", tmp_path / "after"):
-        models = sorted((folder / package).rglob("*sequence*.onnx"))
-        command = [sys.executable, "-c", program + LOOP, folder / package, *models[:1]]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS + 120)
-        assert result.returncode == 0, result.stderr[-2000:]
-        results.append(json.loads(result.stdout.splitlines()[-1]))
-    (before, _), (after, reports) = results
-    assert any("compiled code" in report for report in reports), reports
-    assert len(before) == len(after)
-    for expected, computed in zip(before, after, strict=True):
-        if package == "silero_vad":
-            np.testing.assert_allclose(computed, expected, atol=1e-3)
-        else:
-            np.testing.assert_allclose(computed[0], expected[0], atol=1.0)
-            assert computed[1] == expected[1]
-            np.testing.assert_allclose(computed[2], expected[2], atol=1e-3)

@@ -22,6 +22,7 @@ import pytest
 import eqfuse
 from eqfuse.driver.session import model_code
 from eqfuse.driver.session import session as session_module
+from eqfuse.driver.session.forks import hold_forks
 from eqfuse.driver.session.session import InferenceSession, SessionReport
 from eqfuse.driver.session.verdicts import Verdict, Verdicts
 from eqfuse.lowering.running.runner import CompiledModel
@@ -296,6 +297,26 @@ def test_a_fork_while_the_model_is_compiled_compiles_it(model: Path, finding: Fi
         session.run(None, feeds())
     wait_until(session, lambda report: bool(finding.jobs))
     assert run_in_fork(session, model) == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_no_fork_takes_a_lock_along_that_a_thread_holds() -> None:
+    """As those of modules are, while a thread imports them: nobody would ever free it in the copy."""
+    lock, is_held = threading.Lock(), threading.Event()
+
+    def hold() -> None:
+        with hold_forks(), lock:
+            is_held.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(not lock.acquire(timeout=10))
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_cache_that_cannot_be_written_is_no_harm(model: Path, cache: Path) -> None:
