@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import eqfuse
-from eqfuse.benchmarks.contestants import Setup
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, compete, compile_bundle, geometric_mean, saved
+from eqfuse.benchmarks.measuring.contestants import Setup
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.cli import render
 from eqfuse.costmodels.device import load_device

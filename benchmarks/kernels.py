@@ -24,7 +24,7 @@ import tvm
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from eqfuse.benchmarks.contestants import import_tvm
+from eqfuse.benchmarks.measuring.contestants import import_tvm
 from eqfuse.costmodels.device import Device, load_device
 from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read

@@ -43,9 +43,9 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from eqfuse.benchmarks.busy import Load
-from eqfuse.benchmarks.contestants import TOOLS, Contestant, ContestantError, Sample, Setup
-from eqfuse.benchmarks.kernel_breakdown import print_kernels
+from eqfuse.benchmarks.measuring.busy import Load
+from eqfuse.benchmarks.measuring.contestants import TOOLS, Contestant, ContestantError, Sample, Setup
+from eqfuse.benchmarks.measuring.kernel_breakdown import print_kernels
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.driver.options import Options
 from eqfuse.lowering.running.turns import Middle

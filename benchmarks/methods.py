@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
-from eqfuse.benchmarks.contestants import ContestantError, Setup
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record, Who, compete, compile_bundle, given, problem, saved
+from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.engine.choices import PartitionMethod

@@ -7,7 +7,7 @@ the largest of them. eqfuse verifies its result unless --no-verify says otherwis
 run that way.
 
 Each result is then compared with the original in ONNX Runtime, as `eqfuse verify` does, at two sizes of free
-dimensions, and with --latency timed beside it (benchmarks/results.py). Wrong results are listed with what differs.
+dimensions, and with --latency timed beside it (measuring/results.py). Wrong results are listed with what differs.
 
     python benchmarks/optimize.py model.onnx folder/ --repeat 5 --json > figures.json
     python benchmarks/optimize.py --package silero-vad --latency --sizes samples=512 batch=1
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:  # a process that runs another tool imports nothing of eqfuse
-    from eqfuse.benchmarks.results import Verdict
+    from eqfuse.benchmarks.measuring.results import Verdict
     from eqfuse.lowering.running.turns import Estimate
 
 PEERS = ("onnxsim", "onnxslim", "onnxscript")
@@ -190,7 +190,7 @@ def run_tool(tool: str, source: Path, folder: Path, record: ModelRecord, options
 
 
 def compare(source: Path, options: argparse.Namespace) -> ModelRecord:
-    from eqfuse.benchmarks.results import judge_result, sample_of, time_result
+    from eqfuse.benchmarks.measuring.results import judge_result, sample_of, time_result
 
     record = ModelRecord(source.stem, size(source))
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:

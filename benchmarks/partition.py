@@ -31,7 +31,7 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from eqfuse.benchmarks.partition_statistics import PartitionStatistics, statistics
+from eqfuse.benchmarks.measuring.partition_statistics import PartitionStatistics, statistics
 from eqfuse.benchmarks.table5 import BUILDERS
 from eqfuse.benchmarks.table5.figures import FIG14, TABLE5, PrintedBalance
 from eqfuse.costmodels.device import Device, load_device

@@ -32,7 +32,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from eqfuse.benchmarks.contestants import ContestantError, Sample, Setup
 from eqfuse.benchmarks.latency import (
     MNN,
     OPENVINO,
@@ -45,6 +44,7 @@ from eqfuse.benchmarks.latency import (
     problem,
     saved,
 )
+from eqfuse.benchmarks.measuring.contestants import ContestantError, Sample, Setup
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.threads import fix_shapes, input_shape
 from eqfuse.lowering.running.turns import Middle

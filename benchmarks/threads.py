@@ -1,7 +1,7 @@
 """What several threads gain on a quiet machine, and what they cost where another process keeps a core busy.
 
 eqfuse, ONNX Runtime and OpenVINO with 1, 2 and 4 threads. Each contestant runs in a process of its own, which stands
-still while others have their turn, and keeps its own defaults (benchmarks/contestants.py). In a round each has two
+still while others have their turn, and keeps its own defaults (measuring/contestants.py). In a round each has two
 turns of `--turn` seconds after a call that does not count: one by itself, and one beside a process that computes
 without end. Times are the mean by the wall clock of a turn's calls, for waits that come now and then count; the table
 has medians over the rounds. In brackets is the time on one thread over it, both in the same state of the machine, round
@@ -33,9 +33,9 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from eqfuse.benchmarks.busy import Load
-from eqfuse.benchmarks.contestants import Contestant, ContestantError, Setup
 from eqfuse.benchmarks.latency import OPENVINO, OURS, REFERENCE, compile_bundle
+from eqfuse.benchmarks.measuring.busy import Load
+from eqfuse.benchmarks.measuring.contestants import Contestant, ContestantError, Setup
 from eqfuse.support.processor import available_cores
 
 TOOLS = (OURS, REFERENCE, OPENVINO)

@@ -41,8 +41,8 @@ from pathlib import Path
 import onnx
 
 from eqfuse.benchmarks import arm
-from eqfuse.benchmarks.contestants import ContestantError, Setup
 from eqfuse.benchmarks.latency import OURS, Record, compete, compile_bundle, problem, saved
+from eqfuse.benchmarks.measuring.contestants import ContestantError, Setup
 from eqfuse.benchmarks.networks import AGO, NETWORKS
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.benchmarks.searches.picture import curves_svg

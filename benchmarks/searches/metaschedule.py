@@ -32,7 +32,7 @@ from tvm import relax
 from tvm.ir.utils import derived_object
 from tvm.relax.frontend.onnx import from_onnx
 
-from eqfuse.benchmarks.contestants import LIBRARY, import_tvm
+from eqfuse.benchmarks.measuring.contestants import LIBRARY, import_tvm
 from eqfuse.benchmarks.searches.results import Point, Search
 from eqfuse.lowering.target import target_of
 from eqfuse.lowering.tuning.sampling import time_calls

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from eqfuse.benchmarks.contestants import Sample
 from eqfuse.benchmarks.latency import Record
+from eqfuse.benchmarks.measuring.contestants import Sample
 
 PLAIN, TUNED, NO_INTENSIVE, NO_REFORMER = "eqfuse", "tuned", "AGO-NI", "AGO-NR"
 PEER, LONG_PEER, REFERENCE = "MetaSchedule", "MetaSchedule, long", "ONNX Runtime"

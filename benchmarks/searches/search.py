@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eqfuse.benchmarks.contestants import ContestantError, import_tvm
+from eqfuse.benchmarks.measuring.contestants import ContestantError, import_tvm
 from eqfuse.benchmarks.searches.results import NO_INTENSIVE, NO_REFORMER, PEER, TUNED, Point, Search, search_of
 from eqfuse.errors import EqfuseError
 

@@ -44,10 +44,12 @@ class SaturationRun:
             yield "error", str(error)
 
     def load_rules(self, selection: RuleSelection) -> Iterator[Message]:
+        """Keep the program of the rules, of which a run loads what its e-graph can match."""
         yield "stage", "rules"
         self.waiting = rule_program(selection).commands
 
     def execute(self, text: str) -> list[Any]:
+        """The outputs of egglog's commands. Raises EggSmolError."""
         return list(self.egraph.run_program(*self.egraph.parse_program(text)))
 
     def saturate(self, job: Job) -> Iterator[Message]:
@@ -67,6 +69,7 @@ class SaturationRun:
         yield "done", self.progress
 
     def loop(self) -> Iterator[Message]:
+        """Iterate until nothing new comes up or a limit is reached."""
         while self.progress.iterations < self.job.iteration_limit:
             updated = self.iterate()
             size = self.size()
@@ -91,6 +94,7 @@ class SaturationRun:
         return self.progress.growth[-1] * _READING > left
 
     def iterate(self) -> bool:
+        """One iteration; whether it added anything."""
         updated = self.simplify()
         updated |= self.run(self.job.exploration)
         self.progress.iterations += 1
@@ -125,6 +129,7 @@ class SaturationRun:
         return bool(report.updated)
 
     def size(self) -> int:
+        """The e-nodes: rows of tables whose names begin like those of constructors."""
         return sum(n for name, n in self.sizes().items() if name[:1].isupper())
 
     def sizes(self) -> dict[str, int]:
@@ -140,6 +145,7 @@ class SaturationRun:
             self.next_snapshot = begun + taken / _SNAPSHOT_SHARE
 
     def snapshot(self) -> Snapshot:
+        """The e-graph as it is now."""
         return _Reader(self.egraph).read()
 
 

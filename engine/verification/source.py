@@ -33,6 +33,7 @@ class Source:
 
     @property
     def graph(self) -> onnx.GraphProto:
+        """The main graph."""
         return self.structure.graph
 
 

@@ -61,6 +61,7 @@ class Structure:
 
     @cached_property
     def initializers(self) -> dict[str, onnx.TensorProto]:
+        """The initializers of the main graph by name."""
         return {tensor.name: tensor for tensor in self.graph.initializer}
 
     @cached_property
@@ -70,6 +71,7 @@ class Structure:
 
     @cached_property
     def uses(self) -> dict[str, list[Use]]:
+        """The places where each value is read in the main graph, by its name."""
         table: dict[str, list[Use]] = defaultdict(list)
         for node in self.graph.node:
             for index, name in enumerate(node.input):
@@ -79,6 +81,7 @@ class Structure:
 
     @cached_property
     def producers(self) -> dict[str, onnx.NodeProto]:
+        """The node of the main graph that computes each value, by the value's name."""
         return {name: node for node in self.graph.node for name in node.output if name}
 
     @cached_property

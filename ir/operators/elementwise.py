@@ -107,10 +107,12 @@ def _hard_swish(x: Expression) -> Expression:
 
 
 def swish(x: Expression, alpha: float) -> Expression:
+    """x * sigmoid(alpha * x), element by element."""
     return x * (x * alpha)("sigmoid")
 
 
 def gelu(x: Expression, approximate: str) -> Expression:
+    """ONNX's Gelu, element by element; `approximate` is "none" or "tanh"."""
     if approximate == "tanh":
         inner = (x + x * x * x * 0.044715) * sqrt(2 / pi)
         return x * 0.5 * (inner("tanh") + 1.0)

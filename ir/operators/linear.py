@@ -28,6 +28,7 @@ Ints = tuple[int, ...]
 
 
 def matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
+    """ONNX's MatMul: (..., m, k) and (..., k, n) to (..., m, n). Raises Unsupported where the shapes do not fit."""
     if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise Unsupported("the matrices do not fit")
     return arithmetic.matmul(a, b)
@@ -36,6 +37,10 @@ def matmul(arithmetic: Arithmetic, a: Array, b: Array) -> Array:
 def gemm(
     arithmetic: Arithmetic, a: Array, b: Array, c: Array | None, alpha: float, beta: float, ta: int, tb: int
 ) -> Array:
+    """alpha * a b + beta * c of matrices, a and b transposed where `ta` and `tb` say so.
+
+    Raises Unsupported where the shapes do not fit.
+    """
     if a.ndim != 2 or b.ndim != 2:
         raise Unsupported("Gemm takes matrices")
     product = matmul(arithmetic, a.T if ta else a, b.T if tb else b)
@@ -49,6 +54,7 @@ def gemm(
 
 
 def scaled(arithmetic: Arithmetic, x: Array, factor: float) -> Array:
+    """The elements times a number."""
     return x if factor == 1.0 else arithmetic.apply("multiply", x, arithmetic.constant(factor, x))
 
 
@@ -71,6 +77,10 @@ def conv(
     dilations: Ints,
     group: int,
 ) -> Array:
+    """ONNX's Conv: x (n, c, ...), w (o, c / group, *kernel) and a bias (o,) to (n, o, ...).
+
+    Raises Unsupported where the shapes do not fit.
+    """
     floats_only(x)
     spatial = x.ndim - 2
     fits = w.ndim == x.ndim and spatial > 0 and w.shape[2:] == tuple(kernel) and len(pads) == 2 * spatial

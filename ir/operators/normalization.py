@@ -81,6 +81,9 @@ def _group(
 def layer(
     arithmetic: Arithmetic, x: Array, scale: Array, shift: Array | None, axis: int, epsilon: float, stash: int
 ) -> Array:
+    """ONNX's LayerNormalization over the axes from `axis` on; the result has the shape of x. Raises Unsupported without
+    such an axis.
+    """
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")
     value = _standardized(arithmetic, _wide(arithmetic, x, stash), tuple(range(axis, x.ndim)), epsilon)
@@ -88,6 +91,9 @@ def layer(
 
 
 def root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int, epsilon: float, stash: int) -> Array:
+    """ONNX's RMSNormalization over the axes from `axis` on; the result has the shape of x. Raises Unsupported without
+    such an axis.
+    """
     if not 0 <= axis < x.ndim:
         raise Unsupported("there is no such axis")
     value = Expression(arithmetic, _wide(arithmetic, x, stash))
@@ -97,6 +103,7 @@ def root_mean_square(arithmetic: Arithmetic, x: Array, scale: Array, axis: int, 
 
 
 def softmax(arithmetic: Arithmetic, x: Array, axis: int) -> Array:
+    """exp(x) over its sum along `axis`; the result has the shape of x."""
     powers = arithmetic.apply("exp", _lowered(arithmetic, x, axis))
     return arithmetic.apply("divide", powers, arithmetic.reduce("add", powers, (axis,), True))
 

@@ -90,10 +90,12 @@ class CycleEstimate:
 
     @property
     def cycles(self) -> float:
+        """Those of the larger of the two."""
         return max(self.issue, self.memory)
 
 
 def total(counts: Iterable[Counts]) -> Counts:
+    """The sum, count by count."""
     return sum(counts, Counts())
 
 

@@ -33,10 +33,12 @@ class Tool(Enum):
 
     @property
     def program(self) -> str:
+        """The name of its file."""
         return self.value[0]
 
     @property
     def packages(self) -> str:
+        """Their names, separated by spaces."""
         return self.value[1]
 
 

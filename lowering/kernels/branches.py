@@ -44,6 +44,7 @@ class Choice:
 
     @property
     def inputs(self) -> tuple[int, ...]:
+        """The values that it reads."""
         return (self.condition, *self.then, *self.otherwise)
 
 

@@ -63,18 +63,22 @@ class LoopCall:
 
     @property
     def members(self) -> tuple[int, ...]:
+        """The numbers of its operators."""
         return self.part.members
 
     @property
     def operators(self) -> tuple[str, ...]:
+        """The types of its operators in ONNX."""
         return self.part.operators
 
     @property
     def outputs(self) -> tuple[int, ...]:
+        """The values that it computes."""
         return self.part.outputs
 
     @property
     def reason(self) -> str:
+        """Why no kernel does it."""
         return self.part.reason
 
     @property

@@ -32,6 +32,7 @@ class Life:
     last: int
 
     def meets(self, other: Life) -> bool:
+        """Whether there is a step at which both are alive."""
         return self.first <= other.last and other.first <= self.last
 
 

@@ -65,6 +65,7 @@ class Buffer:
 
     @property
     def element(self) -> ElementType:
+        """Its element type in C and DLPack."""
         return ELEMENT_TYPES[self.dtype]
 
     @property
@@ -298,6 +299,7 @@ class Plan:
         return tuple(storage)
 
     def to_json(self) -> str:
+        """The text of plan.json, which `from_json` reads."""
         return msgspec.json.encode(self).decode() + "\n"
 
     @classmethod

@@ -30,6 +30,7 @@ class BufferAccess:
 
     @property
     def name(self) -> str:
+        """The buffer's name, which is unique in a function."""
         return str(self.buffer.name)
 
     @property

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqfuse.benchmarks import latency
-from eqfuse.benchmarks.busy import Load
-from eqfuse.benchmarks.contestants import Contestant, ContestantError, Sample, Setup
 from eqfuse.benchmarks.latency import OURS, REFERENCE, Record
+from eqfuse.benchmarks.measuring.busy import Load
+from eqfuse.benchmarks.measuring.contestants import Contestant, ContestantError, Sample, Setup
 from eqfuse.benchmarks.networks import AGO
 
 

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from eqfuse.benchmarks.measuring.results import judge_result, sample_of
 from eqfuse.benchmarks.optimize import (
     ModelRecord,
     Process,
@@ -19,7 +20,6 @@ from eqfuse.benchmarks.optimize import (
     models,
     named_size,
 )
-from eqfuse.benchmarks.results import judge_result, sample_of
 
 
 def save(path: Path, *operators: str) -> Path:

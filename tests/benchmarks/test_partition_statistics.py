@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.benchmarks.partition_statistics import histogram, jain, statistics
+from eqfuse.benchmarks.measuring.partition_statistics import histogram, jain, statistics
 from eqfuse.extract.partition.baselines.weights import weights
 from eqfuse.extract.partition.groups import partition_of, unfused
 from eqfuse.ir.graph import OperatorGraph

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eqfuse.benchmarks import peers
-from eqfuse.benchmarks.contestants import ContestantError, Sample
 from eqfuse.benchmarks.latency import MNN, OPENVINO, OURS, REFERENCE, Record
+from eqfuse.benchmarks.measuring.contestants import ContestantError, Sample
 
 
 def record(**seconds: float) -> Record:

@@ -12,8 +12,8 @@ import onnx
 import pytest
 
 from eqfuse.benchmarks import tuning
-from eqfuse.benchmarks.contestants import Sample
 from eqfuse.benchmarks.latency import Record
+from eqfuse.benchmarks.measuring.contestants import Sample
 from eqfuse.benchmarks.networks import AGO
 from eqfuse.benchmarks.networks.pairs import PAIRS
 from eqfuse.benchmarks.searches import tables as tuning_tables

@@ -46,6 +46,8 @@ Judge = Callable[[Rule, Sequence[Hit]], str]
 
 _SECONDS = 600.0
 """How long the check of a rule may take: the slowest shipped ones take a few seconds."""
+_IDLE_SECONDS = 60.0
+"""How long a process waits for another rule before it frees its memory."""
 
 
 @dataclass(frozen=True)
@@ -226,17 +228,23 @@ def check_files(
 def _run_jobs(jobs: Sequence[Job], workers: int) -> Iterator[Verdict]:
     if not jobs:
         return
-    with ThreadPoolExecutor(min(workers, len(jobs))) as threads, WorkerPool(_worker) as pool:
+    pool = _pool()
+    with ThreadPoolExecutor(min(workers, len(jobs))) as threads:
         answers = [threads.submit(_ask, job, pool) for job in jobs]
         try:
             yield from (answer.result() for answer in answers)
-        finally:
+        except BaseException:
             for answer in answers:
                 answer.cancel()
+            _pool.cache_clear()
+            pool.close()
+            raise
 
 
-def _worker() -> WorkerProcess:
-    return WorkerProcess(f"{__name__}:verdict_on")
+@cache
+def _pool() -> WorkerPool:
+    """The processes, which are kept for the next files: each imports z3 and egglog."""
+    return WorkerPool(lambda: WorkerProcess(f"{__name__}:verdict_on", idle_seconds=_IDLE_SECONDS))
 
 
 def _ask(job: Job, pool: WorkerPool) -> Verdict:
