@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
 from .axes import fuse_pixels, split_groups, split_phases
-from .blocks import BlockInfo, BufferAccess, parameter_index
+from .blocks import BlockInfo, BufferAccess, parameter_index, walk
 from .decisions import Alternative
 from .draft import Draft, Scheduled
+from .extents import TYPICAL, expression_of, typical_sizes
 from .packing import Repack
 from .pointwise import schedule_prologues, vectorise_last
 from .prefetch import Weights, cycles_with_weights, fetch_ahead
@@ -39,6 +41,8 @@ from .winograd.rule import winograd
 
 BLOCKS = (2, 4, 8, 16, 32)
 """Numbers of tiles in a block that a search tries."""
+LARGER = 2
+"""Times the typical rows and columns that a plane of free size has where Winograd's filters are considered."""
 
 
 def contraction(draft: Draft) -> Scheduled | None:
@@ -47,12 +51,9 @@ def contraction(draft: Draft) -> Scheduled | None:
     pair = find_anchor(draft, BlockInfo.is_product_sum)
     if pair is None:
         return None
-    convolution = find_convolution(draft, *pair)
-    direct = list_plans(draft, *pair) if convolution is not None else []
-    if convolution is not None and direct:
-        filtered = winograd(draft, convolution, min(plan.cycles for plan in direct))
-        if filtered is not None:
-            return filtered
+    filtered = _filter(draft, *pair)
+    if filtered is not None:
+        return filtered
     attempt = draft.copy()
     with suppress(s_tir.ScheduleError):
         flat = fuse_pixels(attempt, *pair)
@@ -71,6 +72,34 @@ def contraction(draft: Draft) -> Scheduled | None:
     _schedule(draft, anchor, epilogue, plan)
     schedule_prologues(draft, epilogue)
     return Scheduled(fetch_ahead(overlap_tails(draft)).schedule, repack, "contraction")
+
+
+def _filter(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Scheduled | None:
+    """By Winograd's minimal filters, if these are estimated to be faster.
+
+    Where a call decides about the plane, that is asked for more rows and columns than the typical ones: a filter gains
+    more on large planes than it loses on small ones.
+    """
+    convolution = find_convolution(draft, anchor, epilogue)
+    if convolution is None:
+        return None
+    sizes = typical_sizes(draft.function)
+    if convolution.is_free:
+        parts = (part for extent in convolution.outputs[1:3] for part in walk(expression_of(extent)))
+        plane = {str(part.name) for part in parts if isinstance(part, tirx.Var)}
+        larger = {name: size * LARGER if name in plane else size for name, size in sizes.items()}
+        draft = draft.with_attribute(TYPICAL, larger)
+        pair = find_anchor(draft, BlockInfo.is_product_sum)
+        assert pair is not None
+        convolution = find_convolution(draft, *pair)
+        assert convolution is not None
+        anchor, epilogue = pair
+    direct = list_plans(draft, anchor, epilogue)
+    filtered = winograd(draft, convolution, min(plan.cycles for plan in direct)) if direct else None
+    if filtered is None or not sizes:
+        return filtered
+    scheduled = replace(draft, schedule=filtered.schedule).with_attribute(TYPICAL, sizes)
+    return replace(filtered, schedule=scheduled.schedule)
 
 
 # --- the register tile

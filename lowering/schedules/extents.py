@@ -93,6 +93,11 @@ def number_of(extent: Any) -> Any:
     return extent.typical if isinstance(extent, SymbolicExtent) else extent
 
 
+def expression_of(extent: Any) -> Any:
+    """What an extent is in code: a number (``int``), or its expression."""
+    return extent.expression if isinstance(extent, SymbolicExtent) else extent
+
+
 def is_symbolic(extent: Any) -> bool:
     """Whether a call decides about the extent."""
     return isinstance(extent, SymbolicExtent)

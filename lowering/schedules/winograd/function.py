@@ -7,7 +7,8 @@
             for tile, o: Y = f(A^T M A) } }                           ("winograd_output")
 
 Tiles are numbered over the batch and the plane; a slab is a number of them. The last slab may have less to do: the
-rest of it repeats the last tile. Blocks of transforms hold vectors along channels, and select only at the borders.
+rest of it repeats the last tile. Where a call decides about the number of tiles, the last slab ends with the rows of a
+register tile that has the last one. Blocks of transforms hold vectors along channels, and select only at the borders.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from tvm import ir, s_tir, tirx
 from tvm.s_tir import stmt as s_stmt
 
 from ..blocks import FUNCTION
+from ..extents import expression_of, is_symbolic, number_of
 from ..rewriting import point, with_body
 from .filters import Filter, transform_tile
 from .match import FilteredConvolution, substitute
 
 INPUT, PRODUCT, COPY, OUTPUT = "winograd_input", "winograd_product", "winograd_copy", "winograd_output"
 """The blocks, by name."""
+LEAST_SLAB = 64
+"""Tiles of a slab, whatever the typical size is: larger planes would read the weights too often."""
 _TRUE = tirx.const(True, "bool")
 
 
@@ -36,7 +40,8 @@ _TRUE = tirx.const(True, "bool")
 class WinogradTiling:
     """A convolution cut in tiles of a filter's size, these in slabs, and its output channels in columns.
 
-    `lanes` of the vectors along the channels of the input and of the output divide channels and columns.
+    `lanes` of the vectors along the channels of the input and of the output divide channels and columns; `rows` are
+    those of a register tile. Numbers of rows and tiles are typical ones where a call decides about them.
     """
 
     filter: Filter
@@ -44,26 +49,39 @@ class WinogradTiling:
     slabs: int
     columns: int
     lanes: tuple[int, int]
+    rows: int = 1
 
     @property
     def down(self) -> int:
         """Rows of tiles in a plane."""
-        return -(-self.convolution.outputs[1] // self.filter.size)
+        return -(-int(number_of(self.convolution.outputs[1])) // self.filter.size)
 
     @property
     def across(self) -> int:
         """Tiles in a row."""
-        return -(-self.convolution.outputs[2] // self.filter.size)
+        return -(-int(number_of(self.convolution.outputs[2])) // self.filter.size)
 
     @property
     def tiles(self) -> int:
         """All tiles."""
-        return self.convolution.outputs[0] * self.down * self.across
+        return int(number_of(self.convolution.outputs[0])) * self.down * self.across
 
     @property
     def slab(self) -> int:
-        """Tiles of a slab."""
-        return -(-self.tiles // self.slabs)
+        """Tiles of a slab; whole register tiles where a call decides about the number of slabs."""
+        slab = -(-self.tiles // self.slabs)
+        return -(-max(slab, LEAST_SLAB) // self.rows) * self.rows if self.convolution.is_free else slab
+
+    @property
+    def computed(self) -> int:
+        """Tiles that are computed of a slab, at typical sizes."""
+        return min(self.slab, -(-self.tiles // self.rows) * self.rows)
+
+    @property
+    def count(self) -> Any:
+        """All tiles, as an expression where a call decides about them."""
+        image, rows, columns = (expression_of(extent) for extent in self.convolution.outputs[:3])
+        return image * -(-rows // self.filter.size) * -(-columns // self.filter.size)
 
 
 def rewrite_function(function: tirx.PrimFunc, tiling: WinogradTiling) -> tirx.PrimFunc:
@@ -104,6 +122,13 @@ class _Statements:
         variable = tirx.Var(f"t{len(self.statements)}", str(value.ty.dtype))
         self.statements.append(tirx.Bind(variable, value))
         return variable
+
+    def store(self, values: Sequence[Any]) -> list[Any]:
+        """The values as elements of a buffer: TVM writes named ones of free sizes out wherever they are used."""
+        buffer = tirx.decl_buffer((len(values),), "int32", "place", scope="local")
+        self.statements.append(tirx.AllocBuffer(buffer))
+        self.statements += [tirx.BufferStore(buffer, value, [n]) for n, value in enumerate(values)]
+        return [tirx.BufferLoad(buffer, [n]) for n in range(len(values))]
 
     def sequence(self) -> Any:
         """All of them as one statement."""
@@ -146,11 +171,13 @@ class _WinogradBlocks:
     def __init__(self, function: tirx.PrimFunc, tiling: WinogradTiling) -> None:
         self._tiling, self._conv = tiling, tiling.convolution
         products, slab, columns = tiling.filter.products, tiling.slab, tiling.columns
+        self._down, self._across = (-(-expression_of(e) // tiling.filter.size) for e in self._conv.outputs[1:3])
+        slabs = -(-tiling.count // slab) if self._conv.is_free else tiling.slabs
         count, channels = self._conv.outputs[3] // columns, self._conv.channels
         name = str(function.params[self._conv.weights].name)
-        self._shape = (tiling.slabs, count, products, slab, columns)
+        self._shape = (slabs, count, products, slab, columns)
         self.weights = tirx.decl_buffer((count * products, channels, columns), "float32", name)
-        self.inputs = tirx.decl_buffer((tiling.slabs, products, slab, channels), "float32", INPUT)
+        self.inputs = tirx.decl_buffer((slabs, products, slab, channels), "float32", INPUT)
         self.sums, self.products = (tirx.decl_buffer(self._shape, "float32", name) for name in (PRODUCT, COPY))
 
     def product(self) -> Any:
@@ -183,8 +210,8 @@ class _WinogradBlocks:
         def leaf(slab: Any, places: Any, tile: Any, channels: Any) -> _Leaf:
             steps = _Statements()
             place = self._find_place(steps, slab, tile)
-            rows = self._input_conditions(1, place.row, tiling.down, conv.source.rows)
-            columns = self._input_conditions(2, place.column, tiling.across, conv.source.columns)
+            rows = self._input_conditions(1, place.row, conv.source.rows)
+            columns = self._input_conditions(2, place.column, conv.source.columns)
             inside = _all([rows[0], rows[-1], columns[0], columns[-1]])
             conditions = _Conditions([steps.keep(c) for c in rows], [steps.keep(c) for c in columns])
             steps.statements.append(
@@ -200,15 +227,24 @@ class _WinogradBlocks:
                 for index, extent in ((places, tiling.filter.products), (channels, conv.channels))
             )
             write = tirx.BufferRegion(self.inputs, [one[0], products, one[1], all_channels])
-            return _Leaf([_region(buffer, {}) for buffer in conv.source.buffers], write, steps.sequence())
+            body = self._where_needed(steps.sequence(), slab, tile - tile % tiling.rows)
+            return _Leaf([_region(buffer, {}) for buffer in conv.source.buffers], write, body)
 
-        return _nest_block(INPUT, (tiling.slabs, 1, tiling.slab, 1), leaf)
+        return _nest_block(INPUT, (self._shape[0], 1, tiling.slab, 1), leaf)
 
-    def _input_conditions(self, axis: int, start: Any, count: int, bounds: Sequence[Any]) -> list[Any]:
+    def _where_needed(self, body: Any, slab: Any, tile: Any) -> Any:
+        """The statement, where a slab has that tile: always, unless a call decides about their number."""
+        if not self._conv.is_free:
+            return body
+        return tirx.IfThenElse(tirx.likely(slab * self._tiling.slab + tile < self._tiling.count), body, None)
+
+    def _input_conditions(self, axis: int, start: Any, bounds: Sequence[Any]) -> list[Any]:
         """For each row (axis 1) or column (axis 2) of the inputs of a tile whether it is there."""
         filter, source = self._tiling.filter, self._conv.source
         last, variable = source.shape[axis], source.variables[axis]
-        own = [variable < last] if (count - 1) * filter.size + filter.window > last else []
+        count = -(-number_of(self._conv.outputs[axis]) // filter.size)
+        may_reach = is_symbolic(last) or (count - 1) * filter.size + filter.window > last
+        own = [variable < expression_of(last)] if may_reach else []
         places = [start + n for n in range(filter.window)]
         return [_all([substitute(bound, (variable,), (p,)) for bound in (*bounds, *own)]) for p in places]
 
@@ -238,7 +274,7 @@ class _WinogradBlocks:
             steps = _Statements()
             place = self._find_place(steps, slab, tile)
             rows, across = (
-                [start + n < extent if extent % size else _TRUE for n in range(size)]
+                [start + n < expression_of(extent) if extent % size else _TRUE for n in range(size)]
                 for start, extent in ((place.row, conv.outputs[1]), (place.column, conv.outputs[2]))
             )
             inside = _all([rows[-1], across[-1]])
@@ -252,9 +288,10 @@ class _WinogradBlocks:
             others = [r.buffer for r in conv.epilogue.reads if r.name != conv.anchor.name]
             own = _region(self.products, {0: slab, 1: column, 3: tile})
             reads = [own, *(_region(buffer, {}) for buffer in others)]
-            return _Leaf(reads, _region(conv.epilogue.write.buffer, {}), steps.sequence())
+            body = self._where_needed(steps.sequence(), slab, tile)
+            return _Leaf(reads, _region(conv.epilogue.write.buffer, {}), body)
 
-        return _nest_block(OUTPUT, (tiling.slabs, self._shape[1], tiling.slab), leaf)
+        return _nest_block(OUTPUT, (self._shape[0], self._shape[1], tiling.slab), leaf)
 
     def _output_vector(
         self, where: tuple[Any, Any, Any, Any], place: _TilePlace, conditions: _Conditions | None
@@ -290,14 +327,15 @@ class _WinogradBlocks:
         """The place of a tile; those after the last are the last."""
         tiling, is_batch = self._tiling, self._conv.outputs[0] > 1
         number = slab * tiling.slab + tile
-        if tiling.slabs * tiling.slab > tiling.tiles:
-            number = tirx.min(number, tiling.tiles - 1)
+        if self._conv.is_free or tiling.slabs * tiling.slab > tiling.tiles:
+            number = tirx.min(number, tiling.count - 1)
         number = steps.keep(number)
-        row = number // tiling.across
-        image = row // tiling.down if is_batch else tirx.const(0, "int32")
-        within = row % tiling.down if is_batch else row
+        row = number // self._across
+        image = row // self._down if is_batch else tirx.const(0, "int32")
+        within = row % self._down if is_batch else row
         size = tiling.filter.size
-        return _TilePlace(steps.keep(image), steps.keep(within * size), steps.keep(number % tiling.across * size))
+        place = (image, within * size, number % self._across * size)
+        return _TilePlace(*(steps.store(place) if self._conv.is_free else map(steps.keep, place)))
 
 
 def _is_true(condition: Any) -> bool:
@@ -322,31 +360,32 @@ def _select(
     return loops(None) if _is_true(inside) else tirx.IfThenElse(inside, loops(None), loops(conditions))
 
 
-def _loop(variable: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
-    return tirx.For(variable, tirx.const(0, "int32"), tirx.const(extent, "int32"), kind, body)
+def _loop(variable: Any, extent: Any, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+    count = tirx.const(extent, "int32") if isinstance(extent, int) else extent
+    return tirx.For(variable, tirx.const(0, "int32"), count, kind, body)
 
 
-def _nest_block(name: str, extents: Sequence[int], leaf: Callable[..., _Leaf], reduced: int = 0) -> Any:
+def _nest_block(name: str, extents: Sequence[Any], leaf: Callable[..., _Leaf], reduced: int = 0) -> Any:
     """A block in loops of its own, over as many iterators, of which the last are `reduced`."""
     loops = [tirx.Var(f"ax{n}", "int32") for n in range(len(extents))]
     variables = [tirx.Var(f"v{n}", "int32") for n in range(len(extents))]
     kinds = [tirx.IterVar.DataPar] * (len(extents) - reduced) + [tirx.IterVar.CommReduce] * reduced
     iterators = [
-        tirx.IterVar(ir.Range(0, int(extent)), variable, kind)
+        tirx.IterVar(ir.Range(0, extent), variable, kind)
         for extent, variable, kind in zip(extents, variables, kinds, strict=True)
     ]
     inside = leaf(*variables)
     block = s_stmt.SBlock(iterators, inside.reads, [inside.write], name, inside.body, inside.init)
     node: Any = s_stmt.SBlockRealize(loops, True, block)
     for loop, extent in zip(reversed(loops), reversed(list(extents)), strict=True):
-        node = _loop(loop, int(extent), node)
+        node = _loop(loop, extent, node)
     return node
 
 
 def _region(buffer: Any, fixed: Mapping[int, Any]) -> Any:
     """All of a buffer but for the dimensions that are fixed."""
     ranges = [
-        ir.Range.from_min_extent(fixed[n], 1) if n in fixed else ir.Range(0, int(extent))
+        ir.Range.from_min_extent(fixed[n], 1) if n in fixed else ir.Range(0, extent)
         for n, extent in enumerate(buffer.shape)
     ]
     return tirx.BufferRegion(buffer, ranges)

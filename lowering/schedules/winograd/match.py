@@ -55,12 +55,17 @@ class FilteredConvolution:
     padding: str | None
     weights: int
     variables: tuple[Any, ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[Any, ...]
 
     @property
     def channels(self) -> int:
         """Channels of the input."""
         return self.source.shape[3]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call decides about images, rows or columns."""
+        return any(map(is_symbolic, self.outputs))
 
 
 def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> FilteredConvolution | None:
@@ -77,8 +82,6 @@ def find_convolution(draft: Draft, anchor: BlockInfo, epilogue: BlockInfo) -> Fi
         return None
     padding = _find_padding(draft, data)
     iterators = [i.var for i in draft.schedule.get(epilogue.block).iter_vars]
-    if any(is_symbolic(anchor.extents[axis]) for axis in axes):
-        return None  # slabs are cut for a plane of one size
     outputs, variables = tuple(anchor.extents[axis] for axis in axes), tuple(iterators[i] for i in after)
     if padding is not None:
         return FilteredConvolution(anchor, epilogue, padding, data.name, index, variables, outputs)

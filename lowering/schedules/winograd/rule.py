@@ -13,18 +13,20 @@ V and M of a slab stay in a cache, and no tile is computed twice; the weights U 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 
 from ....costmodels.device import Device
 from ..decisions import Alternative
 from ..draft import Draft, Scheduled
 from ..pointwise import schedule_prologues
+from ..rewriting import rebuild, with_loop_body
 from ..tails import finish
 from ..tiling.register_tile import UNROLLED_PRODUCTS, TilePlan, cut_tile, finish_tile, share
 from ..tiling.tiles import FLOAT_BYTES, Tile, register_tiles, tile_cycles
 from .filters import FILTERS, Filter, WinogradWeights
-from .function import COPY, INPUT, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
+from .function import COPY, INPUT, LEAST_SLAB, OUTPUT, PRODUCT, WinogradTiling, rewrite_function
 from .match import FilteredConvolution
 
 CLEARLY = 1.1
@@ -39,6 +41,8 @@ TRANSFORM = 1.3
 """Cycles of a transform per cycle of its instructions: some of its values do not fit the registers."""
 EXPOSED = 0.4
 """The part of the traffic to a second cache, or of a long stream, that nothing hides: measured on the device `host`."""
+FREE_ROWS = 8
+"""Rows of a register tile where a call decides about the number of tiles: the last of a slab may have few."""
 SLAB = range(8, 257)
 """Tiles of a slab, where there are as many: fewer would read the weights too often, more fit no second cache."""
 
@@ -64,12 +68,15 @@ def winograd(draft: Draft, convolution: FilteredConvolution, direct: float) -> S
     plan = draft.trace.decide("tile", plans[slabs], lambda plan: plan.cycles)
     tiling = _find_tiling(convolution, chosen, slabs, plan.tile, draft.device)
     draft = replace(draft, schedule=s_tir.Schedule(rewrite_function(draft.function, tiling)))
-    _schedule(draft, plan)
+    slab, rows = _schedule(draft, plan)
     schedule_prologues(draft, draft.inspect(draft.schedule.get_sblock(OUTPUT)))
+    if convolution.is_free:
+        draft = _leave_out_tiles(draft, tiling, slab, rows)
     return finish(draft, "winograd", (WinogradWeights(convolution.weights, chosen.size, plan.tile.columns),))
 
 
-def _schedule(draft: Draft, plan: TilePlan) -> None:
+def _schedule(draft: Draft, plan: TilePlan) -> tuple[Any, Any]:
+    """The result are the loops over slabs, and over the rows of products."""
     schedule = draft.schedule
     blocks = {name: schedule.get_sblock(name) for name in (INPUT, PRODUCT, COPY, OUTPUT)}
     slab, columns, _ = schedule.get_loops(blocks[OUTPUT])
@@ -82,6 +89,22 @@ def _schedule(draft: Draft, plan: TilePlan) -> None:
     draft.compute_at(blocks[INPUT], slab)
     for block, axis in ((INPUT, 1), (COPY, 2)):
         schedule.storage_align(blocks[block], 0, axis, PAGE_FLOATS, SHIFT)
+    return slab, outer[product.spatial.index(ROW)]
+
+
+def _leave_out_tiles(draft: Draft, tiling: WinogradTiling, slab: Any, rows: Any) -> Draft:
+    """A draft without the products of rows behind the last tile, whose number a call decides about."""
+    slabs, loop = (draft.schedule.get(each).loop_var for each in (slab, rows))
+    first = slabs * tiling.slab + loop * tiling.rows
+
+    def rewrite(node: Any) -> Any:
+        rebuilt = rebuild(node, rewrite)
+        if not isinstance(node, tirx.For) or not node.loop_var.same_as(loop):
+            return rebuilt
+        needed = tirx.likely(first < tiling.count)
+        return with_loop_body(rebuilt, tirx.IfThenElse(needed, rebuilt.body, None))
+
+    return draft.with_body(rewrite(draft.function.body))
 
 
 # --- tilings, and their estimated cycles: products, transforms, and traffic between caches
@@ -90,7 +113,8 @@ def _schedule(draft: Draft, plan: TilePlan) -> None:
 def _list_slab_counts(convolution: FilteredConvolution, filter: Filter) -> list[int]:
     """The numbers of slabs that differ in the size of these."""
     tiles = WinogradTiling(filter, convolution, 1, 1, (1, 1)).tiles
-    return sorted({-(-tiles // min(size, tiles)) for size in SLAB})
+    sizes = range(LEAST_SLAB, SLAB.stop) if convolution.is_free else SLAB
+    return sorted({-(-tiles // min(size, tiles)) for size in sizes})
 
 
 def _list_plans(draft: Draft, convolution: FilteredConvolution, filter: Filter, slabs: int) -> list[TilePlan]:
@@ -101,7 +125,9 @@ def _list_plans(draft: Draft, convolution: FilteredConvolution, filter: Filter, 
     """
     device, outputs = draft.device, convolution.outputs[3]
     rows = WinogradTiling(filter, convolution, slabs, 1, (1, 1)).slab
-    whole = [t for t in register_tiles(rows, outputs, device, window=False) if outputs % t.columns == 0]
+    most = FREE_ROWS if convolution.is_free else rows
+    tiles = [t for t in register_tiles(rows, outputs, device, window=False) if t.rows <= most]
+    whole = [t for t in tiles if outputs % t.columns == 0]
     looped = [t for t in whole if convolution.channels > UNROLLED_PRODUCTS // (t.rows * t.vectors)]
     idle = -(-slabs // draft.threads) * draft.threads / slabs
     tilings = [(tile, _find_tiling(convolution, filter, slabs, tile, device)) for tile in looped or whole]
@@ -115,26 +141,26 @@ def _find_tiling(
     lanes = device.lanes
     while convolution.channels % lanes:
         lanes //= 2
-    return WinogradTiling(filter, convolution, slabs, tile.columns, (lanes, tile.lanes))
+    return WinogradTiling(filter, convolution, slabs, tile.columns, (lanes, tile.lanes), tile.rows)
 
 
 def _estimate_cycles(tiling: WinogradTiling, tile: Tile, device: Device) -> float:
     """Cycles on one thread."""
-    channels, outputs = tiling.convolution.channels, tiling.convolution.outputs[3]
-    products = tiling.filter.products * tile_cycles(tile, tiling.slab, outputs, channels, device, scattered=False)
+    channels, outputs = tiling.convolution.channels, int(tiling.convolution.outputs[3])
+    products = tiling.filter.products * tile_cycles(tile, tiling.computed, outputs, channels, device, scattered=False)
     return tiling.slabs * (products + _transform_cycles(tiling, device)) + _traffic_cycles(tiling, device)
 
 
 def _transform_cycles(tiling: WinogradTiling, device: Device) -> float:
     """Cycles for inputs and outputs of a slab: arithmetic, loads and stores of vectors, one after the other."""
-    conv, filter, rows = tiling.convolution, tiling.filter, tiling.slab
+    conv, filter, rows = tiling.convolution, tiling.filter, tiling.computed
     elements = filter.size**2
     loads = filter.products / device.load_ports
     arithmetic = 2 * filter.window * filter.input_operations / device.fma_ports
     inputs = arithmetic + loads + filter.products / device.store_ports
     arithmetic = (filter.window + filter.size) * filter.output_operations / device.fma_ports
     outputs = arithmetic + loads + elements / device.store_ports + elements / device.load_ports
-    vectors = (conv.channels // tiling.lanes[0], conv.outputs[3] // tiling.lanes[1])
+    vectors = (conv.channels // tiling.lanes[0], int(conv.outputs[3]) // tiling.lanes[1])
     return TRANSFORM * rows * (vectors[0] * inputs + vectors[1] * outputs)
 
 
@@ -144,9 +170,9 @@ def _traffic_cycles(tiling: WinogradTiling, device: Device) -> float:
     The first slab reads the weights from memory: between two runs the rest of a model has the caches.
     """
     conv, place = tiling.convolution, FLOAT_BYTES * tiling.filter.products
-    outputs = conv.outputs[3]
-    kept = place * tiling.slab * (conv.channels + tiling.columns)
-    moved = 2 * place * tiling.slab * (conv.channels + outputs) * tiling.slabs
+    outputs = int(conv.outputs[3])
+    kept = place * tiling.computed * (conv.channels + tiling.columns)
+    moved = 2 * place * tiling.computed * (conv.channels + outputs) * tiling.slabs
     between = moved / device.bandwidth(2 * kept) if 2 * kept > device.caches[0].size else 0.0
     weights = place * conv.channels * outputs
     again = (tiling.slabs - 1) * weights / device.bandwidth(2 * weights)

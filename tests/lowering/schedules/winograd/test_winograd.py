@@ -16,6 +16,7 @@ from eqfuse.costmodels.device import Device
 from eqfuse.lowering.kernels.channels_last import channels_last
 from eqfuse.lowering.schedules import Draft, Scheduled, Trace, decisions, mark_constants
 from eqfuse.lowering.schedules.contraction import contraction
+from eqfuse.lowering.schedules.extents import TYPICAL, typical_sizes
 from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
 
 from ..functions import ARM, HOST, SERVER, TARGET, execute, inputs
@@ -246,3 +247,21 @@ def test_weights_are_packed_by_columns() -> None:
     np.testing.assert_allclose(packed[36 + 8, 3, 2], (left @ array[6, 3] @ left.T)[1, 2], rtol=1e-5)
     assert packing == WinogradWeights(1, 4, 4)
     assert len({packing, WinogradWeights(1, 2, 4)}) == 2
+
+
+@pytest.mark.parametrize(("size", "threads"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.conformance)])
+def test_a_call_decides_about_images_rows_and_columns(size: int, threads: int) -> None:
+    shape = (te.var("n"), 5, te.var("h"), te.var("w"))
+    function = convolution(shape, 24).with_attr(TYPICAL, {"n": 1, "h": 16, "w": 16})
+    scheduled, _ = by(f"winograd {size}", function, threads=threads)
+    assert scheduled.rule == "winograd"
+    assert typical_sizes(scheduled.schedule.mod["main"]) == {"n": 1, "h": 16, "w": 16}
+    compiled = tvm.compile(scheduled.schedule.mod, target=tvm.target.Target(TARGET))["main"]
+    generator = np.random.default_rng(0)
+    w, b = (generator.standard_normal(each).astype(np.float32) for each in ((24, 5, 3, 3), (24,)))
+    (repack,) = scheduled.repack
+    for plane in ((1, 1, 1), (1, 4, 3), (2, 9, 6), (1, 61, 70), (3, 1, 40)):
+        x = generator.standard_normal((*plane, 5)).astype(np.float32)
+        tensors = [tvm.runtime.tensor(a) for a in (x, repack(w), b, np.full((*plane, 24), np.nan, np.float32))]
+        compiled(*tensors)
+        close(tensors[-1].numpy(), np.maximum(sums(x, w) + b, 0.0))
