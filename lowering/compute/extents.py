@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from tvm import te, tirx
+from tvm import sym, te, tirx
 
 from ...ir.operation import dimension_size
 from ...ir.size_names import dimension_as_size
@@ -35,13 +35,14 @@ class Extents:
 
     @staticmethod
     def of(types: Iterable[TensorType | None]) -> Extents:
-        """With a variable for each size that tensors of these types have and no number is."""
+        """With a variable for each size that tensors of these types have and no number is, unless it is a multiple of
+        an earlier one."""
         extents = Extents()
         for type_ in types:
             for dimension in (type_.shape or ()) if type_ is not None else ():
                 size = dimension_as_size(dimension)
                 if size is not None and size.number is None and size not in extents.expressions:
-                    extents.expressions[size] = tirx.Var(f"d{len(extents.expressions)}", "int32")
+                    extents.expressions[size] = extents._multiple_or_variable(size)
         return extents
 
     @property
@@ -66,6 +67,14 @@ class Extents:
         if size is None:
             raise UnknownExtent(f"a dimension {dimension} that is not known before the run")
         return self._express(size)
+
+    def _multiple_or_variable(self, size: Size) -> Extent:
+        """A number of times a variable, if the size is that; else a variable of its own."""
+        for other, value in self.expressions.items():
+            quotient = exact_quotient(size, other) if isinstance(value, tirx.Var) else None
+            if quotient is not None and quotient.number is not None:
+                return value * quotient.number
+        return tirx.Var(f"d{len(self.variables)}", "int32")
 
     def _express(self, size: Size) -> Extent:
         if size.number is not None:
@@ -125,6 +134,12 @@ def are_unequal(first: Extent, second: Extent) -> bool:
 def product(extents: Iterable[Extent]) -> Extent:
     """The number of elements."""
     return reduce(lambda a, b: b if is_number(a, 1) else a if is_number(b, 1) else a * b, extents, 1)
+
+
+def simplify(extent: Extent) -> Extent:
+    """The extent as a number, if it is one whatever the sizes of a call; else in its simplest form."""
+    simple = extent if isinstance(extent, int) else sym.Analyzer().simplify(extent)
+    return int(simple) if isinstance(simple, tirx.IntImm) else simple
 
 
 def as_number(extent: Extent, dtype: str) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tvm import te, tirx
 
 from .call import Expr, Lowering, NotLowered, Operand, TensorCall, broadcast, read, sizes
-from .extents import are_unequal
+from .extents import are_unequal, simplify
 from .windows import Windows, pad_around
 
 
@@ -118,10 +118,10 @@ def _convolve_phases(call: TensorCall, windows: Windows) -> te.Tensor:
     channels, outputs = shape[0] // group, shape[1]
     taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
     left = [b % s for b, s in zip(windows.before, strides, strict=True)]
-    places = [-(-p // s) for p, s in zip(call.shape[2:], strides, strict=True)]
+    places = [simplify((p + s - 1) // s) for p, s in zip(call.shape[2:], strides, strict=True)]
     before = [t - 1 - b // s for t, b, s in zip(taps, windows.before, strides, strict=True)]
     reach = [q + t - 1 + (m > 0) for q, t, m in zip(places, taps, left, strict=True)]
-    after = [r - n - b for r, n, b in zip(reach, sizes(x)[2:], before, strict=True)]
+    after = [simplify(r - n - b) for r, n, b in zip(reach, sizes(x)[2:], before, strict=True)]
     padded = pad_around(call, x, before, after, call.constant(0))
     inner = call.reduce_axes([channels] if channels > 1 or group == 1 else [], "c")
     kernel = call.reduce_axes(taps)

@@ -1,7 +1,7 @@
 """Extents as rules see them: numbers, and sizes that a call decides, which count as a typical size where one estimates.
 
 What holds for the typical size alone must not decide what is valid. So such an extent is equal to itself only, is
-longer than 1, and divides by nothing but 1; in an index it is its expression.
+longer than 1, and divides by nothing but 1 and what its expression has as a factor; in an index it is its expression.
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ class SymbolicExtent:
         return other // self.typical if isinstance(other, int) else other // self.expression
 
     def __mod__(self, other: Any) -> int:
-        """Nothing divides it but 1."""
-        return int(number_of(other) != 1)
+        """Nothing divides it but what divides its expression, whatever the sizes."""
+        divisor = number_of(other)
+        if isinstance(self.expression, tirx.Var) or divisor == 1:
+            return int(divisor != 1)
+        return int(not sym.Analyzer().can_prove_equal(self.expression % divisor, 0))
 
     def __rmod__(self, other: Any) -> Any:
         return other % self.typical if isinstance(other, int) else other % self.expression

@@ -16,6 +16,7 @@ from onnx import helper
 
 import eqfuse
 from eqfuse.errors import UsageError
+from eqfuse.lowering.bundle.kernel_facts import read_table
 
 from .small_models import Array, graph_of, model, saved, weights
 
@@ -145,6 +146,39 @@ def test_pools_see_a_part_of_a_window_that_is_larger_than_the_map(
     for result, wanted in zip(compiled({"x": x}), original({"x": x}), strict=True):
         assert result.shape == wanted.shape
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def transposed_convolutions() -> onnx.ModelProto:
+    """Transposed convolutions whose results are twice as large as the map, or twice less 1."""
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("ConvTranspose", ["r", "w2", "b"], ["twice"], strides=[2, 2]),
+        node("Relu", ["twice"], ["t"]),
+        node("ConvTranspose", ["t", "w4"], ["four"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("ConvTranspose", ["r", "w3"], ["odd"], strides=[2, 2], pads=[1, 1, 1, 1]),
+    ]
+    stored = {"w2": weights(20, 18, 2, 2), "b": weights(18), "w4": weights(18, 17, 4, 4), "w3": weights(20, 16, 3, 3)}
+    shapes = {"four": ["N", 17, None, None], "odd": ["N", 16, None, None]}
+    return model(nodes, {"x": ["N", 20, "H", "W"]}, shapes, **stored)
+
+
+@pytest.fixture(scope="module")
+def transposed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run, set[str]]:
+    folder = tmp_path_factory.mktemp("transposed")
+    runs = bundle_of(transposed_convolutions(), folder)
+    return *runs, {fact.rule for fact in read_table(folder / "bundle")}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 20), (40, 33)])
+def test_transposed_convolutions(transposed: tuple[Run, Run, set[str]], size: tuple[int, int]) -> None:
+    compiled, original, _ = transposed
+    x = np.random.default_rng(0).standard_normal((2, 20, *size)).astype(np.float32)
+    for result, wanted in zip(compiled({"x": x}), original({"x": x}), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_transposed_convolutions_of_twice_the_size_are_products(transposed: tuple[Run, Run, set[str]]) -> None:
+    assert "contraction" in transposed[2]
 
 
 def test_assumes_sizes_on_which_the_model_runs() -> None:
