@@ -1,9 +1,9 @@
-"""What lowering/kernels/build.py makes of accumulators: registers, whatever memory TVM would take for them."""
+"""What lowering/kernels/build.py makes of accumulators, and of the larger and the smaller of two numbers."""
 
 from __future__ import annotations
 
 import tvm
-from tvm import s_tir, te
+from tvm import s_tir, te, tirx
 
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
@@ -12,6 +12,7 @@ from eqfuse.lowering.schedules.decisions import Trace
 from ..schedules.functions import SERVER, matmul
 
 SERVER_TARGET = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4", "num-cores": 1}
+ARM_TARGET = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "mattr": ["+neon"], "num-cores": 1}
 
 
 def test_accumulators_of_many_wide_vectors_stay_in_registers() -> None:
@@ -34,3 +35,16 @@ def test_local_buffers_whose_size_a_call_decides_are_compiled() -> None:
     schedule = s_tir.Schedule(te.create_prim_func([x, te.compute(x.shape, lambda i: doubled[i] + 1.0, name="y")]))
     schedule.set_scope(schedule.get_sblock("doubled"), 0, "local")
     assert "main" in build(schedule.mod, tvm.target.Target(SERVER_TARGET)).mod.inspect_source("ll")
+
+
+def test_a_clip_is_two_instructions_on_arm() -> None:
+    x = te.placeholder((64,), name="x")
+    low, high = (tirx.const(bound, "float32") for bound in (0.0, 6.0))
+    y = te.compute(x.shape, lambda i: tirx.Min(high, tirx.Max(low, x[i])), name="y")
+    schedule = s_tir.Schedule(te.create_prim_func([x, y]))
+    _, inner = schedule.split(schedule.get_loops(schedule.get_sblock("y"))[0], [None, 4])
+    schedule.vectorize(inner)
+    code = build(schedule.mod, tvm.target.Target(ARM_TARGET)).mod.inspect_source("asm")
+    assert "fmax\tv" in code
+    assert "fmin\tv" in code
+    assert "fcm" not in code
