@@ -18,8 +18,6 @@ from ..lowering.errors import CrashError, WrongKernelsError
 from ..lowering.interface import outputs_of
 from ..lowering.kernels import pool
 from ..lowering.kernels.confirmation import ProcessorKernels
-from ..lowering.kernels.fallback import FOLDER, store
-from ..lowering.kernels.table import kernel_facts, step_facts, write_table
 from ..lowering.kernels.variants import Cut
 from ..lowering.linking import Linker
 from ..lowering.ports import random_inputs
@@ -117,6 +115,8 @@ class Processor:
                 shutil.rmtree(folder)
                 shutil.copytree(attempt.folder, folder)
         if summary.timed:
+            from ..lowering.kernels.table import write_table
+
             write_table(attempt.prepared, attempt.facts, folder)
         manifest = self.manifest(compilation, result, attempt.prepared, folder, summary, verdict)
         bundle.write_manifest(folder, manifest)
@@ -162,6 +162,8 @@ class Processor:
     ) -> CompiledKernels:
         """The kernels of a cut, linked in a folder, and what they need besides."""
         from ..lowering.kernels.compilation import SpecialKernels, compile_kernels
+        from ..lowering.kernels.fallback import store
+        from ..lowering.kernels.table import kernel_facts, write_table
 
         clock = compilation.clock
         with scratch_folder("kernels") as scratch:
@@ -249,6 +251,9 @@ class Processor:
         verdict: str = "",
     ) -> Manifest:
         """The manifest of a folder that is otherwise complete."""
+        from ..lowering.kernels.fallback import FOLDER
+        from ..lowering.kernels.table import step_facts
+
         target, kinds = self.target, Counter(step.kind for step in step_facts(prepared))
         mended = (f"{k.problem}; now {k.chosen}" for k in (summary.kernels if summary else ()) if k.problem)
         provenance = compilation.provenance(
@@ -315,6 +320,8 @@ class _Workshop:
             self.compilation, self._graph, self._weights, cut, folder, self._lowered
         )
         bundle.write_manifest(folder, self.processor.manifest(self.compilation, self.result, prepared, folder))
+        from ..lowering.kernels.table import kernel_facts
+
         return Attempt(cut, folder, prepared, kernel_facts(prepared, self.processor.target))
 
     def time(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, CallTime]]:

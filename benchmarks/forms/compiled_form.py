@@ -16,6 +16,7 @@ from eqfuse.engine.onnx.inference import infer
 from eqfuse.engine.onnx.model import read
 from eqfuse.extract.partition.operator_graph import operator_graph
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.decisions import Trace
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.kernels.channels_last import from_last, last_shape, to_last
 from eqfuse.lowering.kernels.map_copies import copy_maps
@@ -23,7 +24,6 @@ from eqfuse.lowering.kernels.prim_funcs import DistinctKernels, KernelCall
 from eqfuse.lowering.kernels.steps import View, steps
 from eqfuse.lowering.kernels.table import roofline
 from eqfuse.lowering.schedules import Scheduled, list_candidates
-from eqfuse.lowering.schedules.decisions import Trace
 from eqfuse.lowering.target import Target
 from eqfuse.lowering.weights import Weights
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...costmodels.device import Device
-from ..schedules.decisions import Decisions, DecisionSite
+from ..decisions import Decisions, DecisionSite
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..schedules.decisions import Trace
+from ..decisions import Trace
 from .messages import Answer, Request
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from functools import partial
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import Trace
 from .channels import channels
 from .contraction import contraction
-from .decisions import Trace
 from .draft import CONSTANTS, Draft, Scheduled
 from .estimate import least_cycles
 from .fallback import fallback, plain

@@ -24,9 +24,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import Alternative
 from .axes import fuse_pixels, split_groups, split_phases
 from .blocks import BlockInfo, BufferAccess, parameter_index, walk
-from .decisions import Alternative
 from .draft import Draft, Scheduled
 from .extents import TYPICAL, expression_of, typical_sizes
 from .packing import Repack

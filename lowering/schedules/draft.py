@@ -10,8 +10,8 @@ import tvm
 from tvm import ir, s_tir, tirx
 
 from ...costmodels.device import Device
+from ..decisions import Trace
 from .blocks import FUNCTION, BlockInfo, BufferAccess, find_blocks, find_consumers, inspect_block, parameter_index, walk
-from .decisions import Trace
 from .extents import extent_of
 from .packing import Packing
 

@@ -21,8 +21,8 @@ from tvm.s_tir import stmt as s_stmt
 
 from ...costmodels.device import Device
 from ..compute.recurrence import RECURRENCE
+from ..decisions import DecisionSite, Trace
 from .blocks import FUNCTION, BlockInfo, BufferAccess, parameter_index
-from .decisions import DecisionSite, Trace
 from .draft import CONSTANTS, Draft, Scheduled
 from .estimate import estimate_cycles
 from .packing import Packing

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schedules.decisions import DecisionSite, Option
+from ..decisions import DecisionSite, Option
 
 Row = Mapping[str, float]
 """Features by name."""

@@ -15,8 +15,8 @@ from ...extract.partition.baselines.clustering import split
 from ...extract.partition.kernels import KernelModel
 from ...ir.graph import OperatorGraph
 from ...support.directed_graphs import CycleError, topological_order
+from ..decisions import Decisions, DecisionSite
 from ..kernels.prim_funcs import ScheduleCheck
-from ..schedules.decisions import Decisions, DecisionSite
 from .tasks import Members
 
 SCHEDULED_APART = "tile"

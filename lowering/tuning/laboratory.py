@@ -17,9 +17,9 @@ from ...ir.types import TensorType
 from ...support.scratch import scratch_folder
 from ...support.store import source_digest
 from ..bundle.bundle import versions
+from ..decisions import Decisions, DecisionSite
 from ..kernels.messages import Answer, Request
 from ..running.turns import Middle
-from ..schedules.decisions import Decisions, DecisionSite
 from ..target import Target
 from .cost_model import features_of
 from .records import Record, RecordDatabase

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ....costmodels.device import Device
+from ...decisions import Alternative
 from ..contraction import decide_plan, list_plans, pack_operands
-from ..decisions import Alternative
 from ..draft import Draft, Scheduled
 from ..pointwise import schedule_pointwise
 from ..rows import register_reducers, split_reduction, vectorise_partial_result

@@ -18,7 +18,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from ....costmodels.device import Device
-from ..decisions import Alternative
+from ...decisions import Alternative
 from ..draft import Draft, Scheduled
 from ..pointwise import schedule_prologues
 from ..rewriting import rebuild, with_loop_body

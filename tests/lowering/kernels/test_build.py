@@ -5,9 +5,9 @@ from __future__ import annotations
 import tvm
 from tvm import s_tir, te, tirx
 
+from eqfuse.lowering.decisions import Trace
 from eqfuse.lowering.kernels.build import build
 from eqfuse.lowering.schedules import list_candidates
-from eqfuse.lowering.schedules.decisions import Trace
 
 from ..schedules.functions import SERVER, matmul
 

@@ -6,9 +6,9 @@ import numpy as np
 from onnx import helper
 
 from eqfuse.ir.graph import OperatorGraph
+from eqfuse.lowering.decisions import DecisionSite, Option
 from eqfuse.lowering.kernels.messages import Answer, Choices
 from eqfuse.lowering.kernels.variants import Cut, Variant, list_variants
-from eqfuse.lowering.schedules.decisions import DecisionSite, Option
 
 from ..small_models import graph_of, model, weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqfuse.lowering.schedules.decisions import MOST_OPTIONS, WORST_COST, Alternative, Trace
+from eqfuse.lowering.decisions import MOST_OPTIONS, WORST_COST, Alternative, Trace
 
 NUMBERS = st.lists(st.integers(0, 1000), min_size=1, max_size=100, unique=True)
 
