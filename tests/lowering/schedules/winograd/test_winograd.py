@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from tvm import te, tirx, topi
 
 from eqfuse.costmodels.device import Device
+from eqfuse.lowering import decisions
 from eqfuse.lowering.kernels.channels_last import channels_last
-from eqfuse.lowering.schedules import Draft, Scheduled, Trace, decisions, mark_constants
+from eqfuse.lowering.schedules import Draft, Scheduled, Trace, mark_constants
 from eqfuse.lowering.schedules.contraction import contraction
 from eqfuse.lowering.schedules.extents import TYPICAL, typical_sizes
 from eqfuse.lowering.schedules.winograd.filters import FILTERS, Filter, WinogradWeights, filter_of
