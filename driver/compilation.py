@@ -28,7 +28,7 @@ from ..ir.operation import NO_SIZES
 from ..lowering.bundle import bundle, cache
 from ..lowering.bundle.check import call_for_verdict
 from ..lowering.bundle.manifest import Manifest, Provenance
-from ..lowering.interface import inputs_of, read_samples
+from ..lowering.interface import inputs_of, read_samples, require_tensors
 from ..lowering.kernels.branches import split_branches
 from ..lowering.kernels.map_copies import copy_maps
 from ..lowering.kernels.measured import join_measured
@@ -215,13 +215,15 @@ def kernels_of(
     """The graph to lower, and its kernels and views in running order; each operator by itself where it was not cut.
 
     They are the groups of the partition, cut between the branches of Ifs, and copies of feature maps at the ends of the
-    model. `sizes` are typical ones of free dimensions.
+    model. `sizes` are typical ones of free dimensions. Raises LoweringError for what is no tensor.
     """
+    rewritten = result.rewritten.model
     if result.partition is not None:
         graph = result.partition.partition.graph.at_call
+        require_tensors(graph, rewritten)
         return copy_maps(*join_measured(graph, split_branches(graph, result.partition.partition.members)))
-    rewritten = result.rewritten.model
     graph = operator_graph(rewritten, knowledge_of_result(rewritten, result.rewritten.knowledge), sizes)
+    require_tensors(graph, rewritten)
     return join_measured(graph.at_call, unfused(graph).members)
 
 

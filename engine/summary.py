@@ -16,7 +16,7 @@ from ..ir.types import TensorType
 from .egraph.canonical import canonical
 from .onnx.inference import SMALL, Knowledge
 from .onnx.model import Model, elements
-from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, blame_node, has_body, outer_values
+from .onnx.nodes import BODY_DOMAIN, FORMAL_KEY, RANDOM_OPERATORS, blame_node, has_body, is_standard, outer_values
 from .onnx.typing import constant_type, dtype_name
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
@@ -113,12 +113,13 @@ def _name_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def layer_nodes(model: Model) -> Iterator[ir.Node]:
-    """Nodes that depend on an input of the graph, in order."""
+    """Nodes that depend on an input of the graph, or on chance, in order."""
     constant = frozenset(model.graph.initializers) - model.overridable_initializers
     live = {i for i in model.graph.inputs if i.name not in constant}
     for node in model.graph:
         used = (*node.inputs, *(outer_values(node, model.graph) if has_body(node) else ()))
-        if any(v in live for v in used if v is not None):
+        is_random = is_standard(node) and node.op_type in RANDOM_OPERATORS
+        if is_random or any(v in live for v in used if v is not None):
             live.update(node.outputs)
             yield node
 

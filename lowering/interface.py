@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from ..engine.onnx.model import Model, elements
+from ..engine.onnx.nodes import is_standard
 from ..engine.onnx.typing import NAMELESS, dtype_name
 from ..errors import UsageError
 from ..ir.graph import OperatorGraph
@@ -72,6 +74,28 @@ def read_samples(paths: Iterable[Path], ports: Sequence[Port]) -> tuple[Sample, 
     kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype)) for port in ports]
     tensors = zip(ports, kinds, strict=True)
     return read(paths, [onnx.helper.make_tensor_value_info(port.name, kind, port.shape) for port, kind in tensors])
+
+
+def require_tensors(graph: OperatorGraph, model: Model) -> None:
+    """Raise LoweringError for a value that an operator makes or reads, and that is no tensor of numbers."""
+    for node in filter(is_standard, model.graph):
+        for output, formal in zip(node.outputs, _list_results(node, model.opset), strict=False):
+            if all(text.startswith(("seq(", "optional(")) for text in formal.types):
+                made = f"value {output.name!r} ({node.op_type} makes it)"
+                raise LoweringError(f"{made} is a sequence or optional, {_ONLY}")
+    for value in graph.values:
+        if value.type is not None and value.type.dtype == "string":
+            maker = f" ({graph.operators[value.producer].op} makes it)" if value.producer is not None else ""
+            raise LoweringError(f"value {value.name!r}{maker} is text, {_ONLY}")
+
+
+_ONLY = "and only tensors of numbers can be compiled; `eqfuse optimize` takes such models"
+
+
+def _list_results(node: ir.Node, opset: int) -> Sequence[onnx.defs.OpSchema.FormalParameter]:
+    if not onnx.defs.has(node.op_type, opset, ""):
+        return ()
+    return onnx.defs.get_schema(node.op_type, opset, "").outputs
 
 
 def known_type(graph: OperatorGraph, value: int) -> TensorType:

@@ -108,6 +108,8 @@ def loop_call(graph: OperatorGraph, part: Fallback) -> LoopCall:
     """The operators as loops, which read constants of the model like other values. Raises LoweringError."""
     model = onnx.ModelProto()
     model.CopyFrom(part.model)
+    if any(_is_training(node, model) for node in model.graph.node):
+        raise LoweringError("Dropout drops at random")
     inputs, inner = list(part.inputs), []
     read = dict.fromkeys(v for m in part.members for v in graph.operators[m].inputs if v is not None)
     numbers = {name_in_model(graph.values[v]): v for v in read}
@@ -128,6 +130,12 @@ def loop_call(graph: OperatorGraph, part: Fallback) -> LoopCall:
     bounds = require_bounds(part.model)
     program = loop_program(model, symbol, list(measured_sizes(model.graph).values()))
     return LoopCall(symbol, part, tuple(inputs), program, bounds)
+
+
+def _is_training(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
+    """Whether a node is a Dropout that was told to drop."""
+    named = node.input[2] if node.op_type == "Dropout" and len(node.input) > 2 else ""
+    return any(tensor.name == named and numpy_helper.to_array(tensor).all() for tensor in model.graph.initializer)
 
 
 def list_reads(graph: onnx.GraphProto) -> Iterator[str]:

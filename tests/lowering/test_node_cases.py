@@ -6,6 +6,7 @@ Those that can be neither are skipped with the reason, and counted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -23,11 +24,13 @@ from eqfuse.lowering.loops.program import loop_program
 
 from ..conformance.test_node_cases import Case, case, cases, with_weights
 from .in_tvm import Call, in_onnx_runtime, in_tvm
-from .loops.in_c import InC, LoopError
+from .loops.in_c import Array, InC, LoopError
 
 pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 
+TRANSFORMS = frozenset({"DFT", "STFT"})
+"""What adds up elements that cancel out."""
 INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
 
 
@@ -103,10 +106,42 @@ def test_as_plain_loops(any_name: str) -> None:
     if difference:
         call = Call(tested.model, dict(zip((i.name for i in tested.model.graph.input), tested.inputs, strict=True)))
         difference = tested.difference(outputs, list(in_onnx_runtime(call).values()))
+    if difference and any(node.op_type in TRANSFORMS for node in tested.model.graph.node):
+        difference = beyond_rounding(outputs, tested.expected)
     assert difference == ""
 
 
-def test_at_most_a_hundred_cases_have_neither_kernels_nor_plain_loops() -> None:
+def beyond_rounding(outputs: Sequence[Array], expected: Sequence[Array]) -> str:
+    """Where results differ by more than rounding of the largest element: the transform of what has a frequency of 0."""
+    for output, wanted in zip(outputs, expected, strict=True):
+        distance = np.abs(output - wanted).max()
+        if output.shape != wanted.shape or distance > 1e-6 * np.abs(wanted).max():
+            return f"{distance} apart"
+    return ""
+
+
+LEFT = {
+    "no tensors": 24,
+    "'optional_input' is no tensor": 3,
+    **{
+        f"{operator} has no plain loop": count
+        for operator, count in {
+            # attention with results or masks of its own, which ONNX's definition by other operators leaves out
+            "FlexAttention": 10, "Attention": 7,
+            "ImageDecoder": 9,
+            "StringSplit": 6, "StringNormalizer": 6, "StringConcat": 5, "LabelEncoder": 4, "RegexFullMatch": 3,
+            "OptionalHasElement": 4, "OptionalGetElement": 1,
+            "Bernoulli": 3, "RandomUniformLike": 3,
+            "DynamicQuantizeLinear": 3,
+            "TreeEnsemble": 2,
+            "Scan of opset 8": 1,
+        }.items()
+    },
+}  # fmt: skip
+"""How many cases are neither kernels nor plain loops, by the reason: texts, images, sequences, chance, and a few."""
+
+
+def test_what_is_neither_kernels_nor_plain_loops_has_a_reason() -> None:
     """But for half precision and products of 8-bit integers."""
     left: Counter[str] = Counter()
     for name in cases():
@@ -121,7 +156,8 @@ def test_at_most_a_hundred_cases_have_neither_kernels_nor_plain_loops() -> None:
                 reason = str(error)
         if reason is not None and not reason.startswith("of "):
             left[reason] += 1
-    assert left.total() <= 100, left.most_common()
+    assert left == LEFT
+    assert left.total() <= 100
 
 
 def test_with_weights(name: str) -> None:
