@@ -14,6 +14,7 @@ from ..engine.egraph.graph import Saturation, Selection
 from ..engine.onnx.batches import BATCH, find_batches, free_batch
 from ..engine.onnx.inference import infer
 from ..engine.onnx.model import Model
+from ..engine.onnx.nodes import has_body
 from ..engine.onnx.overrides import keep_outputs, override_shapes, state_dimensions
 from ..engine.onnx.provenance import METHOD_KEY
 from ..engine.onnx.schema_functions import expand_operators, list_expandable
@@ -145,9 +146,18 @@ class Compilation:
         if options.partition != "none" and _records_partition(self.model):
             return _recorded_result(self.model, options, backend.lowering, self.clock)
         options = replace(options, dim=(), input_shapes={}, outputs=())  # the model has them
-        result = optimize_model(self.model, None, options, self.clock.observer, lowering=backend.lowering)
+        model = self._rewrite_bodies(options)
+        result = optimize_model(model, None, options, self.clock.observer, lowering=backend.lowering)
         self.clock.phases.update(result.phases)
         return result
+
+    def _rewrite_bodies(self, options: Options) -> Model:
+        """The model with bodies that the rules rewrote: where a graph is cut into kernels, Loops and Scans keep theirs
+        as they are."""
+        if options.partition == "none" or not any(map(has_body, self.model.graph)):
+            return self.model
+        whole = replace(options, partition="none", certificate=None, certify=False, as_functions=False)
+        return settle_bodies(optimize_model(self.model, None, whole, self.clock.observer).rewritten.model)
 
     def relabel(self, manifest: Manifest) -> Manifest:
         """The manifest of an equal model, with this one's path."""

@@ -157,7 +157,8 @@ def call_kernels(
 ) -> LoopCall:
     """The program of loops with the kernels that could be compiled."""
     called = tuple(symbol for symbol in kernels.symbols if answers[symbol].problem is None)
-    return replace(loop_call(graph, replace(step.part, model=kernels.with_answers(answers))), called=called)
+    part = replace(step.part, model=kernels.with_answers(answers))
+    return replace(loop_call(graph, part, step.bounds), called=called)
 
 
 def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

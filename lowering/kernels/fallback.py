@@ -96,7 +96,7 @@ def without_kernel(
     """
     part = _cut_out(graph, members, weights, reason, last)
     try:
-        return loop_call(graph, part)
+        return loop_call(graph, part, require_bounds(part.model))
     except LoweringError:
         if measured_sizes(part.model.graph):
             raise
@@ -104,8 +104,9 @@ def without_kernel(
         return part
 
 
-def loop_call(graph: OperatorGraph, part: Fallback) -> LoopCall:
-    """The operators as loops, which read constants of the model like other values. Raises LoweringError."""
+def loop_call(graph: OperatorGraph, part: Fallback, bounds: Mapping[str, Size]) -> LoopCall:
+    """The operators as loops, which read constants of the model like other values; `bounds` are those of sizes that are
+    measured. Raises LoweringError."""
     model = onnx.ModelProto()
     model.CopyFrom(part.model)
     if any(_is_training(node, model) for node in model.graph.node):
@@ -127,7 +128,6 @@ def loop_call(graph: OperatorGraph, part: Fallback) -> LoopCall:
     digest = sha256(model.SerializeToString(deterministic=True)).hexdigest()[:_KEY_DIGITS]
     operators = "_".join(re.sub(r"\W", "", operator).lower() for operator in part.operators[:_NAMED_OPERATORS])
     symbol = f"{LOOP}{digest}_{operators}"
-    bounds = require_bounds(part.model)
     program = loop_program(model, symbol, list(measured_sizes(model.graph).values()))
     return LoopCall(symbol, part, tuple(inputs), program, bounds)
 

@@ -96,6 +96,8 @@ def require_bounds(model: onnx.ModelProto) -> dict[str, Size]:
     Sizes that an operator decides by values are symbols behind it, of which inference makes polynomials; these can be
     as large as the bounds of the symbols let them.
     """
+    if not measured_sizes(model.graph):
+        return {}
     part, bounds = onnx.ModelProto(), dict[str, Size]()
     part.CopyFrom(model)
     for output in part.graph.output:
